@@ -91,7 +91,7 @@ BREAKING = {
         f"{ENGINE}.scheduling.workers.worker",
     ),
     "A worker's floors: a thread takes sentences, and a runner for each model runs them": (
-        f"{ENGINE}.scheduling.workers.repetition",
+        f"{ENGINE}.scheduling.workers.second_search",
         f"{ENGINE}.scheduling.workers.model_runner",
     ),
     "A request's floors": (f"{ENGINE}.scheduling.requests.timeline", f"{ENGINE}.scheduling.requests.call_record"),

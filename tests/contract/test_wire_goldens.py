@@ -163,6 +163,8 @@ FIELDS = {
         "steps": (7, "int32"),
         "searches": (8, "int32"),
         "max_target_length": (9, "int32"),
+        "source_with_terms": (10, "string"),
+        "terms_required": (11, "bool"),
     },
     "Hypothesis": {
         "text": (1, "string"),
@@ -264,13 +266,15 @@ GOLDENS = [
                         steps=4,
                         searches=1,
                         max_target_length=300,
+                        source_with_terms="s",
+                        terms_required=True,
                     )
                 ],
             )
         ),
         (
-            "2253 0a016d 12017a 1a0132 220166 2a0169 3001 3a0163 42016b 4a0172 520173 5a016f 6207 120165 22020804 6a28 "
-            "0801 1002 1803 21000000000000e03f 29000000000000f03f 310000000000000040 3804 4001 48ac02"
+            "2258 0a016d 12017a 1a0132 220166 2a0169 3001 3a0163 42016b 4a0172 520173 5a016f 6207 120165 22020804 6a2d "
+            "0801 1002 1803 21000000000000e03f 29000000000000f03f 310000000000000040 3804 4001 48ac02 520173 5801"
         ),
     ),
     # An option set to zero is not an option left out.

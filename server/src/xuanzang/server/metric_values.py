@@ -10,8 +10,9 @@ FINISH_REASONS = ("eos", "length", "deadline", "cancelled", "error")
 FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cancelled", "invalid", "backend")
 """Why a request has no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
 
-RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
-"""Why a sentence left its batch. "loop": its translation was a repetition, and it is translated again."""
+RETIRE_REASONS = ("eos", "length", "loop", "terms", "deadline", "cancelled", "error")
+"""Why a sentence left its batch. It is translated again if its translation was a repetition ("loop") or lacked a
+term ("terms")."""
 
 LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 """Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""

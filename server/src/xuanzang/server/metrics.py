@@ -124,14 +124,12 @@ class ModelMetrics:
     rows_retired: Annotated[
         Mapping[str, Counter],
         Metric(
-            "Sentences that left their batch, by reason; loop: a repetition, translated again.",
+            "Sentences that left their batch, by reason; loop: a repetition, terms: one is missing, translated again.",
             label="reason",
             values=RETIRE_REASONS,
         ),
     ]
-    constrained_sentences: Annotated[
-        Counter, Metric("Sentences whose search required terms of a glossary or protected texts.")
-    ]
+    constrained_sentences: Annotated[Counter, Metric("Sentences with terms of a glossary or protected texts.")]
     glossary_matches: Annotated[
         Mapping[str, Counter],
         Metric(

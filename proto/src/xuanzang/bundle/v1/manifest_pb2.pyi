@@ -48,6 +48,30 @@ PRECISION_INT8: Precision.ValueType  # 3
 """8-bit integers with float scales."""
 global___Precision = Precision
 
+class _TermPlace:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _TermPlaceEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TermPlace.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TERM_PLACE_UNSPECIFIED: _TermPlace.ValueType  # 0
+    """In the source."""
+    TERM_PLACE_SOURCE: _TermPlace.ValueType  # 1
+    """In the source, in the place of the terms; the search requires those that a translation lacks."""
+    TERM_PLACE_SEARCH: _TermPlace.ValueType  # 2
+    """In the search alone, which requires all of them."""
+
+class TermPlace(_TermPlace, metaclass=_TermPlaceEnumTypeWrapper):
+    """Where a model gets the translations of terms."""
+
+TERM_PLACE_UNSPECIFIED: TermPlace.ValueType  # 0
+"""In the source."""
+TERM_PLACE_SOURCE: TermPlace.ValueType  # 1
+"""In the source, in the place of the terms; the search requires those that a translation lacks."""
+TERM_PLACE_SEARCH: TermPlace.ValueType  # 2
+"""In the search alone, which requires all of them."""
+global___TermPlace = TermPlace
+
 class _Stopping:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -127,6 +151,7 @@ class Manifest(google.protobuf.message.Message):
     TARGET_VOCABULARY_FIELD_NUMBER: builtins.int
     WEIGHTS_FIELD_NUMBER: builtins.int
     TARGET_FORMAT_FIELD_NUMBER: builtins.int
+    TERMS_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format of the bundle: 2. A reader refuses any other."""
     model: builtins.str
@@ -197,6 +222,10 @@ class Manifest(google.protobuf.message.Message):
     def target_format(self) -> global___TargetFormat:
         """What every target sentence begins with, and which of its ids are no text."""
 
+    @property
+    def terms(self) -> global___Terms:
+        """How the model keeps terms, as measured at export. Unset: not measured, and the server takes the place in the source."""
+
     def __init__(
         self,
         *,
@@ -221,9 +250,10 @@ class Manifest(google.protobuf.message.Message):
         target_vocabulary: builtins.str = ...,
         weights: builtins.str = ...,
         target_format: global___TargetFormat | None = ...,
+        terms: global___Terms | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids", "target_format", b"target_format"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_format", b"target_format", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "version", b"version", "weights", b"weights"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids", "target_format", b"target_format", "terms", b"terms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_format", b"target_format", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "terms", b"terms", "version", b"version", "weights", b"weights"]) -> None: ...
 
 global___Manifest = Manifest
 
@@ -473,6 +503,32 @@ class GenerationDefaults(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["beam_size", b"beam_size", "forces_end", b"forces_end", "length_penalty", b"length_penalty", "loop_retry_ngram_size", b"loop_retry_ngram_size", "max_length_factor", b"max_length_factor", "max_length_offset", b"max_length_offset", "stopping", b"stopping"]) -> None: ...
 
 global___GenerationDefaults = GenerationDefaults
+
+@typing.final
+class Terms(google.protobuf.message.Message):
+    """How a model keeps terms."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: builtins.int
+    REQUESTS_FIELD_NUMBER: builtins.int
+    KEPT_SHARE_FIELD_NUMBER: builtins.int
+    place: global___TermPlace.ValueType
+    """Where it gets their translations."""
+    requests: builtins.int
+    """Made requests, each a sentence of the samples in which a made name stands for a word."""
+    kept_share: builtins.float
+    """Share of them, 0 to 1, whose translation holds the name though the search did not require it."""
+    def __init__(
+        self,
+        *,
+        place: global___TermPlace.ValueType = ...,
+        requests: builtins.int = ...,
+        kept_share: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kept_share", b"kept_share", "place", b"place", "requests", b"requests"]) -> None: ...
+
+global___Terms = Terms
 
 @typing.final
 class Provenance(google.protobuf.message.Message):

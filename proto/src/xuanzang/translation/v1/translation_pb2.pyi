@@ -1307,6 +1307,8 @@ class SentenceProvenance(google.protobuf.message.Message):
     STEPS_FIELD_NUMBER: builtins.int
     SEARCHES_FIELD_NUMBER: builtins.int
     MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
+    SOURCE_WITH_TERMS_FIELD_NUMBER: builtins.int
+    TERMS_REQUIRED_FIELD_NUMBER: builtins.int
     sentence_index: builtins.int
     """Index of the sentence among those of the text, counted from 0."""
     worker: builtins.int
@@ -1324,9 +1326,15 @@ class SentenceProvenance(google.protobuf.message.Message):
     steps: builtins.int
     """Steps of the decoder, those of all searches."""
     searches: builtins.int
-    """Searches made: 1, or 2 if the first one found a repetition."""
+    """Searches made: 1, and one more for a repetition and for terms that a search left out."""
     max_target_length: builtins.int
     """Maximum number of target tokens that was in effect, the end token counted."""
+    source_with_terms: builtins.str
+    """The sentence as the model read it, with translations in the place of terms. Empty if it read the sentence itself."""
+    terms_required: builtins.bool
+    """Whether the best hypothesis is of a search that required the terms, because one that was free left some out or
+    because the model does not read them in the source.
+    """
     def __init__(
         self,
         *,
@@ -1339,8 +1347,10 @@ class SentenceProvenance(google.protobuf.message.Message):
         steps: builtins.int = ...,
         searches: builtins.int = ...,
         max_target_length: builtins.int = ...,
+        source_with_terms: builtins.str = ...,
+        terms_required: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "steps", b"steps", "worker", b"worker"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "source_with_terms", b"source_with_terms", "steps", b"steps", "terms_required", b"terms_required", "worker", b"worker"]) -> None: ...
 
 global___SentenceProvenance = SentenceProvenance
 

@@ -72,9 +72,13 @@ class SentenceProvenance:
     steps: int
     """Steps of the decoder, those of all searches."""
     searches: int
-    """Searches made: 1, or 2 if the first one found a repetition."""
+    """Searches made: 1, and one more for a repetition and for terms that a search left out."""
     max_target_length: int
     """Maximum number of target tokens that was in effect, end token counted."""
+    source_with_terms: str
+    """The sentence as the model read it, with translations in the place of terms; empty if it read the sentence."""
+    terms_required: bool
+    """Whether the best hypothesis is of a search that required the terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

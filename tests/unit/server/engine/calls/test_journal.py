@@ -4,6 +4,7 @@ import pytest
 
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.requests.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.text.codec import Segment
@@ -17,7 +18,8 @@ SENTENCE, BLANK = Segment(text="a", source_ids=(1, 2)), Segment(text=" ", source
 
 def search(limit: int) -> PlannedSearch:
     options = SearchOptions(decoding=OPTIONS, max_target_length=limit)
-    return PlannedSearch(Sentence(source_ids=[1], options=options), None)  # type: ignore[arg-type]
+    renderer = SentenceRenderer(codec=None)  # type: ignore[arg-type]
+    return PlannedSearch(Sentence(source_ids=[1], options=options), renderer)
 
 
 def result(steps: int) -> SentenceResult:

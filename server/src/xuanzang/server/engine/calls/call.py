@@ -281,7 +281,6 @@ class Call:
         metrics.request_source_tokens.observe(prepared.source_tokens)
         metrics.request_sentences.observe(len(prepared.searches))
         if self._context.terms.fields:
-            constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
-            metrics.constrained_sentences.inc(constrained)
+            metrics.constrained_sentences.inc(sum(1 for search in prepared.searches if search.renderer.matches))
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)

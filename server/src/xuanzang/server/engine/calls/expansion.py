@@ -57,7 +57,9 @@ def _opening(options: SearchOptions) -> SearchOptions:
         sampling=None,
     )
     # What a sentence must hold is left to the continuations.
-    return replace(options, decoding=decoding, max_target_length=len(options.prefix_ids) + 1, phrases=None)
+    return replace(
+        options, decoding=decoding, max_target_length=len(options.prefix_ids) + 1, phrases=None, expected_phrases=None
+    )
 
 
 def continuations(

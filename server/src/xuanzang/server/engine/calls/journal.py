@@ -12,13 +12,15 @@ from xuanzang.server.engine.text.codec import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceRecord:
-    """How one sentence was searched once; searching again for a repetition does not count."""
+    """How one sentence was searched once; searching again for a repetition or missing terms does not count."""
 
     sentence_index: int
     """Index of the sentence in its text."""
     max_target_length: int
     """Maximum target tokens that were in effect, eos counted."""
     timeline: SentenceTimeline
+    source_with_terms: str = ""
+    """The sentence as the model read it, if translations were put in the place of terms."""
 
 
 class Journal:
@@ -58,6 +60,7 @@ class Journal:
                 sentence_index=sentence_index,
                 max_target_length=search.sentence.options.max_target_length,
                 timeline=result.timeline,
+                source_with_terms=search.renderer.source_with_terms,
             )
             self._records.setdefault(text_index, []).append(record)
 

@@ -1,16 +1,23 @@
-"""Terms of a sentence: the phrases that its search requires, and what became of them in a translation."""
+"""Terms of a sentence: how its search keeps them, and what became of them in a translation.
+
+The model reads translations in the place of their terms, and is free in what it writes. Only where it leaves one out is
+the same source searched again, and that search requires them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
+from xuanzang.server.engine.terminology.source_terms import TextWithTerms, with_terms
 from xuanzang.server.engine.terminology.terms import FoundTerm
-from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.server.engine.text.offsets import Span, moved
 from xuanzang.server.engine.text.words import find_whole
 from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
 from xuanzang.server.engine.variants import Variant
@@ -21,20 +28,56 @@ MAX_PHRASE_TOKENS = 256
 """Tokens of all of them together."""
 
 
+class _Judged(NamedTuple):
+    """A term, and what may be done to keep it."""
+
+    term: FoundTerm
+    refusal: GlossaryOutcome | None
+    """Why it is not kept; None if it is."""
+    target: str = ""
+    """The translation that the model reads in its place."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceTerms:
-    """Terms of one sentence, and what its search requires of them."""
+    """Terms of one sentence, and how its search keeps them."""
 
     found: tuple[tuple[FoundTerm, GlossaryOutcome | None], ...] = ()
-    """Each term, with the reason why the search does not require it; spans are those in the whole text."""
+    """Each term, with the reason why it is not kept; spans are those in the whole text."""
     phrases: PhraseAutomaton | None = None
-    """What the search requires; None for nothing."""
+    """What a search requires to keep them; None for nothing."""
     tokens: int = 0
     """Target tokens that the required phrases have at the least."""
+    source: TextWithTerms | None = None
+    """The sentence with translations in it; None if the model reads it as it is."""
+    source_ids: tuple[int, ...] = ()
+    """Its ids."""
+    are_in_source: bool = False
+    """Whether all terms to keep are in the source, so that a search need not require them."""
 
     def added_to(self, constraints: TargetConstraints) -> TargetConstraints:
         """Return constraints that hold for the sentence, too."""
-        return replace(constraints, phrases=self.phrases, phrase_tokens=self.tokens) if self.phrases else constraints
+        if self.phrases is None:
+            return constraints
+        if self.are_in_source:
+            return replace(constraints, expected_phrases=self.phrases, phrase_tokens=self.tokens)
+        return replace(constraints, phrases=self.phrases, phrase_tokens=self.tokens)
+
+    def read_in(self, segment: Segment) -> Segment:
+        """Return the sentence as the model reads it."""
+        return segment if self.source is None else replace(segment, text=self.source.text, source_ids=self.source_ids)
+
+    def offsets(self, segment: Segment, codec: TextCodec, start: int) -> tuple[Span, ...]:
+        """Find the characters of a text that the ids of the sentence stand for.
+
+        Args:
+            segment: The sentence as it is in the text.
+            codec: Codec between the languages.
+            start: Its first character in the text.
+        """
+        if self.source is None:
+            return moved(codec.sentence_offsets(segment.text), start)
+        return moved(self.source.before(codec.sentence_offsets(self.source.text)), start)
 
     def matches(self, text: str) -> tuple[GlossaryMatch, ...]:
         """Say what became of each term in a translation.
@@ -54,52 +97,99 @@ NO_SENTENCE_TERMS = SentenceTerms()
 
 
 def plan_terms(
-    found: Sequence[FoundTerm], codec: TextCodec, *, suppressed_texts: Sequence[str], max_tokens: int
+    found: Sequence[FoundTerm],
+    codec: TextCodec,
+    *,
+    segment: Segment,
+    start: int,
+    suppressed_texts: Sequence[str],
+    max_tokens: int,
+    in_source: bool,
 ) -> SentenceTerms:
-    """Plan what a search requires so that the terms of its sentence are kept.
+    """Plan how the terms of a sentence are kept.
 
     Args:
         found: Terms of the sentence.
-        codec: Codec into the target language.
+        codec: Codec between the languages.
+        segment: The sentence.
+        start: Its first character in the text that the terms are found in.
         suppressed_texts: Texts that no translation may hold.
         max_tokens: Target tokens that the phrases may have together.
+        in_source: Whether the model reads translations in the place of terms.
 
     Returns:
-        The terms; those that cannot be required with the reason.
+        The terms; those that cannot be kept with the reason.
 
     Raises:
         InvalidInputError: The suppressed texts exclude all translations of a term.
     """
     if not found:
         return NO_SENTENCE_TERMS
-    budget = min(max_tokens, MAX_PHRASE_TOKENS)
+    judged, phrases = _judged(found, codec, suppressed_texts, min(max_tokens, MAX_PHRASE_TOKENS))
+    kept = [(term, target) for term, refusal, target in judged if refusal is None]
+    put = [each for each in kept if in_source and _is_put(*each, codec)]
+    source, source_ids = _with_terms(segment, start, put, codec) if put else (None, ())
+    automaton = compile_phrases(phrases, codec.target_phrases.classes) if phrases else None
+    return SentenceTerms(
+        found=tuple((term, refusal) for term, refusal, _ in judged),
+        phrases=automaton,
+        tokens=automaton.tokens if automaton else 0,
+        source=source,
+        source_ids=source_ids,
+        are_in_source=all(source and each in put for each in kept if _differs(*each)),
+    )
+
+
+def _judged(
+    found: Sequence[FoundTerm], codec: TextCodec, suppressed_texts: Sequence[str], budget: int
+) -> tuple[list[_Judged], list[RequiredPhrase]]:
+    """Say of each term whether it can be kept, and what a search must require for that."""
     required: Counter[tuple[Variant, ...]] = Counter()
-    judged: list[tuple[FoundTerm, GlossaryOutcome | None]] = []
+    judged: list[_Judged] = []
     tokens = 0
     for term in found:
-        variants = _variants(term, codec, suppressed_texts)
+        writable = _writable(term, codec, suppressed_texts)
+        variants = tuple(variant for each in writable.values() for variant in each)
         shortest = min((len(variant.ids) for variant in variants), default=0)
-        fits = tokens + shortest <= budget and required.total() < MAX_PHRASES
-        if variants and fits:
+        if not variants:
+            judged.append(_Judged(term, GlossaryOutcome.NOT_WRITABLE))
+        elif tokens + shortest > budget or required.total() == MAX_PHRASES:
+            judged.append(_Judged(term, GlossaryOutcome.NO_ROOM))
+        else:
             required[variants] += 1
             tokens += shortest
-        judged.append((term, None if variants and fits else _refusal(variants)))
-    phrases = [RequiredPhrase(variants=variants, count=count) for variants, count in required.items()]
-    automaton = compile_phrases(phrases, codec.target_phrases.classes) if phrases else None
-    return SentenceTerms(found=tuple(judged), phrases=automaton, tokens=automaton.tokens if automaton else 0)
+            judged.append(_Judged(term, None, next(iter(writable))))
+    return judged, [RequiredPhrase(variants=variants, count=count) for variants, count in required.items()]
 
 
-def _variants(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> tuple[Variant, ...]:
-    """Return the ways to write the translations of a term that hold no suppressed text."""
+def _differs(term: FoundTerm, target: str) -> bool:
+    """Return whether the source lacks what the translation must hold: protected texts are in it already."""
+    return term.pattern is None and target != term.source
+
+
+def _is_put(term: FoundTerm, target: str, codec: TextCodec) -> bool:
+    # A name that stays as it is gets the spaces of a translation.
+    return term.pattern is None and codec.can_read(target)
+
+
+def _with_terms(
+    segment: Segment, start: int, put: Sequence[tuple[FoundTerm, str]], codec: TextCodec
+) -> tuple[TextWithTerms | None, tuple[int, ...]]:
+    """Return the sentence with translations in it, and its ids; None if it gets too long for the model."""
+    places = [((term.start - start, term.end - start), target) for term, target in put]
+    source = with_terms(segment.text, places)
+    source_ids = tuple(codec.encode(source.text))
+    return (source, source_ids) if len(source_ids) <= codec.max_source_length else (None, ())
+
+
+def _writable(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> dict[str, tuple[Variant, ...]]:
+    """Return the translations of a term that the model can write and that hold no suppressed text, and how."""
     targets = [target for target in term.targets if not any(text in target for text in suppressed)]
     if not targets:
         description = "excludes every translation of a term that is to be kept"
         raise InvalidInputError([FieldViolation(field="options.suppressed_texts", description=description)])
-    return tuple(variant for target in targets for variant in codec.target_phrases.variants(target))
-
-
-def _refusal(variants: Sequence[Variant]) -> GlossaryOutcome:
-    return GlossaryOutcome.NO_ROOM if variants else GlossaryOutcome.NOT_WRITABLE
+    variants = {target: codec.target_phrases.variants(target) for target in targets}
+    return {target: each for target, each in variants.items() if each}
 
 
 class _Places:

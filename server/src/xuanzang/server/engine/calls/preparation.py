@@ -206,54 +206,54 @@ class _Preparation:
 
     def _planned(self, block: _Sentences) -> list[PlannedSearch]:
         """Plan a search for each sentence of a text."""
-        sentences = [segment for segment in block.segments if segment.source_ids]
-        terms = self._terms(block) if self._context.terms.fields else [NO_SENTENCE_TERMS] * len(sentences)
-        spans = self._codec.offsets(block.segments) if self._options.token_details else [()] * len(sentences)
-        return [self._search(*each) for each in zip(sentences, terms, spans, strict=True)]
+        starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
+        return [
+            self._search(segment, start, self._terms(segment, start, block.verbatim))
+            for segment, start in zip(block.segments, starts, strict=False)
+            if segment.source_ids
+        ]
 
-    def _search(self, segment: Segment, terms: SentenceTerms, spans: Sequence[Span]) -> PlannedSearch:
+    def _search(self, segment: Segment, start: int, terms: SentenceTerms) -> PlannedSearch:
         """Plan the search for a sentence."""
         model, options, language_ids = self._context.model, self._options, self._codec.target_prefix_ids
         constraints = terms.added_to(self._constraints) if terms.found else self._constraints
         renderer = SentenceRenderer(
             codec=self._codec,
-            source_spans=spans,
+            source_spans=terms.offsets(segment, self._codec, start) if options.token_details else (),
+            source_with_terms=terms.source.text if terms.source else "",
             matches=terms.matches if terms.found else None,
             assessor=_assessor(model, segment) if options.quality else None,
             writer=self._context.writer,
             written=self._written,
             prefix=options.target_prefix,
         )
+        read = terms.read_in(segment)
         return PlannedSearch(
             model.sentence(
-                segment.source_ids,
+                read.source_ids,
                 options,
                 constraints,
                 language_ids=language_ids,
-                seen_tokens=segment.seen_tokens,
+                seen_tokens=read.seen_tokens,
             ),
             renderer,
         )
 
-    def _terms(self, block: _Sentences) -> list[SentenceTerms]:
-        """Find the terms of each sentence of a text, but not those of what is not translated."""
+    def _terms(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> SentenceTerms:
+        """Find the terms of a sentence, but not those of what is not translated."""
         context = self._context
-        limit = _max_target_length(context.model, self._options)
-        starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
-        return [
-            plan_terms(
-                [
-                    self._simplified_term(term)
-                    for term in context.terms.find(segment.text, start)
-                    if not _overlaps(term, block.verbatim)
-                ],
-                self._codec,
-                suppressed_texts=self._options.suppressed_texts,
-                max_tokens=limit - len(self._constraints.prefix_ids) - 1,
-            )
-            for segment, start in zip(block.segments, starts, strict=False)
-            if segment.source_ids
-        ]
+        if not context.terms.fields:
+            return NO_SENTENCE_TERMS
+        found = [term for term in context.terms.find(segment.text, start) if not _overlaps(term, verbatim)]
+        return plan_terms(
+            [self._simplified_term(term) for term in found],
+            self._codec,
+            segment=segment,
+            start=start,
+            suppressed_texts=self._options.suppressed_texts,
+            max_tokens=_max_target_length(context.model, self._options) - len(self._constraints.prefix_ids) - 1,
+            in_source=context.model.reads_terms,
+        )
 
     def _simplified_term(self, term: FoundTerm) -> FoundTerm:
         """Return a term with its translations as the model writes them, and remember how the caller does."""

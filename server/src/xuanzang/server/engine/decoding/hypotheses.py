@@ -39,6 +39,8 @@ class SearchOptions:
     """Sequences of tokens that no hypothesis may hold; none is empty."""
     phrases: PhraseAutomaton | None = None
     """Phrases that every hypothesis must hold; None for none."""
+    expected_phrases: PhraseAutomaton | None = None
+    """Phrases that the source suggests; a search that does not find them is made again, with them as `phrases`."""
     rules: SearchRules = UNTIL_FIRST
     """When searches by the model end."""
     recorder: SearchRecorder | None = field(default=None, compare=False)
@@ -47,7 +49,8 @@ class SearchOptions:
     @property
     def forced_ids(self) -> list[int]:
         """Tokens that a hypothesis may get whatever the source suggests."""
-        return [*self.prefix_ids, *(self.phrases.token_ids if self.phrases else ())]
+        phrases = self.phrases or self.expected_phrases
+        return [*self.prefix_ids, *(phrases.token_ids if phrases else ())]
 
     @property
     def edited_tokens(self) -> int:

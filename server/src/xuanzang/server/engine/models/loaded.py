@@ -37,8 +37,10 @@ class TargetConstraints:
     """Sequences that no hypothesis may hold."""
     phrases: PhraseAutomaton | None = None
     """Phrases that every hypothesis must hold."""
+    expected_phrases: PhraseAutomaton | None = None
+    """Phrases that the source suggests, to be required only of a second search; not together with `phrases`."""
     phrase_tokens: int = 0
-    """Tokens that these have at the least."""
+    """Tokens that the phrases have at the least."""
 
 
 # Target tokens that callers may force for any source: little work, and translations of a word may be explanations.
@@ -202,6 +204,11 @@ class LoadedModel:
         return inspects_rows(self.bundle.manifest)
 
     @property
+    def reads_terms(self) -> bool:
+        """Whether it gets sentences with translations in the place of terms."""
+        return self.bundle.manifest.terms.place != manifest_pb2.TERM_PLACE_SEARCH
+
+    @property
     def sessions(self) -> Sessions:
         """The open graphs."""
         if self._sessions is None:
@@ -296,6 +303,7 @@ class LoadedModel:
             prefix_ids=language_ids + constraints.prefix_ids,
             suppressed_sequences=constraints.suppressed_sequences,
             phrases=constraints.phrases,
+            expected_phrases=constraints.expected_phrases,
             rules=self._rules,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)

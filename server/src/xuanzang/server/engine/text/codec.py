@@ -163,12 +163,13 @@ class TextCodec:
         """
         starts = accumulate((len(segment.text) for segment in segments), initial=0)
         return [
-            moved(self._sentence_spans(segment.text), start)
+            moved(self.sentence_offsets(segment.text), start)
             for segment, start in zip(segments, starts, strict=False)
             if segment.source_ids
         ]
 
-    def _sentence_spans(self, sentence: str) -> list[Span]:
+    def sentence_offsets(self, sentence: str) -> list[Span]:
+        """Find the characters of a sentence that its source ids stand for."""
         spans = filled(self._source.offsets(self._normalized(sentence)))
         if self._normalization == "nfkc":
             spans = before_nfkc(sentence, spans)
@@ -190,6 +191,10 @@ class TextCodec:
     def can_write(self, target_ids: Sequence[int]) -> bool:
         """Return whether none of the tokens is the unknown one."""
         return self._target.unk_id not in target_ids
+
+    def can_read(self, text: str) -> bool:
+        """Return whether the model knows every piece of a text in its source vocabulary."""
+        return self._source.unk_id not in self._source.encode(self._normalized(text))
 
     def sequences(self, text: str) -> list[tuple[int, ...]]:
         """Return the usual sequences of target ids of a text, at the start of a word and within one."""

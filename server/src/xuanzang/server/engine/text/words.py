@@ -30,6 +30,11 @@ def opens(text: str) -> bool:
     return not (joins(text[-1:]) or text[-1:] in _APART_AFTER)
 
 
+def is_spaced_from(before: str, after: str) -> bool:
+    """Return whether a space belongs between the end of a word and the next one: "a" and "b", or "字" and "a"."""
+    return before.isalnum() and after.isalnum() and (joins(before) or joins(after))
+
+
 def is_boundary(text: str, position: int) -> bool:
     """Return whether no word of a text goes on over a position: "C" is no word of "C#" and "C++", but one of "Ctrl+C".
 

@@ -104,4 +104,6 @@ def _sentence(record: SentenceRecord) -> pb.SentenceProvenance:
         steps=timeline.steps,
         searches=timeline.searches,
         max_target_length=record.max_target_length,
+        source_with_terms=record.source_with_terms,
+        terms_required=timeline.terms_required,
     )

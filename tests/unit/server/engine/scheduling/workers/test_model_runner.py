@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from xuanzang.kernels.decode import Interrupt
+from xuanzang.server.engine.calls.kept_terms import plan_terms
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.requests.request import (
@@ -32,6 +33,7 @@ from xuanzang.server.engine.scheduling.requests.request import (
 from xuanzang.server.engine.scheduling.reservations import BatchKey
 from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
+from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
@@ -63,12 +65,19 @@ class Bench:
         *,
         cutoff: float = math.inf,
         listener: SentenceListener | None = None,
+        term: str = "",
     ) -> Request:
         resolved: DecodingOptions = dataclasses.replace(self.model.served(is_default=True).default_options, **options)
         [segment] = self.model.codec.split(source)
-        sentence = self.model.sentence(segment.source_ids, resolved)
+        found = [FoundTerm(start=0, end=1, source=source[0], targets=(term,))] if term else []
+        terms = plan_terms(
+            found, self.model.codec, segment=segment, start=0, suppressed_texts=(), max_tokens=20, in_source=True
+        )
+        # As if the term were in the source: what a free search writes lacks it.
+        sentence = self.model.sentence(segment.source_ids, resolved, terms.added_to(UNCONSTRAINED))
+        renderer = SentenceRenderer(codec=self.model.codec, matches=terms.matches if term else None)
         context = CallContext(model=self.model, cutoff=cutoff)
-        return Request(context, [PlannedSearch(sentence, SentenceRenderer(codec=self.model.codec))], listener=listener)
+        return Request(context, [PlannedSearch(sentence, renderer)], listener=listener)
 
     def run(self, arrivals: Sequence[tuple[int, Request]], *, steps: int = 1, trims: bool = False) -> None:
         """Let each request join at its turn, and take so many steps at each until all are done."""
@@ -364,6 +373,55 @@ def test_a_repetition_of_the_source_may_be_translated_as_one(model: LoadedModel)
     for word in SOURCES[1:]:
         bench.answer(word * 4, {"beam_size": 1, "max_target_length": 60})
     assert bench.value("rows_retired_total", reason="loop") == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"num_hypotheses": 3}, {"token_details": True, "coverage_penalty": 0.5}])
+async def test_a_term_that_a_search_leaves_out_is_required_of_another(bench: Bench, options: dict[str, Any]) -> None:
+    plain, bound = bench.request(SOURCES[3], options), bench.request(SOURCES[3], options, term="tiger fish")
+    beside = bench.request(SOURCES[0], options)
+    bench.run([(0, plain), (1, bound), (4, beside)])
+    [result], [free] = await bound.done, await plain.done
+    assert all("tiger fish" in hypothesis.text for hypothesis in result.hypotheses)
+    assert "tiger fish" not in free.hypotheses[0].text
+    assert (result.timeline.searches, result.timeline.terms_required) == (2, True)
+    assert (free.timeline.searches, free.timeline.terms_required) == (1, False)
+    assert bench.value("rows_retired_total", reason="terms") == 1
+    assert [each.text for each in (await beside.done)[0].hypotheses] == [
+        bench.model.codec.decode(found.target_ids) for found in await solo(bench, SOURCES[0], options)
+    ]
+
+
+async def test_a_term_that_the_model_writes_anyway_takes_one_search(bench: Bench) -> None:
+    options = {"max_target_length": 12}
+    [free] = await solo(bench, SOURCES[0], options)
+    request = bench.request(SOURCES[0], options, term=bench.model.codec.decode(free.target_ids))
+    bench.run([(0, request)])
+    [result] = await request.done
+    assert result.found[0].target_ids == free.target_ids
+    assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
+
+
+async def test_at_the_cutoff_a_whole_translation_comes_before_a_part_with_its_term(bench: Bench) -> None:
+    options = {"max_target_length": 12}
+    [whole] = await solo(bench, SOURCES[3], options)
+    request = bench.request(SOURCES[3], options, term="tiger fish", cutoff=time.monotonic() + 3600)
+    bench.runner.admit(request.sentences)
+    while not bench.value("rows_retired_total", reason="terms"):
+        bench.runner.advance(1)
+    bench.runner.advance(1)
+    request.context = dataclasses.replace(request.context, cutoff=0.0)
+    bench.runner.advance(1)
+    [result] = await request.done
+    assert (result.found[0].target_ids, result.found[0].finished) == (whole.target_ids, whole.finished)
+
+
+async def test_what_is_reported_of_a_sentence_with_terms_is_not_taken_back(bench: Bench) -> None:
+    listener = Listening()
+    request = bench.request(SOURCES[3], {}, listener=listener, term="tiger fish")
+    bench.run([(0, request)])
+    [result] = await request.done
+    assert "tiger fish" in result.hypotheses[0].text
+    assert all(result.hypotheses[0].text.startswith(beginning) for beginning in listener.beginnings)
 
 
 async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(bench: Bench) -> None:

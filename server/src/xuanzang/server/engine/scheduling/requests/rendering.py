@@ -10,7 +10,7 @@ from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.traditional import Kept, TraditionalWriter
-from xuanzang.server.engine.types import FinishReason, GlossaryMatch, Hypothesis, TokenDetail
+from xuanzang.server.engine.types import FinishReason, GlossaryMatch, GlossaryOutcome, Hypothesis, TokenDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class SentenceRenderer:
     codec: TextCodec
     source_spans: Sequence[Span] = ()
     """Characters of the text that each source token stands for; empty if token details are not wanted."""
+    source_with_terms: str = ""
+    """The sentence as the model reads it, with translations in the place of terms; empty if it reads the caller's."""
     matches: Callable[[str], tuple[GlossaryMatch, ...]] | None = None
     """What became of the sentence's terms in a translation; None if it has none."""
     assessor: SentenceAssessor | None = None
@@ -53,6 +55,22 @@ class SentenceRenderer:
             quality=self.assessor.assess(sentence, whole, text) if self.assessor else None,
         )
         return self._written(made, self.writer) if self.writer else made
+
+    def missed_terms(self, target_ids: Sequence[int]) -> int:
+        """Return how many terms a hypothesis lacks that a search can require."""
+        return sum(match.outcome is GlossaryOutcome.NOT_REACHED for match in self._matches_in(target_ids))
+
+    def holds_terms(self, target_ids: Sequence[int]) -> bool:
+        """Return whether every hypothesis that begins with some ids holds all terms that a search can require."""
+        length = len(self.codec.decode(target_ids))
+        # Two more characters behind a term show that it ends there: "C" may become "C++".
+        return all(
+            match.target_start + len(match.target) + 2 <= length and match.outcome is not GlossaryOutcome.NOT_REACHED
+            for match in self._matches_in(target_ids)
+        )
+
+    def _matches_in(self, target_ids: Sequence[int]) -> tuple[GlossaryMatch, ...]:
+        return self.matches(self.codec.decode(target_ids)) if self.matches else ()
 
     def _written(self, made: Hypothesis, writer: TraditionalWriter) -> Hypothesis:
         """Return a hypothesis as it is written in the target language."""

@@ -21,6 +21,8 @@ class SentenceTimeline:
     batch_size: int
     """Sentences of the model that the worker decoded when it had joined, itself counted."""
     steps: int
-    """Decoder steps until it left the batch, those of a discarded repetition counted."""
+    """Decoder steps until it left the batch, those of earlier searches counted."""
     searches: int = 1
-    """Searches made: 2 if the first one found a repetition."""
+    """Searches made: more than 1 if one found a repetition or left out a term."""
+    terms_required: bool = False
+    """Whether the best hypothesis is of a search that required the terms."""

@@ -16,7 +16,7 @@ from xuanzang.server.engine.scheduling.places import Held, Holder
 from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.scheduling.workers.repetition import retry_of
+from xuanzang.server.engine.scheduling.workers.second_search import best_of, with_required_terms, without_repetition
 from xuanzang.server.engine.types import FinishReason
 
 _SENTENCES_PER_STEP = 4
@@ -46,9 +46,21 @@ class _RunningSentence:
     encoded_at: float = 0.0
     reported_tokens: int = 0
     """Target tokens that the caller has already."""
+    searches: int = 1
+    """Searches begun."""
+    earlier: Sequence[TargetHypothesis] = ()
+    """Hypotheses of a search that did not require the terms and left some out; empty for none."""
 
-    def timeline(self, *, worker: int, step: int) -> SentenceTimeline:
-        """Return when it was worked on, now that a step was its last."""
+    def may_report(self, committed: Sequence[int]) -> bool:
+        """Return whether no other search can take back the beginning of a translation."""
+        queued = self.queued
+        if queued.sentence.options.expected_phrases:
+            return queued.renderer.holds_terms(committed)
+        return not self.earlier
+
+    def timeline(self, *, worker: int, step: int, best: TargetHypothesis) -> SentenceTimeline:
+        """Return when it was worked on, now that a step was its last, and which search found its translation."""
+        is_free = any(best is each for each in self.earlier)
         return SentenceTimeline(
             queued_at=self.queued.queued_at,
             taken_at=self.taken_at,
@@ -57,7 +69,8 @@ class _RunningSentence:
             worker=worker,
             batch_size=self.batch_size,
             steps=step - self.joined_step,
-            searches=1 + (self.first_step > self.joined_step),
+            searches=self.searches,
+            terms_required=bool(self.queued.sentence.options.phrases) and not is_free,
         )
 
 
@@ -222,10 +235,10 @@ class ModelRunner:
         queued = running.queued
         reason = queued.request.abandoned
         self._count_retired(reason or "deadline")
-        best = [] if reason else self._decoder.partial(queued.sentence)
+        best = [] if reason else running.earlier or self._decoder.partial(queued.sentence)
         if best:
             self._count_translated(best)
-            timeline = running.timeline(worker=self._worker, step=self._steps)
+            timeline = running.timeline(worker=self._worker, step=self._steps, best=best[0])
             queued.request.deliver(queued.position, queued.render(best, cut=FinishReason.DEADLINE, timeline=timeline))
             return
         self._metrics.wasted_decode_tokens.inc(self._steps - running.first_step)
@@ -236,12 +249,12 @@ class ModelRunner:
     def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> DoneSentence | None:
         """Answer a sentence; return None if it is searched again instead."""
         running = self._running[sentence]
-        queued = running.queued
-        retry = retry_of(queued, hypotheses[0])
-        if retry:
-            self._search_again(running, retry, hypotheses[0])
+        if self._is_searched_again(running, hypotheses):
             return None
-        timeline = running.timeline(worker=self._worker, step=self._steps)
+        queued = running.queued
+        if running.earlier:
+            hypotheses = best_of(queued, free=running.earlier, bound=hypotheses)
+        timeline = running.timeline(worker=self._worker, step=self._steps, best=hypotheses[0])
         seconds = timeline.finished_at - timeline.taken_at
         self._metrics.decode_duration_seconds.observe(seconds)
         # Counted before it is delivered, so that a caller who has the answer finds it counted.
@@ -253,20 +266,34 @@ class ModelRunner:
         del self._running[sentence]
         return DoneSentence(queued, queued.cost, seconds=seconds, target_tokens=queued.target_tokens)
 
-    def _search_again(self, running: _RunningSentence, retry: Sentence, repetition: TargetHypothesis) -> None:
-        self._count_retired("loop")
+    def _is_searched_again(self, running: _RunningSentence, found: Sequence[TargetHypothesis]) -> bool:
+        """Begin another search of a sentence if what was found cannot stand."""
+        queued, best = running.queued, found[0]
+        if again := without_repetition(queued, best):
+            self._search_again(running, again, reason="loop", wasted=best)
+            return True
+        if running.reported_tokens or not (again := with_required_terms(queued, found)):
+            return False
+        running.earlier = found
+        self._search_again(running, again, reason="terms", wasted=best)
+        return True
+
+    def _search_again(
+        self, running: _RunningSentence, again: Sentence, *, reason: str, wasted: TargetHypothesis
+    ) -> None:
+        self._count_retired(reason)
         del self._running[running.queued.sentence]
-        self._metrics.wasted_decode_tokens.inc(repetition.token_count)
-        running.queued.sentence = retry
-        self._running[retry] = replace(running, first_step=self._steps)
-        self._decoder.admit([retry])
+        self._metrics.wasted_decode_tokens.inc(wasted.token_count)
+        running.queued.sentence = again
+        self._running[again] = replace(running, first_step=self._steps, searches=running.searches + 1)
+        self._decoder.admit([again])
 
     def _report_prefixes(self) -> None:
         for running in self._running.values():
             queued = running.queued
             if queued.request.has_listener:
                 committed = self._decoder.committed(queued.sentence)
-                if len(committed) > running.reported_tokens:
+                if len(committed) > running.reported_tokens and running.may_report(committed):
                     running.reported_tokens = len(committed)
                     queued.request.report_prefix(queued.position, committed)
 

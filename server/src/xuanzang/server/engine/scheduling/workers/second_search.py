@@ -1,0 +1,79 @@
+"""Sentences that are searched again: because their translation repeats itself, or because it lacks a term."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.scheduling.requests.request import QueuedSentence
+from xuanzang.server.engine.text.repetitions import has_repetition
+
+# A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
+_REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
+
+
+def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
+    """Return the search to make instead of one whose translation is a repetition.
+
+    Args:
+        queued: Sentence that was searched.
+        best: Its best hypothesis.
+
+    Returns:
+        The sentence under the n-gram limit of its model for this case; None if the translation can stand: it has no
+        repetition, the source repeats itself as well, the caller has chosen a limit, or has seen the beginning already.
+    """
+    request, options = queued.request, queued.sentence.options
+    limit = request.model.repetition_retry_ngram_size
+    if not limit or options.decoding.no_repeat_ngram_size or request.has_listener:
+        return None
+    if not _REPEATED_TOKENS.search("".join(map(chr, best.target_ids))):
+        return None
+    codec = request.context.codec
+    if not has_repetition(codec.decode(best.target_ids)):
+        return None
+    if has_repetition(codec.decode_source(queued.sentence.source_ids)):
+        return None
+    limited = replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
+    return _again(queued, limited)
+
+
+def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> Sentence | None:
+    """Return the search to make besides one that left it to the model to write the terms of its source.
+
+    Args:
+        queued: Sentence that was searched.
+        found: Its hypotheses.
+
+    Returns:
+        The sentence with its terms required; None if all hypotheses have all of them.
+    """
+    options = queued.sentence.options
+    if options.expected_phrases is None or not any(queued.renderer.missed_terms(each.target_ids) for each in found):
+        return None
+    return _again(queued, replace(options, phrases=options.expected_phrases, expected_phrases=None))
+
+
+def best_of(
+    queued: QueuedSentence, free: Sequence[TargetHypothesis], bound: Sequence[TargetHypothesis]
+) -> list[TargetHypothesis]:
+    """Return the best hypotheses of two searches of one sentence.
+
+    Args:
+        queued: The sentence.
+        free: Hypotheses of the search that did not require its terms.
+        bound: Hypotheses of the one that did.
+
+    Returns:
+        Different ones, as many as are wanted: those with the most terms, of these the ones with the highest scores.
+    """
+    different = {tuple(each.target_ids): each for each in (*bound, *free)}
+    missed = {ids: queued.renderer.missed_terms(ids) for ids in different}
+    best = sorted(different, key=lambda ids: (missed[ids], -different[ids].score))
+    return [different[ids] for ids in best[: max(len(free), len(bound))]]
+
+
+def _again(queued: QueuedSentence, options: SearchOptions) -> Sentence:
+    return Sentence(source_ids=queued.sentence.source_ids, options=options)

@@ -1,0 +1,90 @@
+"""Terms that the model reads in the source, with the bundled models: what is written, reported and said of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.integration.conftest import BUNDLED
+
+from xuanzang.server import Translation, Translator
+
+# A free search writes "the Three-Body Problem".
+MISSED = "我昨天去看了三体。"
+POLITE = ("Please open WeChat.", "Open WeChat, please.")
+TERMS = {"微信": "WeChat", "三体": "The Three-Body Problem", "电影": "Kinofilm"}
+TEXTS = ["请打开微信。", MISSED, "你好。", "我昨天去看了电影。", "我的微信在哪里？"]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Iterator[Translator]:
+    with Translator(BUNDLED, workers=1) as translator:
+        yield translator
+
+
+def translate(translator: Translator, text: str, **options: object) -> Translation:
+    settings = {"model": "zh-en", "glossary": TERMS, "return_provenance": True, "return_scores": True}
+    return translator.translate_one(text, **settings | options)  # type: ignore[arg-type]
+
+
+def test_a_sentence_is_written_around_its_term(translator: Translator) -> None:
+    translation = translate(translator, "请打开微信。")
+    assert translation.text in POLITE
+    assert translation.provenance is not None
+    [sentence] = translation.provenance.sentences
+    assert sentence.source_with_terms == "请打开 WeChat。"
+    assert (sentence.searches, sentence.terms_required) == (1, False)
+
+
+def test_a_sentence_whose_term_is_missing_is_searched_again_with_the_term_required(translator: Translator) -> None:
+    translation = translate(translator, MISSED)
+    assert "The Three-Body Problem" in translation.text
+    assert translation.provenance is not None
+    [sentence] = translation.provenance.sentences
+    assert (sentence.searches, sentence.terms_required) == (2, True)
+
+
+def test_reports_and_spans_are_those_of_the_text_of_the_caller(translator: Translator) -> None:
+    text = "你好。请打开微信。"
+    translation = translate(translator, text, token_details=True)
+    [match] = translation.glossary_matches
+    assert (text[match.source_start : match.source_end], match.target) == ("微信", "WeChat")
+    [hypothesis] = translation.hypotheses
+    named = [token for token in hypothesis.tokens if token.text.strip() and token.text.strip() in "WeChat"]
+    assert named
+    assert {text[token.source_start : token.source_end] for token in named} == {"微信"}
+    assert all(0 <= token.source_start <= token.source_end <= len(text) for token in hypothesis.tokens)
+
+
+def test_an_answer_does_not_depend_on_its_company_though_some_are_searched_again(translator: Translator) -> None:
+    options = {"model": "zh-en", "glossary": TERMS, "return_scores": True}
+    together = translator.translate(TEXTS * 3, **options)  # type: ignore[arg-type]
+    alone = [translator.translate_one(text, **options) for text in TEXTS] * 3  # type: ignore[arg-type]
+    assert [each.hypotheses for each in together] == [each.hypotheses for each in alone]
+
+
+def test_every_hypothesis_holds_the_term_and_none_is_there_twice(translator: Translator) -> None:
+    for text, target in ((TEXTS[0], "WeChat"), (MISSED, "The Three-Body Problem")):
+        found = [each.text for each in translate(translator, text, num_hypotheses=4).hypotheses]
+        assert len(set(found)) == 4
+        assert all(target in each for each in found)
+
+
+def test_what_was_emitted_is_the_beginning_of_the_answer(translator: Translator) -> None:
+    for text in TEXTS:
+        parts = list(translator.translate_progressively(text, model="zh-en", glossary=TERMS))
+        last = parts[-1].translation
+        assert last is not None
+        assert "".join(part.text_delta for part in parts) == last.text == translate(translator, text).text
+
+
+def test_markup_stands_around_a_term_in_the_source(translator: Translator) -> None:
+    translation = translate(translator, "<p>请打开<b>微信</b>。</p>", content_format="html")
+    assert "<b>WeChat</b>" in translation.text
+    assert re.sub("<.*?>", "", translation.text) in POLITE
+
+
+def test_both_directions_read_terms(translator: Translator) -> None:
+    translation = translate(translator, "Please turn off the e-bike.", model="en-zh", glossary={"e-bike": "电动车"})
+    assert translation.text == "请关闭电动车。"
