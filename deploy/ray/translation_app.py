@@ -18,8 +18,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
 from replica_context import ReplicaContext, fail, not_offered, set_status
 
-from xuanzang.server.access.authentication import Authenticator
-from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.engine import Engine

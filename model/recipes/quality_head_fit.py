@@ -15,9 +15,14 @@ from scipy.special import expit, log_expit
 from scipy.stats import mannwhitneyu
 
 from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
-from xuanzang.server.engine.quality.features import FEATURES, SearchedSentence, low_attention_share
 from xuanzang.server.engine.quality.flags import MIN_RATED_TOKENS
-from xuanzang.server.engine.quality.head import MAX_DEVIATIONS, QualityEstimator
+from xuanzang.server.engine.quality.head import (
+    FEATURES,
+    MAX_DEVIATIONS,
+    QualityEstimator,
+    SearchedSentence,
+    low_attention_share,
+)
 
 Vector = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.bool_]

@@ -99,7 +99,7 @@ BREAKING = {
         f"{ENGINE}.terminology.terms",
         f"{ENGINE}.terminology.glossaries",
     ),
-    "The decoder's floors": (f"{ENGINE}.decoding.history", f"{ENGINE}.decoding.batch"),
+    "The decoder's floors": (f"{ENGINE}.decoding.sentence_state", f"{ENGINE}.decoding.batch"),
     "Required phrases: both choices serve one search, with or without a compiler": (
         f"{ENGINE}.decoding.phrases.automaton",
         f"{ENGINE}.decoding.phrases.search",
@@ -114,9 +114,9 @@ BREAKING = {
         f"{ENGINE}.markup.placement",
         f"{ENGINE}.markup.parsing",
     ),
-    "Quality's floors: an assessment of flags and a probability, both of features": (
-        f"{ENGINE}.quality.features",
+    "Quality's floors: an assessment of flags and a probability": (
         f"{ENGINE}.quality.head",
+        f"{ENGINE}.quality.flags",
     ),
     "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
 }

@@ -10,8 +10,7 @@ from typing import Any
 
 import grpc
 
-from xuanzang.server.access.keys import ApiKey, new_key
-from xuanzang.server.access.keys_file import change_keys, read_keys
+from xuanzang.server.access.keys import ApiKey, change_keys, new_key, read_keys
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 

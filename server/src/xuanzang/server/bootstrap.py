@@ -7,15 +7,14 @@ import logging
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
-from xuanzang.server.access.authentication import Authenticator
-from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.authentication import Authenticator, KeyRing
+from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.settings import ANYBODY
-from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.hardware import choose_kernels
 from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
-from xuanzang.server.engine.runtime.kernels import choose_kernels
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics

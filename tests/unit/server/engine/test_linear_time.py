@@ -16,11 +16,10 @@ from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.quality.flags import has_untranslated_part, loses_name, loses_number
 from xuanzang.server.engine.terminology.patterns import PATTERNS
 from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex, Terms
-from xuanzang.server.engine.text.long_sentences import split_long_sentence
 from xuanzang.server.engine.text.offsets import before_nfkc, nfkc
 from xuanzang.server.engine.text.punctuation import punctuation_of
-from xuanzang.server.engine.text.repetitions import has_repetition
-from xuanzang.server.engine.text.sentences import is_copied, split_sentences, with_unbroken
+from xuanzang.server.engine.text.sentences import is_copied, split_long_sentence, split_sentences, with_unbroken
+from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import ContentFormat
 from xuanzang.server.rpc.messages import requests
 from xuanzang.translation.v1 import translation_pb2 as pb

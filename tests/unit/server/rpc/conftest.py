@@ -15,9 +15,8 @@ import pytest
 from keyed_rpcs import KeysFile
 from prometheus_client import CollectorRegistry
 
-from xuanzang.server.access.authentication import Authenticator
-from xuanzang.server.access.key_ring import KeyRing
-from xuanzang.server.access.keys_file import change_keys
+from xuanzang.server.access.authentication import Authenticator, KeyRing
+from xuanzang.server.access.keys import change_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.engine import Engine

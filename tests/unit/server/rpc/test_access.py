@@ -24,7 +24,7 @@ from keyed_rpcs import (
     violations,
 )
 
-from xuanzang.server.access.keys_file import change_keys
+from xuanzang.server.access.keys import change_keys
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -9,10 +9,16 @@ from typing import Any
 
 from typing_extensions import override
 
-from xuanzang.server.access.errors import ModelNotAllowedError, QuotaExceededError, UnauthenticatedError
+from xuanzang.server.access.errors import (
+    ModelNotAllowedError,
+    NotAWriterError,
+    QuotaExceededError,
+    UnauthenticatedError,
+)
 from xuanzang.server.access.keys import ApiKey, StoredHash
 from xuanzang.server.access.metrics import KeyMetrics
 from xuanzang.server.access.quotas import Bucket, Clock, Places
+from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.types import Route, ServedModel
 
@@ -226,3 +232,33 @@ class KeyCaller(Caller):
         self._requests.take(requests)
         self._characters.take(characters)
         self._metrics.requests.inc(requests)
+
+
+class GlossaryWriters:
+    """Judges who may store glossaries, delete them and read their entries."""
+
+    def __init__(self, setting: str = "") -> None:
+        """Read the setting.
+
+        Args:
+            setting: Ids of API keys with commas between them, or "*"; empty for nobody.
+        """
+        self._anybody = setting == ANYBODY
+        self._key_ids = frozenset(filter(None, setting.split(",")))
+
+    @property
+    def exist(self) -> bool:
+        """Whether the server stores glossaries at all."""
+        return bool(self._key_ids)
+
+    def require(self, caller: Caller) -> None:
+        """Refuse a caller who may not.
+
+        Args:
+            caller: Caller of an RPC.
+
+        Raises:
+            NotAWriterError: The caller may not.
+        """
+        if not self._anybody and caller.key_id not in self._key_ids:
+            raise NotAWriterError("this caller may not store glossaries: --glossary-writers does not name its API key")

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from xuanzang.command.parser import CommandParser, fail
 from xuanzang.server.access.errors import KeysFileError
-from xuanzang.server.access.keys import ApiKey, Role, new_key
-from xuanzang.server.access.keys_file import change_keys, read_keys
+from xuanzang.server.access.keys import ApiKey, Role, change_keys, new_key, read_keys
 
 _PROGRAM = "xuanzang keys"
 _VARIABLE = "XUANZANG_KEYS_FILE"

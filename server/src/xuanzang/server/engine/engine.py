@@ -19,20 +19,17 @@ from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.running import RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
-from xuanzang.server.engine.hardware import memory_limit
+from xuanzang.server.engine.hardware import choose_kernels, log_kernels, memory_limit
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.loading import load_models
-from xuanzang.server.engine.models.requirements import require_models
+from xuanzang.server.engine.models.loading import load_models, require_models
 from xuanzang.server.engine.models.trial.loader import TrialLoader
-from xuanzang.server.engine.promotion.judging import Judge
-from xuanzang.server.engine.promotion.kept_state import restored_catalog
+from xuanzang.server.engine.promotion.gate import Judge
+from xuanzang.server.engine.promotion.kept_state import StateFile, restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.engine.request_router import RequestRouter
-from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
 from xuanzang.server.engine.scheduling.requests.request import CallArguments, CallContext, ContextArguments
 from xuanzang.server.engine.settings import EngineSettings

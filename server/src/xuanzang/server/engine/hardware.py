@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import os
 import platform
@@ -10,6 +11,10 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+
+from xuanzang.kernels import Kernels, find_kernels
+
+_LOGGER = logging.getLogger(__name__)
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 """Control group of a container, as the kernel shows it inside: one folder (version 2), or one for each resource (1)."""
@@ -172,3 +177,26 @@ def return_free_memory() -> bool:
     library.mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
     library.malloc_trim(0)
     return True
+
+
+def choose_kernels(provider: str, *, enabled: bool) -> Kernels:
+    """Find the kernels for sessions, or the reason that they get none.
+
+    Args:
+        provider: "cpu" or "cuda".
+        enabled: Whether kernels are wanted.
+    """
+    if provider != "cpu":
+        return Kernels(reason="provider", detail=f"kernels are for CPUs, the provider is {provider}")
+    if not enabled:
+        return Kernels(reason="disabled", detail="disabled by the setting kernels (--no-kernels)")
+    return find_kernels()
+
+
+def log_kernels(kernels: Kernels) -> None:
+    """Log the instruction set of kernels, or why there are none: a warning unless somebody chose so."""
+    if kernels.library:
+        _LOGGER.info("kernels", extra={"isa": kernels.isa})
+        return
+    level = logging.INFO if kernels.reason in {"provider", "disabled"} else logging.WARNING
+    _LOGGER.log(level, "no kernels", extra={"reason": kernels.reason, "detail": kernels.detail})

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.access.authentication import Authenticator
-from xuanzang.server.access.writers import GlossaryWriters
+from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.models.live import LiveModels

@@ -13,8 +13,7 @@ from markup_fragments import fragment, tags, text_of
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document, with_markup
 from xuanzang.server.engine.calls.results import added, copied
-from xuanzang.server.engine.markup.html_tokens import html_tokens
-from xuanzang.server.engine.markup.tokens import TokenKind
+from xuanzang.server.engine.markup.tokens import TokenKind, html_tokens
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences

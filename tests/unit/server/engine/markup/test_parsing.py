@@ -3,10 +3,8 @@ from __future__ import annotations
 import pytest
 
 from xuanzang.server.engine.markup.document import Block, Document
-from xuanzang.server.engine.markup.html_tokens import html_tokens
 from xuanzang.server.engine.markup.parsing import MAX_MARKUP_CHARACTERS, MAX_TAGS, parse
-from xuanzang.server.engine.markup.tokens import MarkupError
-from xuanzang.server.engine.markup.xml_tokens import xml_tokens
+from xuanzang.server.engine.markup.tokens import MarkupError, html_tokens, xml_tokens
 from xuanzang.server.engine.types import ContentFormat
 
 BOMB = '<!DOCTYPE r [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><r>&b;</r>'

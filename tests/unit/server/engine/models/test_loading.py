@@ -17,8 +17,7 @@ from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.loading import load_model
-from xuanzang.server.engine.models.replay import replay
+from xuanzang.server.engine.models.loading import load_model, replay
 from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 from xuanzang.server.engine.settings import EngineSettings

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from xuanzang.server.bundles.quality_head import FlagLimits
-from xuanzang.server.engine.quality.features import SearchedSentence
 from xuanzang.server.engine.quality.flags import sentence_flags
+from xuanzang.server.engine.quality.head import SearchedSentence
 from xuanzang.server.engine.types import QualityFlag
 
 LIMITS = FlagLimits(min_token_ratio=0.5, max_token_ratio=2.0, max_low_attention_share=0.5)

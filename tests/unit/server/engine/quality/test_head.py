@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
-from xuanzang.server.engine.quality.features import FEATURES, SearchedSentence
-from xuanzang.server.engine.quality.head import MAX_DEVIATIONS, QualityEstimator, unknown_features
+from xuanzang.server.engine.quality.head import (
+    FEATURES,
+    MAX_DEVIATIONS,
+    QualityEstimator,
+    SearchedSentence,
+    unknown_features,
+)
 
 LIMITS = FlagLimits(min_token_ratio=0.5, max_token_ratio=8.0, max_low_attention_share=0.5)
 SENTENCE = SearchedSentence(

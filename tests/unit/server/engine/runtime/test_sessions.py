@@ -6,7 +6,9 @@ import asyncio
 import dataclasses
 import json
 import logging
+import mmap
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
@@ -19,6 +21,7 @@ from xuanzang.kernels import Kernels, find_kernels
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError
+from xuanzang.server.engine.runtime.sessions import mappings, release_pages
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
@@ -156,7 +159,7 @@ async def test_log_and_build_info_show_the_kernels_or_why_there_are_none(
     level: int,
     labels: tuple[str, str],
 ) -> None:
-    monkeypatch.setattr("xuanzang.server.engine.runtime.kernels.find_kernels", lambda: found)
+    monkeypatch.setattr("xuanzang.server.engine.hardware.find_kernels", lambda: found)
     caplog.set_level(logging.INFO)
     cpu = settings.model_copy(update={"provider": "cpu", "kernels": wanted})
     engine = Engine(tiny_bundle_repository, settings=cpu, metrics=metrics)
@@ -167,3 +170,53 @@ async def test_log_and_build_info_show_the_kernels_or_why_there_are_none(
     facts = {"version": version("xuanzang-server"), "kernels": labels[0], "reason": labels[1]}
     assert metrics.registry.get_sample_value("nmt_build_info", facts) == 1
     assert record.__dict__["isa" if message == "kernels" else "reason"] == (labels[1] or labels[0])
+
+
+PAGES = 64
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is mapped")
+
+
+def resident_kilobytes(path: Path) -> int:
+    _, _, mapping = Path("/proc/self/smaps").read_text(encoding="utf-8").partition(str(path))
+    return int(mapping.partition("Rss:")[2].split()[0])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path.resolve() / "weights.bin"
+    path.write_bytes(bytes(range(256)) * (PAGES * mmap.PAGESIZE // 256))
+    return path
+
+
+def mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+def test_pages_of_a_mapped_file_leave_the_process_and_come_back(file: Path) -> None:
+    with mapped(file) as content:
+        before = bytes(content)
+        assert resident_kilobytes(file) == len(before) // 1024
+        assert release_pages(file) == len(before)
+        assert resident_kilobytes(file) == 0
+        assert bytes(content) == before
+
+
+def test_only_mappings_that_have_come_since_give_their_pages_back(file: Path) -> None:
+    with mapped(file) as earlier:
+        assert len(bytes(earlier)) == PAGES * mmap.PAGESIZE
+        others = mappings(file)
+        assert release_pages(file, but=others) == 0
+        assert resident_kilobytes(file) == len(earlier) // 1024
+
+
+def test_a_mapping_that_was_written_to_keeps_its_pages(file: Path) -> None:
+    with mapped(file) as content:
+        content[0] = 77
+        assert release_pages(file) == 0
+        assert content[0] == 77
+
+
+def test_a_file_that_is_not_mapped_has_nothing_to_return(file: Path) -> None:
+    assert release_pages(file) == 0

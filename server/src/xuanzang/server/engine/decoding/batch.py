@@ -15,9 +15,9 @@ from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import DEAD_SCORE, Candidates
 from xuanzang.server.engine.decoding.hypotheses import Advance, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
-from xuanzang.server.engine.decoding.logits.logit_edits import LogitEdits, no_edits
-from xuanzang.server.engine.decoding.logits.shortlist import BatchShortlist
+from xuanzang.server.engine.decoding.logit_edits import LogitEdits, no_edits
 from xuanzang.server.engine.decoding.phrases.search import Inspection
+from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 from xuanzang.server.engine.runtime.kv_cache import SENTENCE_INPUTS, KeyValueCache
 from xuanzang.server.engine.runtime.page_pool import Tensor

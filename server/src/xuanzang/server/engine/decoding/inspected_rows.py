@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from xuanzang.server.engine.arrays import Ints
-from xuanzang.server.engine.decoding.logits.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.phrases.search import Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.runtime.page_pool import Tensor
 from xuanzang.server.engine.runtime.sessions import Sessions
 

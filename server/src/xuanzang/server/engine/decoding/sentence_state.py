@@ -2,8 +2,150 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.server.engine.arrays import Ints, Order, extended
 from xuanzang.server.engine.decoding.hypotheses import FinishedHypotheses, SearchOptions
-from xuanzang.server.engine.decoding.logits.sampling import Sampler
+from xuanzang.server.engine.types import SamplingOptions
+
+Candidate = tuple[float, int, int]
+"""Summed log-probability, id, and beam position of the parent."""
+# Room grows by this many steps.
+_STEPS_CHUNK = 64
+_Steps = list[list[list[int]]]
+"""Tokens and parents of the hypotheses of a sentence, [step, 2, beam]."""
+
+
+class Sampler:
+    """Draws the tokens of one sentence; the draws depend on its seed alone, not on the batch."""
+
+    def __init__(self, options: SamplingOptions) -> None:
+        self._options = options
+        self._generator = np.random.default_rng(options.seed)
+
+    def choose(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Draw one of the continuations of one hypothesis.
+
+        Args:
+            candidates: Continuations, best first; only the first top_k are considered.
+
+        Returns:
+            The drawn one; empty if there are no candidates.
+
+        Source: nucleus sampling, Holtzman et al. 2020, arXiv:1904.09751, section 3.1.
+        """
+        pool = candidates[: self._options.top_k]
+        if not pool:
+            return []
+        gains = np.array([score for score, _, _ in pool]) / self._options.temperature
+        weights = np.exp(gains - gains.max())
+        shares = weights / weights.sum()
+        # The nucleus includes the token that reaches top_p.
+        nucleus = int(np.searchsorted(np.cumsum(shares), self._options.top_p)) + 1
+        kept = shares[:nucleus] / shares[:nucleus].sum()
+        return [pool[self._generator.choice(len(kept), p=kept)]]
+
+
+class History:
+    """Links from each hypothesis to its parent; nothing moves when hypotheses change their beam positions.
+
+    The tokens of a hypothesis are found by following the links back from its last one.
+    """
+
+    def __init__(self, beam_size: int) -> None:
+        """Start without sentences."""
+        # Token and parent of each hypothesis, [batch, step, 2, beam]; sentences of any age share the steps.
+        self._links = np.zeros((0, _STEPS_CHUNK, 2, beam_size), dtype=np.int32)
+        self._steps = 0
+
+    @property
+    def links(self) -> npt.NDArray[np.int32]:
+        """Token and parent of each hypothesis after each step, [batch, step, 2, beam]."""
+        return self._links
+
+    @property
+    def steps(self) -> int:
+        """Steps that have been recorded: where the next one goes."""
+        return self._steps
+
+    def skip(self, steps: int) -> None:
+        """Take note of steps that were written to `links`."""
+        self._steps += steps
+
+    def extend(self, more: int) -> None:
+        """Make room for sentences after the last one."""
+        self._links = extended(self._links, more)
+
+    def select(self, order: Order) -> None:
+        """Keep some sentences, in the order given."""
+        self._links = order.apply(self._links)
+
+    def add(self, token_ids: Ints, parents: Ints, positions: Ints) -> None:
+        """Record a step.
+
+        Args:
+            token_ids: Token that each hypothesis got, [batch, beam].
+            parents: Beam position of each before the step, [batch, beam].
+            positions: Tokens of each sentence so far, these included, [batch, 1].
+        """
+        self.make_room(1, int(positions.max()) - 1)
+        self._links[:, self._steps, 0] = token_ids
+        self._links[:, self._steps, 1] = parents
+        self._steps += 1
+
+    def make_room(self, steps: int, needed: int) -> None:
+        """Have room for steps, if there is none forget those before the oldest sentence began.
+
+        Args:
+            steps: Steps to come.
+            needed: Steps of the oldest sentence so far.
+        """
+        if self._steps + steps > self._links.shape[1]:
+            self._links = extended(self._links[:, self._steps - needed : self._steps], max(steps, _STEPS_CHUNK), axis=1)
+            self._steps = needed
+
+    def tokens(self, index: int, beam_position: int, count: int, *, ago: int = 0) -> list[int]:
+        """Return the last tokens of a hypothesis.
+
+        Args:
+            index: Batch index of the sentence.
+            beam_position: Beam position of the hypothesis, now or then.
+            count: Number of tokens.
+            ago: Steps since it had this beam position.
+        """
+        return self._follow(self._last(index, count, ago), beam_position)
+
+    def shared(self, index: int, beam_positions: Sequence[int], count: int) -> list[int]:
+        """Return the tokens with which several hypotheses of a sentence begin.
+
+        Args:
+            index: Batch index of the sentence.
+            beam_positions: Beam positions of the hypotheses, at least one.
+            count: Tokens of each.
+        """
+        steps = self._last(index, count, 0)
+        ancestors = set(beam_positions)
+        while len(ancestors) > 1 and steps:
+            _, parents = steps.pop()
+            ancestors = {parents[position] for position in ancestors}
+        return self._follow(steps, ancestors.pop())
+
+    def _last(self, index: int, count: int, ago: int) -> _Steps:
+        end = self._steps - ago
+        steps: _Steps = self._links[index, end - count : end].tolist()
+        return steps
+
+    @staticmethod
+    def _follow(steps: _Steps, beam_position: int) -> list[int]:
+        """Follow the links of a hypothesis back to the first of some steps; return its tokens."""
+        tokens = []
+        for ids, parents in reversed(steps):
+            tokens.append(ids[beam_position])
+            beam_position = parents[beam_position]
+        return tokens[::-1]
 
 
 class SentenceState:

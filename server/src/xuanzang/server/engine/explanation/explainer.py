@@ -20,7 +20,7 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.explanation.account import Account
-from xuanzang.server.engine.explanation.graphs import OpenGraphs
+from xuanzang.server.engine.explanation.forced_decoding import OpenGraphs
 from xuanzang.server.engine.explanation.recording import RecordedSearch, SearchJournal
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, Explanation, ExplanationLimits
 from xuanzang.server.engine.hardware import flush_denormals

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from typing_extensions import override
 
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
-from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
+from xuanzang.server.engine.decoding.logit_edits import prohibitions
+from xuanzang.server.engine.decoding.search_recorder import RecordedStep, SearchRecorder
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
 from xuanzang.server.engine.scheduling.requests.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
+
+MAX_CANDIDATES = 64
+"""Candidates of a step that are shown: the search has 32 at most, and options exclude others."""
+# Less than any sum of log-probabilities: of what is forbidden, and of what continues no hypothesis.
+_EXCLUDED = -5.0e8
+Pieces = Callable[[int], str]
+"""Function that returns the piece of a target id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +88,129 @@ class SearchJournal(Journal):
 
 def _fault(description: str) -> InvalidInputError:
     return InvalidInputError([FieldViolation(field="contents[0]", description=description)])
+
+
+class _Hypothesis(NamedTuple):
+    """A hypothesis that is live before a step."""
+
+    candidate: int | None
+    """Index of its last token among the candidates of the step before; None before the first step."""
+    tokens: tuple[int, ...]
+
+
+class SearchTree:
+    """Follows the hypotheses of a recorded search from step to step."""
+
+    def __init__(
+        self, options: SearchOptions, found: Sequence[TargetHypothesis], *, eos_id: int, piece_of: Pieces
+    ) -> None:
+        """Begin before the first step.
+
+        Args:
+            options: Options of the search.
+            found: Hypotheses that it returned, best first.
+            eos_id: Token that ends a hypothesis.
+            piece_of: Pieces of the target vocabulary.
+        """
+        self._options, self._eos_id, self._piece_of = options, eos_id, piece_of
+        self._ranks = {(tuple(each.target_ids), each.finished): rank for rank, each in enumerate(found, 1)}
+        self._live: dict[int, _Hypothesis] = {0: _Hypothesis(None, ())}
+
+    def steps(self, recorded: Sequence[RecordedStep]) -> Iterator[TreeStep]:
+        """Yield the steps of the tree.
+
+        Args:
+            recorded: Steps of the search, from the first.
+        """
+        for step in recorded:
+            ends = all(token == self._eos_id for _, token, _ in step.candidates)  # at a limit that forces it
+            candidates = [*self._considered(step), *([] if ends else self._excluded())]
+            yield TreeStep(
+                candidates=tuple(candidates[:MAX_CANDIDATES]), omitted=max(0, len(candidates) - MAX_CANDIDATES)
+            )
+            indices = {(each.parent, each.token_id): index for index, each in enumerate(candidates)}
+            self._live = {
+                position: _Hypothesis(indices[before.candidate, token], (*before.tokens, token))
+                for position, (token, parent) in enumerate(step.live)
+                for before in (self._live[parent],)
+            }
+
+    def _considered(self, step: RecordedStep) -> Iterator[Candidate]:
+        """Yield the candidates from which the search chose."""
+        going_on = 0
+        for score, token, parent in step.candidates:
+            if score <= _EXCLUDED or parent not in self._live:
+                continue
+            before = self._live[parent]
+            candidate = Candidate(
+                parent=before.candidate,
+                token_id=token,
+                piece=self._piece_of(token),
+                score=score,
+                fate=CandidateFate.PRUNED,
+            )
+            is_end = token == self._eos_id
+            fits = going_on < self._options.decoding.beam_size
+            going_on += not is_end
+            yield self._judged(candidate, step, parent, fits=fits)
+
+    def _judged(self, candidate: Candidate, step: RecordedStep, parent: int, *, fits: bool) -> Candidate:
+        """Say what became of a candidate; `fits` says whether the beam had room for one more that goes on."""
+        token, is_end = candidate.token_id, candidate.token_id == self._eos_id
+        before = self._live[parent].tokens
+        for ending in step.endings:
+            if (ending.parent, ending.token) == (parent, token):
+                return replace(
+                    candidate,
+                    fate=CandidateFate.FINISHED,
+                    reason=CandidateReason.END_OF_SENTENCE if is_end else CandidateReason.MAX_LENGTH,
+                    final_score=ending.score,
+                    rank=self._ranks.get((before if is_end else (*before, token), is_end)),
+                )
+        if (token, parent) in step.live:
+            forced = len(before) < len(self._options.prefix_ids)
+            reason = CandidateReason.FORCED if forced else None
+            return replace(candidate, fate=CandidateFate.KEPT, reason=reason)
+        if is_end:
+            return replace(candidate, reason=CandidateReason.END_OUTSIDE_BEAM)
+        over = step.is_last and fits
+        return replace(candidate, reason=CandidateReason.SEARCH_OVER if over else CandidateReason.OUTSIDE_BEAM)
+
+    def _excluded(self) -> Iterator[Candidate]:
+        """Yield the tokens that options excluded."""
+        for before in self._live.values():
+            if len(before.tokens) < len(self._options.prefix_ids):
+                continue
+            excluded = prohibitions(self._options, before.tokens, eos_id=self._eos_id)
+            for token, prohibition in excluded.items():
+                yield Candidate(
+                    parent=before.candidate,
+                    token_id=token,
+                    piece=self._piece_of(token),
+                    score=None,
+                    fate=CandidateFate.PRUNED,
+                    reason=CandidateReason(prohibition.value),
+                )
+
+
+def path_of(tokens: Sequence[int], steps: Sequence[TreeStep]) -> list[int]:
+    """Find the candidates by which a hypothesis was found.
+
+    Args:
+        tokens: Its tokens, eos included.
+        steps: Steps of the tree, perhaps fewer than tokens.
+
+    Returns:
+        The index of the candidate of each token, as far as the steps go.
+    """
+    path: list[int] = []
+    for token, step in zip(tokens, steps, strict=False):
+        parent = path[-1] if path else None
+        path.append(
+            next(
+                index
+                for index, each in enumerate(step.candidates)
+                if (each.parent, each.token_id) == (parent, token) and each.fate is not CandidateFate.PRUNED
+            )
+        )
+    return path

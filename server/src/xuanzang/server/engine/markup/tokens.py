@@ -1,19 +1,46 @@
-"""Tokens of markup: tags, text and what is neither, which joined are the content."""
+"""Tokens of HTML, found as browsers do, and of XML, found by expat: tags, comments and text."""
 
 from __future__ import annotations
 
 import enum
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+from xml.parsers import expat
 
 _NONE: Mapping[str, str | None] = MappingProxyType({})
 _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 
 # Python refuses to read thousands of digits.
 _LONG_NUMBER = re.compile(r"(?<=&#)(?:([xX])([0-9a-fA-F]{20,}+)|([0-9]{20,}+))")
+_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
+# Elements that a line break comes before or after, in the style sheet of browsers, or that hold such elements only.
+_BLOCKS = frozenset(
+    "address article aside audio base blockquote body br button canvas caption center col colgroup dd details dialog "  # noqa: SIM905
+    "dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html "
+    "iframe legend li link main menu meta nav noframes noscript object ol optgroup option p param pre search section "
+    "select source summary table tbody td template textarea tfoot th thead title tr track ul video".split()
+)
+_ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
+# What ends nowhere goes on to the end of the content, so that no end is looked for twice.
+_MARKUP = re.compile(
+    rf"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?:{_ATTRIBUTE})*+[\s/]*+>"
+    r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
+    re.DOTALL,
+)
+_BEGINNING = re.compile(r"<[A-Za-z!?/]")
+_NAMED_VALUE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?+""")
+# Elements whose content ends at their end tag, whatever it looks like.
+_CLOSING = {
+    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea", "title")
+}
+# Content is often a part of a document, such as one message with tags.
+_ROOT = b"<r>"
+_END = b"</r>"
+_SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
 class MarkupError(ValueError):
@@ -84,3 +111,161 @@ def text_tokens(raw: str) -> Iterator[MarkupToken]:
 
 def _text(raw: str) -> MarkupToken:
     return MarkupToken(TokenKind.TEXT, raw, text=raw)
+
+
+def html_tokens(content: str) -> Iterator[MarkupToken]:
+    """Find the tags and the text of HTML, a page or a part of one, in time that is linear in it.
+
+    Args:
+        content: HTML; browsers read any text as HTML, and so does this.
+
+    Yields:
+        Tokens, which joined are the content.
+    """
+    place = 0
+    while (begin := _BEGINNING.search(content, place)) and (found := _MARKUP.match(content, begin.start())):
+        yield from text_tokens(content[place : found.start()])
+        token = _html_tag(found)
+        yield token
+        place = found.end()
+        if token.kind is TokenKind.OPEN and token.name in _CLOSING:
+            closing = _CLOSING[token.name].search(content, place)
+            end = closing.start() if closing else len(content)
+            yield from text_tokens(content[place:end])
+            place = end
+    yield from text_tokens(content[place:])
+
+
+def _html_tag(found: re.Match[str]) -> MarkupToken:
+    raw, name = found[0], (found["name"] or "").lower()
+    if not name:
+        return MarkupToken(TokenKind.OTHER, raw)
+    if found["end"]:
+        return MarkupToken(TokenKind.CLOSE, raw, name, is_block=name in _BLOCKS)
+    attributes: dict[str, str | None] = {}
+    for match in _NAMED_VALUE.finditer(raw, 1 + len(name)):
+        value = unescaped(match[match.lastindex]) if match.lastindex and match.lastindex > 1 else None
+        attributes.setdefault(match[1].lower(), value)
+    kind = TokenKind.EMPTY if name in _VOID or raw.endswith("/>") else TokenKind.OPEN
+    return MarkupToken(kind, raw, name, attributes, is_block=name in _BLOCKS)
+
+
+_TAGS = (TokenKind.OPEN, TokenKind.CLOSE, TokenKind.EMPTY)
+
+_Event = tuple[int, TokenKind, str, Mapping[str, str | None]]
+
+
+class _Events:
+    """Positions, in bytes, of what expat reports."""
+
+    def __init__(self, document: bytes) -> None:
+        self.found: list[_Event] = []
+        # Expat has no limits of its own against what the document type is refused for.
+        self._parser = expat.ParserCreate("utf-8")
+        self._parser.StartElementHandler = lambda name, attributes: self._add(TokenKind.OPEN, name, attributes)
+        self._parser.EndElementHandler = lambda name: self._add(TokenKind.CLOSE, name)
+        self._parser.CharacterDataHandler = lambda _: self._add(TokenKind.TEXT)
+        self._parser.CommentHandler = lambda _: self._add(TokenKind.OTHER)
+        self._parser.ProcessingInstructionHandler = lambda *_: self._add(TokenKind.OTHER)
+        self._parser.XmlDeclHandler = lambda *_: self._add(TokenKind.OTHER)
+        self._parser.StartCdataSectionHandler = lambda: self._add(TokenKind.TEXT)
+        self._parser.StartDoctypeDeclHandler = _refuse_doctype
+        self._parser.Parse(document, True)
+
+    def _add(self, kind: TokenKind, name: str = "", attributes: Mapping[str, str | None] | None = None) -> None:
+        self.found.append((self._parser.CurrentByteIndex, kind, name, attributes or {}))
+
+
+def _refuse_doctype(*_: object) -> NoReturn:
+    raise MarkupError("must not have a document type")
+
+
+def xml_tokens(content: str) -> list[MarkupToken]:
+    """Find the tags and the text of XML, a document or a part of one.
+
+    An element is a block if it is not among text: its parent has no text of its own, and is a block, too.
+
+    Args:
+        content: XML.
+
+    Returns:
+        Tokens, which joined are the content.
+
+    Raises:
+        MarkupError: It is not well-formed, or has a document type.
+    """
+    is_document = content.lstrip().startswith("<?xml")
+    encoded = content.encode()
+    root = b"" if is_document else _ROOT
+    try:
+        events = _Events(root + encoded + (b"" if is_document else _END)).found
+    except expat.ExpatError as error:
+        # Without the position, which counts the root.
+        raise MarkupError(f"is not well-formed XML: {expat.errors.messages[error.code]}") from error
+    inner = events if is_document else events[1:-1]
+    return _with_blocks(list(_xml_tokens(inner, encoded, len(root))))
+
+
+def _xml_tokens(events: Sequence[_Event], content: bytes, offset: int) -> Iterator[MarkupToken]:
+    starts = [start - offset for start, *_ in events]
+    if content and (not starts or starts[0] > 0):
+        yield MarkupToken(TokenKind.OTHER, content[: starts[0] if starts else None].decode())
+    text: list[str] = []
+    for (_, kind, name, attributes), (start, end) in zip(events, pairwise([*starts, len(content)]), strict=True):
+        raw = content[start:end].decode()
+        if kind is TokenKind.TEXT:
+            text.append(raw)
+            continue
+        yield from _xml_text("".join(text))
+        text.clear()
+        yield from _xml_tag(kind, raw, name, attributes)
+    yield from _xml_text("".join(text))
+
+
+def _xml_tag(kind: TokenKind, raw: str, name: str, attributes: Mapping[str, str | None]) -> Iterator[MarkupToken]:
+    # Expat reports an empty element as a start and an end without characters.
+    if kind is TokenKind.OPEN and raw.endswith("/>"):
+        yield MarkupToken(TokenKind.EMPTY, raw, name, attributes)
+    elif raw:
+        yield MarkupToken(kind, raw, name, attributes)
+
+
+def _xml_text(raw: str) -> Iterator[MarkupToken]:
+    end = 0
+    for section in _SECTION.finditer(raw):
+        yield from text_tokens(raw[end : section.start()])
+        yield MarkupToken(TokenKind.TEXT, section[0], text=section[1])
+        end = section.end()
+    yield from text_tokens(raw[end:])
+
+
+def _with_blocks(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:
+    """Mark the tags at which sentences end."""
+    has_text = _elements_with_text(tokens)
+    # Whether the elements that are open are among text, or within such.
+    inline = [has_text[0]]
+    marked: list[MarkupToken] = []
+    opened = 0
+    for token in tokens:
+        if token.kind is TokenKind.CLOSE:
+            inline.pop()
+        marked.append(token._replace(is_block=token.kind in _TAGS and not inline[-1]))
+        if token.kind is TokenKind.OPEN:
+            opened += 1
+            inline.append(inline[-1] or has_text[opened])
+    return marked
+
+
+def _elements_with_text(tokens: Sequence[MarkupToken]) -> list[bool]:
+    """Return whether elements have text of their own: first the root, then each in the order of their start tags."""
+    has_text = [False]
+    opened = [0]
+    for token in tokens:
+        if token.kind is TokenKind.OPEN:
+            opened.append(len(has_text))
+            has_text.append(False)
+        elif token.kind is TokenKind.CLOSE:
+            opened.pop()
+        elif token.text.strip():
+            has_text[opened[-1]] = True
+    return has_text

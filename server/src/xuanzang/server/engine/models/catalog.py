@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.types import ServedModel
+from xuanzang.server.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +158,36 @@ class Catalog:
     def _kept(self, name: str, changed: Catalog) -> int | None:
         """Return the version that was live before, unless it is loaded no more."""
         return self._defaults[name] if changed.find(name, self._defaults[name]) else None
+
+
+class CatalogMetrics:
+    """Metrics of the models that are served."""
+
+    def __init__(self, metrics: Metrics, *, provider: str) -> None:
+        """Show nothing yet.
+
+        Args:
+            metrics: Metrics of the server.
+            provider: Provider that the graphs run on, a label.
+        """
+        self._metrics = metrics
+        self._provider = provider
+
+    def show(self, before: Catalog, after: Catalog) -> None:
+        """Show a catalog in the place of another.
+
+        Args:
+            before: Catalog until now.
+            after: Catalog from now on.
+        """
+        for model in set(before.models) - set(after.models):
+            model.metrics.model_ready.set(0)
+            model.metrics.model_live.set(0)
+            self._metrics.model_info.remove(*self._facts(model))
+        for model in after.models:
+            self._metrics.model_info.labels(*self._facts(model)).set(1)
+            model.metrics.model_ready.set(1)
+            model.metrics.model_live.set(model is after.live(model.name))
+
+    def _facts(self, model: LoadedModel) -> tuple[str, ...]:
+        return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)

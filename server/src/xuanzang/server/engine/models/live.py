@@ -11,14 +11,12 @@ from pathlib import Path
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.hardware import give_way, return_free_memory
-from xuanzang.server.engine.models.catalog import Catalog
-from xuanzang.server.engine.models.catalog_metrics import CatalogMetrics
+from xuanzang.server.engine.models.catalog import Catalog, CatalogMetrics
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import is_unchanged, load_model
-from xuanzang.server.engine.models.retirement import ModelUsage, Release, Retirement
 from xuanzang.server.engine.models.trial.loader import TrialLoader
-from xuanzang.server.engine.models.version_states import VersionStates
+from xuanzang.server.engine.models.version_states import ModelUsage, Release, Retirement, VersionStates
 from xuanzang.server.engine.types import ModelStatus
 from xuanzang.server.metrics import Metrics
 

@@ -2,18 +2,141 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, contextmanager
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.hardware import return_free_memory
 from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.folder import VersionName
-from xuanzang.server.engine.models.retirement import ModelUsage, Retirement
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
+
+Release = Callable[[LoadedModel], Awaitable[None]]
+"""Lets the workers drop what they hold of a model without calls."""
+
+
+class _Use:
+    """A call in progress."""
+
+    def __init__(
+        self, model: LoadedModel, calls: dict[LoadedModel, int], unused: dict[LoadedModel, asyncio.Event]
+    ) -> None:
+        self._model, self._calls, self._unused = model, calls, unused
+
+    def __enter__(self) -> None:
+        self._calls[self._model] = self._calls.get(self._model, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._calls[self._model] -= 1
+        if not self._calls[self._model]:
+            del self._calls[self._model]
+            if unused := self._unused.pop(self._model, None):
+                unused.set()
+
+
+class ModelUsage:
+    """Counts calls, so that a model is let go only once nobody has it. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._calls: dict[LoadedModel, int] = {}
+        self._unused: dict[LoadedModel, asyncio.Event] = {}
+
+    def calls(self, model: LoadedModel) -> int:
+        """Return the number of calls in progress of a model."""
+        return self._calls.get(model, 0)
+
+    def of(self, model: LoadedModel) -> AbstractContextManager[None]:
+        """Count a call while it is in progress.
+
+        Args:
+            model: Model that it is for.
+        """
+        return _Use(model, self._calls, self._unused)
+
+    async def ended(self, model: LoadedModel) -> None:
+        """Wait until no call of a model is in progress; no new one may begin.
+
+        Args:
+            model: Model that takes no calls any more.
+        """
+        if model in self._calls:
+            await self._unused.setdefault(model, asyncio.Event()).wait()
+
+
+class Retirement:
+    """Lets models go that are served no more. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        usage: ModelUsage,
+        *,
+        release: Release,
+        is_served: Callable[[VersionName], bool],
+        executor: Executor,
+        metrics: Metrics,
+    ) -> None:
+        """Begin with no model.
+
+        Args:
+            usage: Calls in progress.
+            release: Lets the workers drop a model.
+            is_served: Whether a version is served again, or still by a newer bundle.
+            executor: Threads to free memory in.
+            metrics: Metrics of the server.
+        """
+        self._usage = usage
+        self._release = release
+        self._is_served = is_served
+        self._executor = executor
+        self._metrics = metrics
+        self._retiring: dict[asyncio.Task[None], VersionName] = {}
+
+    @property
+    def versions(self) -> frozenset[VersionName]:
+        """Versions whose last calls are not answered."""
+        return frozenset(self._retiring.values())
+
+    def begin(self, model: LoadedModel) -> asyncio.Task[None]:
+        """Let a model go.
+
+        Args:
+            model: Model that takes no calls any more.
+
+        Returns:
+            A task that ends when its memory is free, whoever waits for it.
+        """
+        retiring = asyncio.create_task(self._let_go(model))
+        self._retiring[retiring] = VersionName(model.name, model.version)
+        retiring.add_done_callback(self._retiring.pop)
+        return retiring
+
+    def close(self) -> None:
+        """Wait for nothing any more; the process ends, and its memory with it."""
+        for retiring in tuple(self._retiring):
+            retiring.cancel()
+
+    async def _let_go(self, model: LoadedModel) -> None:
+        version = VersionName(model.name, model.version)
+        await self._usage.ended(model)
+        await self._release(model)
+        await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
+        if not self._is_served(version):
+            self._metrics.forget(model.labels)
+        self._metrics.server.model_changes["unloaded"].inc()
+        _LOGGER.info("model unloaded", extra={"model": version.name, "version": version.version})
+
+
+def _free(model: LoadedModel) -> None:
+    """Return the memory of a model that nobody uses to the system."""
+    model.close()
+    return_free_memory()
 
 
 class VersionStates:

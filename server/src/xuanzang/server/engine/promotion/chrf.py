@@ -1,9 +1,10 @@
-"""chrF: how alike two texts are by their sequences of characters (Popović 2015)."""
+"""How alike texts are: chrF (Popović 2015), and how far the translations of two versions agree."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 # The values of the paper, and of sacrebleu's chrF2: sequences of 1 to 6 characters, recall counts four times.
@@ -61,3 +62,36 @@ def _count(pairs: Sequence[tuple[str, str]], length: int) -> _Matches:
 
 def _sequences(text: str, length: int) -> Iterator[str]:
     return (text[start : start + length] for start in range(len(text) - length + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Translations of the same texts by a candidate and by the live version."""
+
+    exact_match: float
+    """Share of equal translations, 0 to 1."""
+    chrf: float
+    """chrF of the candidate's translations with the live version's as references, 0 to 100."""
+    length_ratio: float
+    """Characters of the candidate's translations, divided by the live version's."""
+
+
+def compare(candidate: Sequence[str], live: Sequence[str]) -> Agreement:
+    """Compare translations.
+
+    Args:
+        candidate: Translations by the candidate, at least one.
+        live: Translations of the same texts by the live version.
+
+    Returns:
+        How far they agree.
+    """
+    equal = sum(ours == theirs for ours, theirs in zip(candidate, live, strict=True))
+    lengths = sum(map(len, candidate)), sum(map(len, live))
+    return Agreement(
+        exact_match=equal / len(candidate),
+        # Two translations without a character that is no white space agree.
+        chrf=100.0 if equal == len(candidate) else chrf(candidate, live),
+        # One character stands for the nothing that no ratio can have below it.
+        length_ratio=1.0 if lengths == (0, 0) else lengths[0] / max(1, lengths[1]),
+    )

@@ -1,17 +1,74 @@
-"""The gate: whether a version is good enough to go live in the place of another."""
+"""The gate: whether a version is good enough to go live, judged by its certificate and a golden set."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from xuanzang.server.bundles.certificate import certified_loss
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.quality import certified_loss
+from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.engine.calls.call import Call, SharedResources
+from xuanzang.server.engine.errors import DrainingError, InvalidInputError, ModelStateError, OverloadedError
+from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.chrf import chrf
-from xuanzang.server.engine.promotion.comparison import compare
-from xuanzang.server.engine.promotion.golden_set import GoldenSet
+from xuanzang.server.engine.promotion.chrf import chrf, compare
 from xuanzang.server.engine.promotion.settings import PromotionSettings
+from xuanzang.server.engine.scheduling.requests.request import CallContext
+
+MAX_BYTES = 1 << 20
+"""Maximum size of the file."""
+MAX_PAIRS = 1000
+"""Maximum number of lines."""
+MAX_CHARACTERS = 2000
+"""Maximum characters of a source or a reference."""
+_CALLER = "gate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenSet:
+    """Sources and their references, at least one of each."""
+
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+
+
+def read_golden_set(folder: Path | None, name: str) -> GoldenSet:
+    """Read the golden set of a model, as it is now.
+
+    Args:
+        folder: Folder of the golden sets; None if there is none.
+        name: Name of a loaded model, whose file is NAME.tsv.
+
+    Returns:
+        Its sentences.
+
+    Raises:
+        ModelStateError: There is no such file, or it is not valid; the message says what is wrong where.
+    """
+    if folder is None:
+        raise ModelStateError("there are no golden sets to judge by: the server was started without --golden-sets")
+    try:
+        content = read_limited(folder, f"{name}.tsv", MAX_BYTES).decode()
+    except BundleError as error:
+        raise ModelStateError(f"the golden set cannot be used: {error.reasons[0]}") from error
+    except UnicodeDecodeError as error:
+        raise ModelStateError(f"the golden set {name}.tsv is not UTF-8") from error
+    return _parse(name, content.split("\n"))
+
+
+def _parse(name: str, lines: list[str]) -> GoldenSet:
+    pairs = [(number, line.removesuffix("\r").split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+    if not 1 <= len(pairs) <= MAX_PAIRS:
+        raise ModelStateError(f"the golden set {name}.tsv must have 1 to {MAX_PAIRS} lines, has {len(pairs)}")
+    for number, columns in pairs:
+        if len(columns) != 2 or not all(1 <= len(column.strip()) <= MAX_CHARACTERS for column in columns):
+            what = f"must be SOURCE<tab>REFERENCE, each of 1 to {MAX_CHARACTERS} characters"
+            raise ModelStateError(f"line {number} of the golden set {name}.tsv {what}")
+    sources, references = zip(*(columns for _, columns in pairs), strict=True)
+    return GoldenSet(sources=sources, references=references)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +168,69 @@ def _at_least(name: str, measured: float, bound: float) -> Check:
 
 def _at_most(name: str, measured: float, bound: float) -> Check:
     return Check(name=name, measured=measured, bound=bound, is_minimum=False)
+
+
+class Judge:
+    """Measures versions, one after another."""
+
+    def __init__(self, shared: SharedResources, live: LiveModels, settings: PromotionSettings) -> None:
+        """Judge nothing yet.
+
+        Args:
+            shared: Parts of the engine that calls share.
+            live: Models, which are kept while the gate uses them.
+            settings: Bounds, golden sets, and the maximum time.
+        """
+        self._shared = shared
+        self._live = live
+        self._settings = settings
+        self._judging = asyncio.Lock()
+
+    async def evaluate(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
+        """Judge a version.
+
+        Args:
+            candidate: Version that would go live.
+            live: Version that is live.
+
+        Returns:
+            What was measured, and the bounds.
+
+        Raises:
+            ModelStateError: It cannot be judged.
+            DrainingError: The engine is stopping.
+        """
+        async with self._judging:
+            return await self._evaluate(candidate, live)
+
+    async def _evaluate(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
+        settings = self._settings
+        golden = await asyncio.to_thread(read_golden_set, settings.golden_sets, candidate.name)
+        try:
+            async with asyncio.timeout(settings.gate_timeout_seconds):
+                ours, theirs = [await self._translated(golden.sources, model) for model in (candidate, live)]
+        except TimeoutError:
+            limit = f"--gate-timeout-seconds, {settings.gate_timeout_seconds:g}"
+            raise ModelStateError(f"callers left no time to translate the golden set within {limit}") from None
+        except InvalidInputError as error:
+            raise ModelStateError(f"the golden set cannot be translated: {error}") from error
+        return await asyncio.to_thread(
+            judge, candidate, live, golden=golden, translations=(ours, theirs), settings=settings
+        )
+
+    async def _translated(self, sources: Sequence[str], model: LoadedModel) -> list[str]:
+        """Translate one text after another, as a caller who takes turns with the others."""
+        context = CallContext(model=model, caller=_CALLER, is_counted=False)
+        options = model.served(is_default=False).default_options
+        translations: list[str] = []
+        while len(translations) < len(sources):
+            if self._live.catalog.find(model.name, model.version) is not model:
+                raise DrainingError(f"{model.name}/{model.version} is no longer served")
+            try:
+                with self._live.usage.of(model):
+                    [[best, *_]] = await Call(self._shared, context, options).run([sources[len(translations)]])
+            except OverloadedError as error:
+                await asyncio.sleep(error.retry_after_seconds)
+            else:
+                translations.append(best.text)
+        return translations

@@ -16,17 +16,16 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.gate import Evaluation
-from xuanzang.server.engine.promotion.judging import Judge
+from xuanzang.server.engine.promotion.gate import Evaluation, Judge
 from xuanzang.server.engine.promotion.kept_state import (
     KeptState,
+    StateFile,
     followed_catalog,
     kept_state,
     known_models,
     missing_models,
 )
 from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.watched_files import reload_when_changed
 

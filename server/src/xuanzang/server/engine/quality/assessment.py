@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.quality.features import SearchedSentence
 from xuanzang.server.engine.quality.flags import sentence_flags
-from xuanzang.server.engine.quality.head import Estimator
+from xuanzang.server.engine.quality.head import Estimator, SearchedSentence
 from xuanzang.server.engine.types import Quality, QualityFlag
 
 

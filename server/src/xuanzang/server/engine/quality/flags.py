@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from xuanzang.server.bundles.quality_head import FlagLimits
-from xuanzang.server.engine.quality.features import SearchedSentence, copied_share, low_attention_share
+from xuanzang.server.engine.quality.head import SearchedSentence, copied_share, low_attention_share
 from xuanzang.server.engine.text.offsets import nfkc
-from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
+from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import QualityFlag
 
 MIN_RATED_TOKENS = 6

@@ -8,13 +8,20 @@ from itertools import accumulate
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved, nfkc
 from xuanzang.server.engine.text.punctuation import punctuation_of
-from xuanzang.server.engine.text.sentences import Joiner, is_copied, seen_text, split_sentences, with_unbroken
-from xuanzang.server.engine.text.target_phrases import TargetPhrases
-from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
-from xuanzang.server.engine.text.tokenizer_files import open_tokenizers
+from xuanzang.server.engine.text.sentences import (
+    Joiner,
+    is_copied,
+    is_forced_cut,
+    seen_text,
+    split_at_pauses,
+    split_long_sentence,
+    split_sentences,
+    with_unbroken,
+)
+from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_tokenizers
+from xuanzang.server.engine.text.words import TargetPhrases
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
 _UNSPACED_LANGUAGES = frozenset(

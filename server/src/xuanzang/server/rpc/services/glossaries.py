@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from xuanzang.server.access.callers import Caller
-from xuanzang.server.access.writers import GlossaryWriters
+from xuanzang.server.access.callers import Caller, GlossaryWriters
 from xuanzang.server.engine.terminology.glossaries import Glossary, GlossaryFolder
 from xuanzang.server.engine.terminology.glossary_store import Edit, GlossaryDraft, GlossaryStore
 from xuanzang.server.engine.terminology.terms import GlossaryEntry

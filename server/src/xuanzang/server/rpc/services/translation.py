@@ -8,8 +8,7 @@ from contextlib import aclosing
 
 import grpc
 
-from xuanzang.server.access.callers import Caller
-from xuanzang.server.access.writers import GlossaryWriters
+from xuanzang.server.access.callers import Caller, GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer

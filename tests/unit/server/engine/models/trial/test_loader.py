@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.models.trial import process as trial_process
+from xuanzang.server.engine.models.trial import loader as trial_loader
 from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
@@ -35,7 +35,7 @@ def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     def replace(code: str) -> None:
         (tmp_path / "stand_in.py").write_text(ANSWERS + code)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        monkeypatch.setattr(trial_process, "_MODULE", "stand_in")
+        monkeypatch.setattr(trial_loader, "_MODULE", "stand_in")
 
     return replace
 
@@ -140,7 +140,7 @@ async def test_a_server_that_is_stopped_meanwhile_ends_the_process(
 async def test_without_a_process_nothing_is_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(trial_process, "_MODULE", "no_such_module")
+    monkeypatch.setattr(trial_loader, "_MODULE", "no_such_module")
     assert not await TrialLoader(SETTINGS).refusals([Path("a")])
     assert "no trial of bundles" in caplog.messages
 

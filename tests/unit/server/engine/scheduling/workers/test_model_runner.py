@@ -34,7 +34,7 @@ from xuanzang.server.engine.scheduling.reservations import BatchKey
 from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.terminology.terms import FoundTerm
-from xuanzang.server.engine.text.repetitions import has_repetition
+from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 

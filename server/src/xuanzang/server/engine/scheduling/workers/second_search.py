@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.scheduling.requests.request import QueuedSentence
-from xuanzang.server.engine.text.repetitions import has_repetition
+from xuanzang.server.engine.text.words import has_repetition
 
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
 _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)

@@ -21,8 +21,8 @@ import pytest
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ModelStateError
 from xuanzang.server.engine.models.catalog import Standing
+from xuanzang.server.engine.promotion.kept_state import FILE
 from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.promotion.state_file import FILE
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.whole_files import remove_abandoned
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.server.engine.errors import ModelStateError
-from xuanzang.server.engine.promotion.golden_set import MAX_BYTES, MAX_CHARACTERS, MAX_PAIRS, read_golden_set
+from xuanzang.server.engine.promotion.gate import MAX_BYTES, MAX_CHARACTERS, MAX_PAIRS, read_golden_set
 
 
 def test_lines_are_sources_and_references(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.access.authentication import KeyRing
 from xuanzang.server.access.errors import KeysFileError
-from xuanzang.server.access.key_ring import KeyRing
-from xuanzang.server.access.keys import StoredHash, id_of, new_key
-from xuanzang.server.access.keys_file import change_keys, read_keys
+from xuanzang.server.access.keys import StoredHash, change_keys, id_of, new_key, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
-from xuanzang.server.engine.decoding.logits.logit_edits import LogitEdit, hypothesis_edits, stack
+from xuanzang.server.engine.decoding.logit_edits import LogitEdit, hypothesis_edits, stack
 
 EOS = 2
 TOKENS = st.lists(st.integers(3, 6), max_size=12)

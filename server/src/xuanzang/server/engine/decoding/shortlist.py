@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Ints, Order
-from xuanzang.server.engine.decoding.logits.logit_edits import LogitEdits
+from xuanzang.server.engine.decoding.logit_edits import LogitEdits
 
 # onnxruntime sums a vector in this many partial sums. With a multiple of it, filled up with pieces of probability 0,
 # the order of the sum is the same for any width, so that scores do not depend on the neighbours, to the last bit.

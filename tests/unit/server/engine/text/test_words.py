@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xuanzang.server.engine.text.target_phrases import TargetPhrases
+from xuanzang.server.engine.text.words import TargetPhrases
 
 PIECES = ["<unk>", "\u2581(", "\u2581a", "a", "b", "\u2581"]
 

@@ -1,13 +1,15 @@
-"""Read the samples of a bundle's certificate."""
+"""What a bundle's certificate says: samples to reproduce, and what the number format of the weights costs."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.bundle import Sample
+from xuanzang.server.bundles.bundle import Bundle, Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.bundles.manifest import CERTIFICATE
@@ -79,3 +81,38 @@ def _ids(sample: dict[str, Any], field: str, vocab_size: int, max_length: int) -
     if wrong := [value for value in values if not 0 <= value < vocab_size]:
         raise ValueError(f"{field} have {wrong[0]!r:.100}; the vocabulary has {vocab_size}")
     return tuple(values)
+
+
+def certified_loss(bundle: Bundle) -> float:
+    """Return what the number format of the weights costs, as the exporter measured it.
+
+    Args:
+        bundle: Bundle that was verified before.
+
+    Returns:
+        Points of chrF by which the shipped graphs are worse than float32; negative if they are better.
+
+    Raises:
+        BundleError: The certificate states no quality, or is not any more the one that was verified.
+    """
+    content = read_limited(bundle.directory, CERTIFICATE, MAX_CERTIFICATE_BYTES)
+    listed = {file.name: file.sha256 for file in bundle.manifest.files}
+    if hashlib.sha256(content).hexdigest() != listed.get(CERTIFICATE):
+        raise BundleError(bundle.directory, [f"{CERTIFICATE} was changed after the bundle was loaded"])
+    try:
+        certificate = json.loads(content)
+        quality = certificate["quality"]
+        if not quality and certificate.get("agreement"):
+            raise BundleError(bundle.directory, [f"{CERTIFICATE} states no quality: it was exported without pairs"])
+        # Only certificates of former exports have the quality of torch, whose tokens the float32 graphs give.
+        best = "torch_float32" if "torch_float32" in quality else "onnx_float32"
+        return _chrf(quality, best) - _chrf(quality, f"onnx_{bundle.precision}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BundleError(bundle.directory, [f"{CERTIFICATE} states no quality: {error!r}"]) from error
+
+
+def _chrf(quality: dict[str, Any], runtime: str) -> float:
+    value = quality[runtime]["chrf"]
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 100:
+        raise ValueError(f"chrf of {runtime} is {value!r:.100}")
+    return float(value)

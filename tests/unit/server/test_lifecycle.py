@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from xuanzang.server import heap
+from xuanzang.server import lifecycle
 
 
 async def test_the_heap_is_trimmed_only_while_the_server_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,9 +20,9 @@ async def test_the_heap_is_trimmed_only_while_the_server_is_idle(monkeypatch: py
             looked.set()
         return bool(answer)
 
-    monkeypatch.setattr(heap, "_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(lifecycle, "_HEAP_INTERVAL_SECONDS", 0)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=trimmed.append))
-    trimming = asyncio.create_task(heap.trim_heap_when_idle(is_idle))
+    trimming = asyncio.create_task(lifecycle.trim_heap_when_idle(is_idle))
     await looked.wait()
     trimming.cancel()
     assert trimmed == [0, 0]
@@ -30,4 +30,4 @@ async def test_the_heap_is_trimmed_only_while_the_server_is_idle(monkeypatch: py
 
 async def test_without_glibc_nothing_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
-    await heap.trim_heap_when_idle(lambda: True)
+    await lifecycle.trim_heap_when_idle(lambda: True)

@@ -1,1 +1,0 @@
-"""What becomes of logits before a token is chosen."""
