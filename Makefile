@@ -156,7 +156,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel,google]' -e 'client[documents]' -e loadtest -e 'batch[parquet]' -e gateway --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel]' -e 'client[documents]' -e loadtest -e 'batch[parquet]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
 .venv/browser: .venv/ready
@@ -189,7 +189,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 # Triton's client wants an older protobuf and ml-dtypes than the rest; its own versions are the test.
 .venv-triton/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-triton
-	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc]==2.73.0'
+	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc,http]==2.73.0'
 	touch $@
 
 # The two want different versions of optimum, and both an older transformers than .venv has.

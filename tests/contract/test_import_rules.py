@@ -81,10 +81,6 @@ BREAKING = {
         "xuanzang.server.rpc.messages.requests",
         "xuanzang.server.rpc.services.translation",
     ),
-    "Faces: each is opened alone and knows no other": (
-        "xuanzang.server.rpc.faces.google.names",
-        "xuanzang.server.rpc.faces.open_inference.tensors",
-    ),
     "A call's floors": (f"{ENGINE}.calls.results", f"{ENGINE}.calls.call"),
     "The scheduler's floors: workers take from the queue, and requests know neither": (
         f"{ENGINE}.scheduling.requests.request",

@@ -10,13 +10,14 @@ from typing import Any
 import manifests
 import pytest
 
+from xuanzang.gateway.settings import read_settings as read_gateway_settings
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 FOLDER = manifests.ROOT / "deploy" / "kserve"
 RUNTIME: dict[str, Any] = manifests.read(FOLDER / "serving-runtime.yaml")
 SERVICE: dict[str, Any] = manifests.read(FOLDER / "inference-service.yaml")
-(CONTAINER,) = RUNTIME["spec"]["containers"]
+CONTAINER, GATEWAY = RUNTIME["spec"]["containers"]
 
 # Written by hand after KServe's documentation: the fields in use, and no others. The container has Kubernetes' schema.
 FIELDS = {
@@ -60,16 +61,21 @@ def test_resources_have_known_fields_only(resource: dict[str, Any]) -> None:
     assert list(manifests.unknown_fields(resource, FIELDS[resource["kind"]])) == []
 
 
-def test_the_server_takes_its_arguments_and_serves_the_protocol() -> None:
-    assert settings().face_names == ("open-inference",)
+def test_the_server_takes_its_arguments() -> None:
     assert settings().admits_anonymous
     assert "--models=/mnt/models" in CONTAINER["args"]
 
 
 def test_ports_and_probes_are_those_of_the_server() -> None:
-    port = split_address(settings().address).port
+    gateway = read_gateway_settings(GATEWAY["args"])
+    assert gateway.grpc_address is not None
+    assert gateway.server == settings().address
+    served = split_address(gateway.grpc_address).port
+    assert [each["containerPort"] for each in CONTAINER["ports"]] == [served]
+    assert GATEWAY["readinessProbe"]["grpc"] == {"port": served, "service": "inference.GRPCInferenceService"}
+    assert GATEWAY["livenessProbe"]["httpGet"]["port"] == split_address(gateway.address).port
+    port = split_address(settings().health_address or "").port
     probes = [CONTAINER[name]["grpc"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
-    assert [each["containerPort"] for each in CONTAINER["ports"]] == [port]
     assert {probe["port"] for probe in probes} == {port}
     assert probes[1]["service"] == TRANSLATION_SERVICE
 
@@ -88,7 +94,7 @@ def test_the_container_matches_the_strict_schema_of_kubernetes(version: str, tmp
     if tool is None:
         pytest.skip("NOT TESTED: KServe's container: `make .venv-kubernetes/ready` installs the validator")
     metadata = {"name": "server"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [CONTAINER]}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [CONTAINER, GATEWAY]}}
     (tmp_path / "pod.yaml").write_text(json.dumps(pod), encoding="utf-8")
     command = [tool, "--strict", "-k", version, str(tmp_path / "pod.yaml")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

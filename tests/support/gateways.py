@@ -17,7 +17,8 @@ from urllib.parse import urlencode
 
 import uvicorn
 
-from xuanzang.gateway.serving import configuration, listener
+from xuanzang.gateway.app import Gateway
+from xuanzang.gateway.serving import GatewayServer, listener
 from xuanzang.gateway.settings import Settings
 
 _BOUNDARY = "xuanzang-boundary"
@@ -43,11 +44,17 @@ class RunningGateway:
 
     port: int
     metrics_port: int | None = None
+    grpc_port: int | None = None
 
     @property
     def url(self) -> str:
         """Address without a path."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def grpc_address(self) -> str:
+        """Address of gRPC."""
+        return f"127.0.0.1:{self.grpc_port}"
 
     async def get(self, path: str, **headers: str) -> Answer:
         """Send GET; in names of headers _ stands for -."""
@@ -98,15 +105,17 @@ async def running_gateway(server: str, **settings: Any) -> AsyncIterator[Running
     with listener(chosen.address) as listening:
 
         async def run() -> None:
-            server = _Server(configuration(chosen), lambda: loop.call_soon_threadsafe(started.set_result, None))
+            gateway = Gateway(chosen)
+            port = gateway.grpc.port if gateway.grpc else None
+            server = _Server(gateway, lambda: loop.call_soon_threadsafe(started.set_result, port))
             stop.append(server)
             await server.serve(sockets=[listening])
 
         thread = threading.Thread(target=asyncio.run, args=(run(),))
         thread.start()
-        await started
+        grpc_port = await started
         try:
-            yield RunningGateway(port=listening.getsockname()[1])
+            yield RunningGateway(port=listening.getsockname()[1], grpc_port=grpc_port)
         finally:
             stop[0].should_exit = True
             await asyncio.to_thread(thread.join)
@@ -129,18 +138,23 @@ async def gateway_process(*flags: str) -> AsyncIterator[tuple[asyncio.subprocess
     try:
         assert process.stderr is not None
         listening = json_module.loads(await process.stderr.readline())
-        yield process, RunningGateway(port=listening["port"], metrics_port=listening["metrics_port"])
+        yield (
+            process,
+            RunningGateway(
+                port=listening["port"], metrics_port=listening["metrics_port"], grpc_port=listening.get("grpc_port")
+            ),
+        )
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
 
 
-class _Server(uvicorn.Server):
+class _Server(GatewayServer):
     """Server that reports that it has started."""
 
-    def __init__(self, config: uvicorn.Config, report: Any) -> None:
-        super().__init__(config)
+    def __init__(self, gateway: Gateway, report: Any) -> None:
+        super().__init__(gateway)
         self._report = report
 
     async def startup(self, sockets: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Calls of Triton's own client, run by the Python that has it: `python triton_calls.py HOST:PORT MODEL < texts.json`.
+"""Calls of Triton's own client, run by the Python that has it: `python triton_calls.py GRPC HTTP MODEL < texts.json`.
 
 Its package needs another protobuf than this project, so it is in an environment of its own and this is a program.
 """
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import tritonclient.grpc as triton
-from tritonclient.grpc import service_pb2
+from tritonclient import http
+from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.utils import InferenceServerException
 
 
@@ -62,13 +63,52 @@ def fields_of(messages: Any) -> dict[str, dict[str, list[object]]]:
     return found
 
 
+def described(client: Any, model: str, **options: bool) -> list[object]:
+    """Return what configuration, index and statistics say, without what differs between the carriers."""
+    config = client.get_model_config(model, **options)
+    config = config.get("config", config)
+    index = client.get_model_repository_index(**options)
+    statistics = client.get_inference_statistics(model, **options)["model_stats"]
+    return [
+        [config["name"], config["input"][0]["data_type"], config["output"][0]["name"]],
+        [[each["name"], each["state"]] for each in (index["models"] if isinstance(index, dict) else index)],
+        [each["name"] for each in statistics],
+    ]
+
+
+def http_calls(address: str, model: str, batches: list[list[str]]) -> dict[str, object]:
+    """Make the calls over HTTP, with tensors in all forms."""
+    with http.InferenceServerClient(address) as client:
+        if not (client.is_server_live() and client.is_server_ready() and client.is_model_ready(model)):
+            raise SystemExit("not ready")
+        forms = []
+        for binary_input in (True, False):
+            for binary_output in (True, False):
+                array = np.array([text.encode() for text in batches[0]], dtype=object)
+                given = http.InferInput("text", list(array.shape), "BYTES")
+                given.set_data_from_numpy(array, binary_data=binary_input)
+                wanted = http.InferRequestedOutput("translation", binary_data=binary_output)
+                answer = client.infer(model, [given], outputs=[wanted], request_id="7")
+                forms.append(
+                    [str(each if isinstance(each, str) else each.decode()) for each in answer.as_numpy("translation")]
+                )
+        texts = []
+        for batch in batches:
+            array = np.array([text.encode() for text in batch], dtype=object)
+            given = http.InferInput("text", list(array.shape), "BYTES").set_data_from_numpy(array)
+            texts.append(texts_of(client.infer(model, [given])))
+        return {"http_texts": texts, "http_forms": forms, "http_described": described(client, model)}
+
+
 def main() -> None:
     """Make every call and print what came back, as JSON."""
-    address, model = sys.argv[1:]
+    address, http_address, model = sys.argv[1:]
     batches = json.load(sys.stdin)
     with triton.InferenceServerClient(address) as client:
         found = {
-            "fields": fields_of(service_pb2.DESCRIPTOR.message_types_by_name.values()),
+            "fields": fields_of(service_pb2.DESCRIPTOR.message_types_by_name.values())
+            | fields_of(model_config_pb2.DESCRIPTOR.message_types_by_name.values()),
+            "described": described(client, model, as_json=True),
             "live": client.is_server_live(),
             "ready": client.is_server_ready(),
             "model_ready": [client.is_model_ready(name) for name in (model, "no-such-model")],
@@ -80,7 +120,7 @@ def main() -> None:
             "unknown": refusal(lambda: client.infer(model, [tensor(["a"])], parameters={"beam": 1})),
             "late": refusal(lambda: client.infer(model, [tensor(batches[0])], client_timeout=1e-4)),
         }
-    print(json.dumps(found))
+    print(json.dumps(found | http_calls(http_address, model, batches)))
 
 
 if __name__ == "__main__":

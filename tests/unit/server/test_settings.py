@@ -159,26 +159,6 @@ def test_tracing_without_its_packages_is_refused(capsys: pytest.CaptureFixture[s
     assert "--tracing needs OpenTelemetry" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("without_extras")
-def test_a_face_without_its_package_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        read_settings(["--faces=google"])
-    assert caught.value.code == 2
-    assert "--faces google needs the extra google" in capsys.readouterr().err
-
-
-def test_faces_are_named_with_commas() -> None:
-    assert read_settings([]).face_names == ()
-    pytest.importorskip("google.cloud.translate_v3", reason="needs the extra `google`")
-    assert read_settings(["--faces", " google,google"]).face_names == ("google",)
-
-
-def test_an_unknown_face_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        read_settings(["--faces=google,other"])
-    assert "--faces (XUANZANG_FACES): must be" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
 def test_tracing_over_another_protocol_than_grpc_is_refused(
     variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

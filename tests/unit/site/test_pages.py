@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("source", "page", "markdown", "expected"),
     [
-        ("README.md", "index.md", "[a](docs/faces.md#google)", "[a](faces.md#google)"),
-        ("docs/faces.md", "faces.md", "[a](../README.md)", "[a](index.md)"),
+        ("README.md", "index.md", "[a](docs/protocols.md#google)", "[a](protocols.md#google)"),
+        ("docs/protocols.md", "protocols.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/tutorials/train.md", "tutorials/train.md", "[a](../training.md)", "[a](../training.md)"),
-        ("docs/faces.md", "faces.md", "[compose](../docker-compose.yml)", "compose (`docker-compose.yml`)"),
-        ("docs/faces.md", "faces.md", "[a](https://example.org/x)", "[a](https://example.org/x)"),
-        ("docs/faces.md", "faces.md", "```\n[a](nowhere.md)\n```", "```\n[a](nowhere.md)\n```"),
+        ("docs/protocols.md", "protocols.md", "[compose](../docker-compose.yml)", "compose (`docker-compose.yml`)"),
+        ("docs/protocols.md", "protocols.md", "[a](https://example.org/x)", "[a](https://example.org/x)"),
+        ("docs/protocols.md", "protocols.md", "```\n[a](nowhere.md)\n```", "```\n[a](nowhere.md)\n```"),
     ],
 )
 def test_links_lead_to_pages_or_name_files(source: str, page: str, markdown: str, expected: str) -> None:
@@ -36,7 +36,7 @@ def test_links_lead_to_pages_or_name_files(source: str, page: str, markdown: str
 
 def test_a_link_to_nothing_ends_the_build() -> None:
     with pytest.raises(PluginError, match="nowhere"):
-        linked("[a](nowhere.md)", source="docs/faces.md", page="faces.md")
+        linked("[a](nowhere.md)", source="docs/protocols.md", page="protocols.md")
 
 
 @pytest.fixture(scope="module")

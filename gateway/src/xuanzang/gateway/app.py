@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -17,15 +17,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from xuanzang.client import (
-    AsyncTranslationClient,
-    DeadlineExceededError,
-    ServerUnavailableError,
-    TLSConfig,
-    TranslationError,
-)
+from xuanzang.client import AsyncTranslationClient, TLSConfig
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.texts import DeepL
+from xuanzang.gateway.apis.google.v2 import GoogleV2
+from xuanzang.gateway.apis.inference.http import InferenceHttp
+from xuanzang.gateway.apis.inference.inferences import Inferences
 from xuanzang.gateway.apis.json_api.calls import JsonApi, render
 from xuanzang.gateway.apis.json_api.documents import Documents
 from xuanzang.gateway.apis.libretranslate import LibreTranslate
@@ -34,13 +31,17 @@ from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoints import CallKind, SharedState
+from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.page_serving import page_routes
 from xuanzang.gateway.settings import Settings
 
-_HEALTH_SECONDS = 2.0
+if TYPE_CHECKING:
+    from xuanzang.gateway.apis.google.v3 import GoogleV3
+    from xuanzang.gateway.entry.grpc_calls import GrpcServer
+
 _PROBES = ("/health", "/livez")
 """Addresses that are answered whatever the header host says: Kubernetes sends the pod's IP address."""
 
@@ -69,44 +70,101 @@ def open_client(settings: Settings) -> AsyncTranslationClient:
     )
 
 
-def application(settings: Settings, client: AsyncTranslationClient, metrics: Metrics | None = None) -> ASGIApp:
-    """Make the application.
+class Gateway:
+    """The gateway without its sockets: one application for HTTP and, if the settings ask for it, one server of gRPC."""
 
-    Args:
-        settings: Settings.
-        client: Client of the server; it is closed at the end.
-        metrics: Metrics; None: some that nobody asks for.
-    """
-    metrics = metrics or Metrics()
-    callers = Callers(client, anonymous=settings.admits_anonymous)
-    state = SharedState(settings=settings, callers=callers, metrics=metrics)
-    metrics.in_progress.set_function(lambda: state.places[CallKind.ORDINARY].taken)
-    documents, translator = _documents(settings, metrics), DocumentTranslator(settings)
+    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
+        """Open the client and, if there is one, bind the address of gRPC; the event loop must be running.
+
+        Args:
+            settings: Settings.
+            metrics: Metrics; None: some that nobody asks for.
+
+        Raises:
+            OSError: The address of gRPC is taken, or not this machine's.
+            ValueError: The server's address is invalid, or an extra is needed.
+        """
+        self.settings = settings
+        self._client = open_client(settings)
+        listing_key = settings.listing_key.get_secret_value() if settings.listing_key else None
+        callers = Callers(self._client, anonymous=settings.admits_anonymous, listing_key=listing_key)
+        self._state = SharedState(settings=settings, callers=callers, metrics=metrics or Metrics())
+        self._health = Health(self._client)
+        self._inferences = Inferences(max_texts=settings.max_texts)
+        self._google = _google_v3(settings)
+        self._documents = _documents(settings, self._state.metrics)
+        self._translator = DocumentTranslator(settings)
+        self.grpc = self._grpc_server() if settings.grpc_address else None
+        """Server of gRPC, or None."""
+        self.http = self._application()
+        """Application for HTTP."""
+
+    def _application(self) -> ASGIApp:
+        self._state.metrics.in_progress.set_function(lambda: self._state.places[CallKind.ORDINARY].taken)
+        routes = [Route("/health", self._health), Route("/livez", _live), *self._routes()]
+        if self.settings.page:
+            routes += page_routes()
+        middleware = [
+            Middleware(WholeBodies),
+            Middleware(KnownHosts, hosts=self.settings.hosts),
+            *_cross_origin(self.settings),
+        ]
+        return Starlette(routes=routes, middleware=middleware, lifespan=self._lifespan)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        if self.grpc:
+            self.grpc.start()
         yield
-        await documents.close()
-        await translator.close()
-        await client.close()
+        if self.grpc:
+            await self.grpc.stop()
+        await self._documents.close()
+        await self._translator.close()
+        await self._client.close()
 
-    routes = [Route("/health", Health(client)), Route("/livez", _live), *_translating(state, documents, translator)]
-    if settings.page:
-        routes += page_routes()
-    middleware = [
-        Middleware(WholeBodies),
-        Middleware(KnownHosts, hosts=settings.hosts),
-        *_cross_origin(settings),
-    ]
-    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
+    def _routes(self) -> Iterator[Route]:
+        """Yield the routes of the APIs; the first that matches an address answers."""
+        state = self._state
+        yield from JsonApi(state).routes
+        yield from Documents(state, self._translator).routes
+        yield from LibreTranslate(state).routes
+        yield from GoogleV2(state).routes
+        yield from _google_v3_routes(self._google, state)
+        yield from InferenceHttp(self._inferences, state, self._health).routes
+        yield from DeepL(state, documents=DeepLDocuments(self._documents, self._translator)).routes
+
+    def _grpc_server(self) -> GrpcServer:
+        try:
+            from xuanzang.gateway.apis.inference.grpc_service import inference_service  # noqa: PLC0415 - an extra
+            from xuanzang.gateway.entry.grpc_calls import GrpcServer, health_service  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ValueError(
+                "--grpc-address needs the extra grpc: pip install -e 'gateway[grpc]' in a clone"
+            ) from error
+        services = [inference_service(self._inferences, self._health.answers)]
+        if self._google:
+            from xuanzang.gateway.apis.google.grpc_service import google_service  # noqa: PLC0415 - an extra
+
+            services.append(google_service(self._google))
+        health = health_service([each.name for each in services], self._health.answers)
+        return GrpcServer([*services, health], self._state)
 
 
-def _translating(state: SharedState, documents: DocumentStore, translator: DocumentTranslator) -> Iterator[Route]:
-    """Yield the routes of the APIs."""
-    yield from JsonApi(state).routes
-    yield from Documents(state, translator).routes
-    yield from LibreTranslate(state).routes
-    yield from DeepL(state, documents=DeepLDocuments(documents, translator)).routes
+def _google_v3(settings: Settings) -> GoogleV3 | None:
+    """Return the calls of Google's version 3, if its package is there."""
+    try:
+        from xuanzang.gateway.apis.google.v3 import GoogleV3  # noqa: PLC0415 - an extra, which takes a second to import
+    except ImportError:
+        return None
+    return GoogleV3(max_texts=settings.max_texts)
+
+
+def _google_v3_routes(google: GoogleV3 | None, state: SharedState) -> list[Route]:
+    if google is None:
+        return []
+    from xuanzang.gateway.apis.google.v3_http import GoogleV3Http  # noqa: PLC0415 - an extra
+
+    return GoogleV3Http(google, state).routes
 
 
 def _documents(settings: Settings, metrics: Metrics) -> DocumentStore:
@@ -173,41 +231,3 @@ class KnownHosts:
                 await render(error.fault)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-class Health:
-    """Says whether the server answers; one that asks for a key does. Many probes at once are one question."""
-
-    def __init__(self, client: AsyncTranslationClient) -> None:
-        """Ask nothing yet.
-
-        Args:
-            client: Client of the server.
-        """
-        self._client = client
-        self._asking: asyncio.Task[bool] | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a probe.
-
-        Args:
-            scope: ASGI's facts of the connection.
-            receive: ASGI's function.
-            send: ASGI's function.
-        """
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._answers())
-        if await asyncio.shield(self._asking):
-            response = JSONResponse({"status": "ok"})
-        else:
-            response = JSONResponse({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
-        await response(scope, receive, send)
-
-    async def _answers(self) -> bool:
-        try:
-            await self._client.list_models(timeout=_HEALTH_SECONDS)
-        except (ServerUnavailableError, DeadlineExceededError):
-            return False
-        except TranslationError:
-            return True
-        return True

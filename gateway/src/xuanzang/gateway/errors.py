@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from types import MappingProxyType
@@ -98,10 +98,35 @@ def bad_request(field: str, description: str) -> RefusedError:
         field: Name of the parameter in the API.
         description: What is wrong with it, and the limit.
     """
-    violation = FieldViolation(field=field, description=description)
-    return RefusedError(
-        Fault(status=HTTPStatus.BAD_REQUEST, message="the request is not valid", violations=(violation,))
-    )
+    return invalid([FieldViolation(field=field, description=description)])
+
+
+def invalid(violations: Iterable[FieldViolation]) -> RefusedError:
+    """Return the refusal of several parameters.
+
+    Args:
+        violations: What is wrong with each.
+    """
+    fault = Fault(status=HTTPStatus.BAD_REQUEST, message="the request is not valid", violations=tuple(violations))
+    return RefusedError(fault)
+
+
+def not_found(message: str) -> RefusedError:
+    """Return the refusal of a request for something that is not there.
+
+    Args:
+        message: What is not there.
+    """
+    return RefusedError(Fault(status=HTTPStatus.NOT_FOUND, message=message))
+
+
+def not_offered(message: str) -> RefusedError:
+    """Return the refusal of a call of an API that the gateway does not have.
+
+    Args:
+        message: Which one, and which there are.
+    """
+    return RefusedError(Fault(status=HTTPStatus.NOT_IMPLEMENTED, message=message))
 
 
 def fault_of(error: TranslationError) -> Fault:
@@ -126,5 +151,7 @@ def fault_of(error: TranslationError) -> Fault:
 
 
 def _renamed(field: str, names: Mapping[str, str]) -> str:
+    if field in names:
+        return names[field]
     stem, bracket, rest = field.partition("[")
     return names.get(stem, stem) + bracket + rest

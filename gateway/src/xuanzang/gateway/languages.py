@@ -26,6 +26,44 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 
 
+_SAME: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys(("zh-tw", "zh-hk", "zh-mo", "zt"), ("zh-Hant", "zh-TW", "zh-HK")),
+        **dict.fromkeys(("zh-cn", "zh-sg", "zh-hans"), ("zh-Hans", "zh")),
+        "zh-hant": ("zh-TW", "zh-HK"),
+        "iw": ("he",),
+        "jw": ("jv",),
+        "no": ("nb",),
+        "nb": ("no",),
+        "tl": ("fil",),
+        "fil": ("tl",),
+        "pb": ("pt-BR", "pt"),
+    }
+)
+"""Codes, in lower case, that mean the same as others, which a server may have instead."""
+
+
+def has_synonyms(code: str | None) -> bool:
+    """Return whether there are other codes of the same language.
+
+    Args:
+        code: Code of a language in any API; None: there are none.
+    """
+    return code is not None and code.lower() in _SAME
+
+
+def served_code(code: str, served: Iterable[str]) -> str:
+    """Return the code by which the server has a language: the same, or another one that means it.
+
+    Args:
+        code: Code of a language in any API, such as "zh-TW" or LibreTranslate's "zt".
+        served: Codes of the server.
+    """
+    offered = {each.lower(): each for each in served}
+    wanted = (code, *_SAME.get(code.lower(), ()))
+    return next((offered[each.lower()] for each in wanted if each.lower() in offered), code)
+
+
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if it is in no table.
 

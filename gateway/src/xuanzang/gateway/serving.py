@@ -13,7 +13,7 @@ from types import FrameType
 
 import uvicorn
 
-from xuanzang.gateway.app import application, open_client
+from xuanzang.gateway.app import Gateway
 from xuanzang.gateway.entry.connections import ConnectionLimits, bounded
 from xuanzang.gateway.metrics import Metrics, serve_metrics
 from xuanzang.gateway.settings import Settings, split_address
@@ -28,6 +28,15 @@ _LATE_SECONDS = 2.0
 
 class GatewayServer(uvicorn.Server):
     """uvicorn's server, which the kernel ends if a drain does not."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Serve a gateway.
+
+        Args:
+            gateway: The gateway.
+        """
+        super().__init__(configuration(gateway))
+        self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the drain.
@@ -50,6 +59,16 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets=sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain.
+
+        Args:
+            sockets: Listening sockets.
+        """
+        if self._gateway.grpc:
+            self._gateway.grpc.begin_stop()
+        await super().shutdown(sockets=sockets)
 
 
 def serve(settings: Settings) -> None:
@@ -74,8 +93,10 @@ async def _serve(settings: Settings) -> None:
     metrics = Metrics()
     with listener(settings.address) as listening, _served(metrics, settings.metrics_address) as metrics_port:
         _allow_files(settings.max_connections)
-        server = GatewayServer(configuration(settings, metrics))
+        gateway = Gateway(settings, metrics)
+        server = GatewayServer(gateway)
         facts = {"port": listening.getsockname()[1], "server": settings.server, "metrics_port": metrics_port}
+        facts |= {"grpc_port": gateway.grpc.port} if gateway.grpc else {}
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, _reload_certificate, server.config)
         loop.add_signal_handler(signal.SIGQUIT, _stop_at_once, server)
@@ -146,16 +167,13 @@ def listener(address: str) -> socket.socket:
     return listening
 
 
-def configuration(settings: Settings, metrics: Metrics | None = None) -> uvicorn.Config:
-    """Return uvicorn's configuration; the event loop must be running, because the client opens.
+def configuration(gateway: Gateway) -> uvicorn.Config:
+    """Return uvicorn's configuration.
 
     Args:
-        settings: Settings.
-        metrics: Metrics; None: some that nobody asks for.
-
-    Raises:
-        ValueError: The server's address is invalid.
+        gateway: The gateway.
     """
+    settings = gateway.settings
     limits = ConnectionLimits(
         total=settings.max_connections,
         of_address=max(1, int(settings.max_connections * settings.address_share)),
@@ -163,7 +181,7 @@ def configuration(settings: Settings, metrics: Metrics | None = None) -> uvicorn
         send_seconds=settings.send_timeout_seconds,
     )
     return uvicorn.Config(
-        application(settings, open_client(settings), metrics),
+        gateway.http,
         http=bounded(limits),
         ws="none",
         lifespan="on",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, FilePath, model_validator
+from pydantic import AfterValidator, Field, FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from xuanzang.command.settings import read_flags
@@ -63,6 +63,10 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def _is_loopback(address: str) -> bool:
+    return is_loopback(split_address(address).host)
+
+
 def _checked_address(address: str) -> str:
     split_address(address)
     return address
@@ -84,12 +88,22 @@ class Settings(BaseSettings):
     address: Annotated[str, AfterValidator(_checked_address)] = Field(
         default="127.0.0.1:8080", description="Address to serve HTTP on; port 0: any free one."
     )
+    grpc_address: Annotated[str, AfterValidator(_checked_address)] | None = Field(
+        default=None,
+        description="Address to serve APIs over gRPC on: the Open Inference Protocol and, with the extra google, "
+        "Google Cloud Translation v3; port 0: any free one; unset: none.",
+    )
     anonymous: bool | None = Field(
         default=None,
-        description="Whether requests without an API key are passed on; unset: if --address is a loopback address.",
+        description="Whether requests without an API key are passed on; unset: if all addresses are loopback ones.",
     )
     allow_insecure_keys: bool = Field(
         default=False, description="Send callers' API keys to a server on another machine without TLS, too."
+    )
+    listing_key: SecretStr | None = Field(
+        default=None,
+        description="API key with which languages and models are listed for callers who send none, as clients of "
+        "LibreTranslate do; unset: they are refused where keys are asked for.",
     )
     server_tls: bool = Field(default=False, description="Connect to the server over TLS; implied by the next two.")
     server_tls_ca: FilePath | None = Field(
@@ -204,8 +218,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_access(self) -> Self:
         if self.anonymous is None and not self._is_loopback:
+            name, address = next(each for each in self._addresses.items() if not _is_loopback(each[1]))
             raise ValueError(
-                f"--address {self.address} is not a loopback address, so who may call must be said: --anonymous for "
+                f"{name} {address} is not a loopback address, so who may call must be said: --anonymous for "
                 "anyone whom the server answers, --no-anonymous for holders of API keys, which the server must know"
             )
         return self
@@ -234,7 +249,7 @@ class Settings(BaseSettings):
         if self.allowed_hosts:
             hosts = tuple(host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip())
             return () if "*" in hosts else hosts
-        return LOOPBACK_HOSTS if self._is_loopback else ()
+        return LOOPBACK_HOSTS if _is_loopback(self.address) else ()
 
     @property
     def admits_anonymous(self) -> bool:
@@ -243,7 +258,12 @@ class Settings(BaseSettings):
 
     @property
     def _is_loopback(self) -> bool:
-        return is_loopback(split_address(self.address).host)
+        return all(map(_is_loopback, self._addresses.values()))
+
+    @property
+    def _addresses(self) -> dict[str, str]:
+        served = {"--address": self.address, "--grpc-address": self.grpc_address}
+        return {name: address for name, address in served.items() if address is not None}
 
     @property
     def _largest_body_bytes(self) -> int:

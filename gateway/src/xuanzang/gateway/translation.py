@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xuanzang.client import AsyncTranslationClient, StatusCode, TranslateOptions, Translation, TranslationError
 from xuanzang.gateway.errors import RefusedError, fault_of
-from xuanzang.gateway.languages import source_for, sources_into
+from xuanzang.gateway.languages import has_synonyms, served_code, source_for, sources_into, targets_by_source
 
 _INDEX = re.compile(r"^contents\[(\d+)\]")
 
@@ -75,12 +75,39 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
         RefusedError: The server refused texts.
         TranslationError: The server refused the request, or failed.
     """
+    named = TranslateOptions(source_language=job.source, target_language=job.target)
+    named = await with_served_codes(client, named, seconds=job.timeout)
+    job = replace(job, source=named["source_language"], target=named["target_language"] or "")
     groups = await _groups(client, job)
     batches = await asyncio.gather(*(_translated(client, job, group) for group in groups))
     answered: dict[int, Translation] = {}
     for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
     return [Translated.of(answered[index], job.source) for index in range(len(job.texts))]
+
+
+async def with_served_codes(
+    client: AsyncTranslationClient, options: TranslateOptions, *, seconds: float | None
+) -> TranslateOptions:
+    """Return options whose languages have the codes of the server.
+
+    Args:
+        client: Client of the caller.
+        options: Options of a translation.
+        seconds: Time until the answer must be there; None: that of the client.
+    """
+    source, target = options.get("source_language"), options.get("target_language")
+    if not (has_synonyms(source) or has_synonyms(target)):
+        return options
+    pairs = targets_by_source(await client.list_models(timeout=seconds))
+    return options | {
+        "source_language": source and served_code(source, pairs),
+        "target_language": target and _served_target(target, pairs),
+    }
+
+
+def _served_target(code: str, pairs: Mapping[str, list[str]]) -> str:
+    return served_code(code, sorted({target for targets in pairs.values() for target in targets}))
 
 
 async def _translated(client: AsyncTranslationClient, job: TranslationJob, indexes: Sequence[int]) -> list[Translation]:

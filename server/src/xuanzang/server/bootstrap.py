@@ -60,7 +60,6 @@ def bootstrap(settings: Settings) -> Server:
         limits=settings,
         metrics=metrics,
         observation=observation,
-        faces=settings.face_names,
         writers=GlossaryWriters(settings.glossary_writers),
     )
     return Server(
@@ -147,6 +146,4 @@ def _authenticator(settings: Settings, keys: KeyRing | None, metrics: AccessMetr
         _LOGGER.warning("anyone who reaches the address may translate", extra={"address": settings.address})
     if keys is not None and settings.tls_certificate is None and not settings.is_loopback:
         _LOGGER.warning("API keys cross the network in plain text: turn TLS on, here or in a proxy")
-    # The name that Google's clients send their key by; without that face it may be meant for a proxy.
-    key_names = ("x-api-key", "x-goog-api-key") if "google" in settings.face_names else ("x-api-key",)
-    return Authenticator(keys, anonymous=anonymous, metrics=metrics, key_names=key_names)
+    return Authenticator(keys, anonymous=anonymous, metrics=metrics)

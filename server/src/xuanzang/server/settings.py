@@ -30,7 +30,6 @@ from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.observation.settings import ObservationSettings
-from xuanzang.server.rpc.faces.settings import FaceSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang serve"
@@ -129,7 +128,6 @@ class Settings(
     BaseSettings,
     ObservationSettings,
     AccessSettings,
-    FaceSettings,
     RpcLimits,
     PromotionSettings,
     EngineSettings,
@@ -182,13 +180,6 @@ class Settings(
         for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
             if os.environ.get(variable, "grpc") != "grpc":
                 raise ValueError(f"--tracing sends OTLP over gRPC: {variable} must be grpc or unset")
-        return self
-
-    @model_validator(mode="after")
-    def _check_faces(self) -> Self:
-        needed = ("google.cloud.translate_v3", "babel") if "google" in self.face_names and not self.probe else ()
-        if not all(map(_is_installed, needed)):
-            raise ValueError("--faces google needs the extra google: pip install -e 'server[google]' in a clone")
         return self
 
     @model_validator(mode="after")

@@ -228,7 +228,6 @@ def serve(served_model: ServedModel) -> Any:
         keys_file: Path | None = None,
         anonymous: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        faces: Sequence[str] = (),
         **limits: int,
     ) -> AsyncIterator[Served]:
         engine = FakeEngine(served_model)
@@ -243,7 +242,6 @@ def serve(served_model: ServedModel) -> Any:
             tls=reloaded,
             limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),
-            faces=faces,
         )
         await rpc.start()
         if opened:

@@ -59,7 +59,7 @@ class LibreTranslate:
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="libretranslate", render=render, key_parameter="api_key")
+        style = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",))
         return [
             Route("/translate", Endpoint(self.translate, style, self._state), methods=["POST"]),
             Route("/detect", Endpoint(self.detect, style, self._state), methods=["POST"]),

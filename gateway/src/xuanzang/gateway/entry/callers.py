@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -46,19 +47,31 @@ def request_id_of(headers: Headers) -> str:
     Args:
         headers: Headers of the request.
     """
-    chosen = headers.get(REQUEST_ID, "")
+    return checked_id(headers.get(REQUEST_ID, ""))
+
+
+def checked_id(chosen: str) -> str:
+    """Return an id that a caller chose, or a new one if it is not valid.
+
+    Args:
+        chosen: The id, or nothing.
+    """
     return chosen if _VALID_ID.fullmatch(chosen) else secrets.token_hex(16)
 
 
-def key_in(headers: Headers) -> str | None:
-    """Return the API key of the header `authorization`.
+def key_in(headers: Headers, names: Iterable[str] = ()) -> str | None:
+    """Return the API key of the header `authorization`, or of others.
 
     Args:
         headers: Headers of the request.
+        names: Other headers that hold a key and nothing else.
 
     Raises:
         RefusedError: The header has another scheme.
     """
+    for name in names:
+        if key := headers.get(name, "").strip():
+            return key
     header = headers.get("authorization")
     if header is None:
         return None
@@ -72,15 +85,17 @@ def key_in(headers: Headers) -> str | None:
 class Callers:
     """Makes the clients of callers, all over the same connections. Belongs to one event loop."""
 
-    def __init__(self, client: AsyncTranslationClient, *, anonymous: bool) -> None:
+    def __init__(self, client: AsyncTranslationClient, *, anonymous: bool, listing_key: str | None = None) -> None:
         """Connect callers with the server.
 
         Args:
             client: Client without a key.
             anonymous: Whether callers without a key are passed on.
+            listing_key: Key for those who have none, where languages and models are listed.
         """
         self.client = client
         self.anonymous = anonymous
+        self._listing_key = listing_key
         self._proved: OrderedDict[str, float] = OrderedDict()
 
     def name_of(self, key: str | None, address: str) -> str:
@@ -93,22 +108,25 @@ class Callers:
         # Where no key is needed, a caller may make up as many as it likes.
         return address if self.anonymous or not key else _digest(key)
 
-    def caller_of(self, key: str | None, *, peer: str, request_id: str) -> Caller:
+    def caller_of(self, key: str | None, *, peer: str, request_id: str, needs_key: bool = True) -> Caller:
         """Return who sends a request.
 
         Args:
             key: API key of the caller, or None.
             peer: Network address of the caller, by which the server divides its time among those without a key.
             request_id: Id of the request.
+            needs_key: Whether callers without a key are refused where keys are asked for; otherwise they have the one
+                for listing.
 
         Raises:
             RefusedError: A key is needed, or this one cannot be passed on.
         """
         address = network_of(peer)
-        if not key and not self.anonymous:
+        if needs_key and not key and not self.anonymous:
             raise RefusedError(Fault(status=HTTPStatus.UNAUTHORIZED, message="an API key is needed"))
         try:
-            client = self.client.for_caller(api_key=key, client_id=peer or None, request_id=request_id)
+            sent = key if needs_key else key or self._listing_key
+            client = self.client.for_caller(api_key=sent, client_id=peer or None, request_id=request_id)
         except ValueError as error:
             # The reason is in the settings, or in the key, which it does not hold.
             _LOGGER.warning("a key is not passed on", extra={"reason": str(error), "request_id": request_id})

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
@@ -30,7 +31,7 @@ _LOGGER = logging.getLogger(__name__)
 _CONCURRENT_UPLOADS = 8
 _CONCURRENT_EXPLANATIONS = 8
 """At a time; the server makes fewer, and one of them can be an answer of many megabytes."""
-_FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
+FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class Call:
     """Id, by which caller and operator speak of it."""
     caller: Caller
     """Who sends it."""
+    seconds: float
+    """Time until its answer must be there."""
 
     @property
     def client(self) -> AsyncTranslationClient:
@@ -84,7 +87,7 @@ class SharedState:
         self.settings = settings
         self.callers = callers
         self.metrics = metrics or Metrics()
-        shares = Shares(address=settings.address_share, caller=settings.caller_share)
+        self.shares = shares = Shares(address=settings.address_share, caller=settings.caller_share)
         totals = {
             CallKind.ORDINARY: settings.max_concurrent_requests,
             CallKind.UPLOAD: _CONCURRENT_UPLOADS,
@@ -102,8 +105,12 @@ class ApiStyle:
     """Name in metrics."""
     render: Callable[[Fault], Response]
     """Function that gives a fault the API's form."""
-    key_parameter: str | None = None
-    """Parameter that may hold the API key; None: only the header does."""
+    key_headers: tuple[str, ...] = ()
+    """Headers that may hold the API key, before `authorization`."""
+    key_parameters: tuple[str, ...] = ()
+    """Parameters that may hold the API key; none: only headers do."""
+    needs_key: bool = True
+    """Whether callers without a key are refused where keys are asked for."""
     reads_parameters: bool = True
     """Whether bodies are forms or JSON objects of parameters; otherwise handlers read them."""
 
@@ -191,7 +198,7 @@ class Endpoint:
             # Without the error's message, which may quote the caller's text.
             facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
             _LOGGER.error("a handler failed", extra={**facts, "request_id": request_id})  # noqa: TRY400 - as above
-            return self._style.render(_FAILED)
+            return self._style.render(FAILED)
 
     async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack) -> Call:
         """Read a request: who sends it before its body, unless the body says so."""
@@ -199,11 +206,12 @@ class Endpoint:
         require_known_origin(headers, self._origins)
         peer = scope["client"][0] if scope["client"] else ""
         query = scope["query_string"]
-        key, is_in_body = key_in(headers), False
-        if key is None and style.key_parameter:
-            key = (await read_parameters(query=query, headers=headers, body=b"")).text(style.key_parameter)
+        key, is_in_body = key_in(headers, style.key_headers), False
+        if key is None and style.key_parameters:
+            key = _key_of(await read_parameters(query=query, headers=headers, body=b""), style)
             is_in_body = key is None
-        caller = None if is_in_body else callers.caller_of(key, peer=peer, request_id=request_id)
+        caller_of = partial(callers.caller_of, peer=peer, request_id=request_id, needs_key=style.needs_key)
+        caller = None if is_in_body else caller_of(key)
 
         async def approve() -> None:
             if caller is not None:
@@ -216,8 +224,8 @@ class Endpoint:
         read = body if style.reads_parameters else b""
         parameters = await read_parameters(query=query, headers=headers, body=read)
         if caller is None:
-            key = parameters.text(style.key_parameter) if style.key_parameter else None
-            caller = callers.caller_of(key, peer=peer, request_id=request_id)
+            key = _key_of(parameters, style)
+            caller = caller_of(key)
         return Call(
             parameters=parameters,
             body=body,
@@ -226,7 +234,12 @@ class Endpoint:
             path=scope["path_params"],
             id=request_id,
             caller=caller,
+            seconds=self._state.settings.request_timeout_seconds,
         )
+
+
+def _key_of(parameters: Parameters, style: ApiStyle) -> str | None:
+    return next((key for name in style.key_parameters if (key := parameters.text(name))), None)
 
 
 async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Response:

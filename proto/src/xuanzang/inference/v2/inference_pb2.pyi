@@ -9,10 +9,37 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
+import sys
 import typing
 
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
+else:
+    import typing_extensions
+
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _DataType:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _DataTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_DataType.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TYPE_INVALID: _DataType.ValueType  # 0
+    """None."""
+    TYPE_STRING: _DataType.ValueType  # 13
+    """Text, which elsewhere is BYTES."""
+
+class DataType(_DataType, metaclass=_DataTypeEnumTypeWrapper):
+    """Type of the elements of a tensor, by Triton's numbers; the only one that texts need."""
+
+TYPE_INVALID: DataType.ValueType  # 0
+"""None."""
+TYPE_STRING: DataType.ValueType  # 13
+"""Text, which elsewhere is BYTES."""
+global___DataType = DataType
 
 @typing.final
 class ServerLiveRequest(google.protobuf.message.Message):
@@ -650,3 +677,346 @@ class ModelStreamInferResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_message", b"error_message", "infer_response", b"infer_response"]) -> None: ...
 
 global___ModelStreamInferResponse = ModelStreamInferResponse
+
+@typing.final
+class ModelInput(google.protobuf.message.Message):
+    """A tensor that a model takes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    DATA_TYPE_FIELD_NUMBER: builtins.int
+    DIMS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the tensor."""
+    data_type: global___DataType.ValueType
+    """Type of its elements."""
+    @property
+    def dims(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Its dimensions; -1 for one of any size."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        data_type: global___DataType.ValueType = ...,
+        dims: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data_type", b"data_type", "dims", b"dims", "name", b"name"]) -> None: ...
+
+global___ModelInput = ModelInput
+
+@typing.final
+class ModelOutput(google.protobuf.message.Message):
+    """A tensor that a model gives."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    DATA_TYPE_FIELD_NUMBER: builtins.int
+    DIMS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the tensor."""
+    data_type: global___DataType.ValueType
+    """Type of its elements."""
+    @property
+    def dims(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Its dimensions; -1 for one of any size."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        data_type: global___DataType.ValueType = ...,
+        dims: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data_type", b"data_type", "dims", b"dims", "name", b"name"]) -> None: ...
+
+global___ModelOutput = ModelOutput
+
+@typing.final
+class ModelConfig(google.protobuf.message.Message):
+    """The tensors of a model."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PLATFORM_FIELD_NUMBER: builtins.int
+    MAX_BATCH_SIZE_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    BACKEND_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    platform: builtins.str
+    """What runs the model."""
+    max_batch_size: builtins.int
+    """Maximum batch in Triton's sense; 0: the first dimension is no batch."""
+    backend: builtins.str
+    """Name of the program that runs the model."""
+    @property
+    def input(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ModelInput]:
+        """Tensors that it takes."""
+
+    @property
+    def output(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ModelOutput]:
+        """Tensors that it gives."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        platform: builtins.str = ...,
+        max_batch_size: builtins.int = ...,
+        input: collections.abc.Iterable[global___ModelInput] | None = ...,
+        output: collections.abc.Iterable[global___ModelOutput] | None = ...,
+        backend: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["backend", b"backend", "input", b"input", "max_batch_size", b"max_batch_size", "name", b"name", "output", b"output", "platform", b"platform"]) -> None: ...
+
+global___ModelConfig = ModelConfig
+
+@typing.final
+class ModelConfigRequest(google.protobuf.message.Message):
+    """Asks for the tensors of a model."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    version: builtins.str
+    """Version; empty for the default one."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "version", b"version"]) -> None: ...
+
+global___ModelConfigRequest = ModelConfigRequest
+
+@typing.final
+class ModelConfigResponse(google.protobuf.message.Message):
+    """The tensors of a model."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONFIG_FIELD_NUMBER: builtins.int
+    @property
+    def config(self) -> global___ModelConfig:
+        """The tensors."""
+
+    def __init__(
+        self,
+        *,
+        config: global___ModelConfig | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["config", b"config"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["config", b"config"]) -> None: ...
+
+global___ModelConfigResponse = ModelConfigResponse
+
+@typing.final
+class StatisticDuration(google.protobuf.message.Message):
+    """A number of events, and the time that they took together."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: builtins.int
+    NS_FIELD_NUMBER: builtins.int
+    count: builtins.int
+    """Number of events."""
+    ns: builtins.int
+    """Time in nanoseconds."""
+    def __init__(
+        self,
+        *,
+        count: builtins.int = ...,
+        ns: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "ns", b"ns"]) -> None: ...
+
+global___StatisticDuration = StatisticDuration
+
+@typing.final
+class InferStatistics(google.protobuf.message.Message):
+    """What became of inferences."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUCCESS_FIELD_NUMBER: builtins.int
+    FAIL_FIELD_NUMBER: builtins.int
+    @property
+    def success(self) -> global___StatisticDuration:
+        """Those that were answered."""
+
+    @property
+    def fail(self) -> global___StatisticDuration:
+        """Those that failed."""
+
+    def __init__(
+        self,
+        *,
+        success: global___StatisticDuration | None = ...,
+        fail: global___StatisticDuration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["fail", b"fail", "success", b"success"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["fail", b"fail", "success", b"success"]) -> None: ...
+
+global___InferStatistics = InferStatistics
+
+@typing.final
+class ModelStatistics(google.protobuf.message.Message):
+    """What one process has answered for a version of a model since it was started."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    LAST_INFERENCE_FIELD_NUMBER: builtins.int
+    INFERENCE_COUNT_FIELD_NUMBER: builtins.int
+    EXECUTION_COUNT_FIELD_NUMBER: builtins.int
+    INFERENCE_STATS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    version: builtins.str
+    """Version."""
+    last_inference: builtins.int
+    """Time of the last inference, in milliseconds since 1970."""
+    inference_count: builtins.int
+    """Number of texts."""
+    execution_count: builtins.int
+    """Number of inferences."""
+    @property
+    def inference_stats(self) -> global___InferStatistics:
+        """What became of them."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+        last_inference: builtins.int = ...,
+        inference_count: builtins.int = ...,
+        execution_count: builtins.int = ...,
+        inference_stats: global___InferStatistics | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["inference_stats", b"inference_stats"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["execution_count", b"execution_count", "inference_count", b"inference_count", "inference_stats", b"inference_stats", "last_inference", b"last_inference", "name", b"name", "version", b"version"]) -> None: ...
+
+global___ModelStatistics = ModelStatistics
+
+@typing.final
+class ModelStatisticsRequest(google.protobuf.message.Message):
+    """Asks for numbers of inferences."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model; empty for all."""
+    version: builtins.str
+    """Version; empty for all."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "version", b"version"]) -> None: ...
+
+global___ModelStatisticsRequest = ModelStatisticsRequest
+
+@typing.final
+class ModelStatisticsResponse(google.protobuf.message.Message):
+    """Numbers of inferences."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MODEL_STATS_FIELD_NUMBER: builtins.int
+    @property
+    def model_stats(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ModelStatistics]:
+        """Those of each version."""
+
+    def __init__(
+        self,
+        *,
+        model_stats: collections.abc.Iterable[global___ModelStatistics] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["model_stats", b"model_stats"]) -> None: ...
+
+global___ModelStatisticsResponse = ModelStatisticsResponse
+
+@typing.final
+class RepositoryIndexRequest(google.protobuf.message.Message):
+    """Asks for the models."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REPOSITORY_NAME_FIELD_NUMBER: builtins.int
+    READY_FIELD_NUMBER: builtins.int
+    repository_name: builtins.str
+    """Name of a repository; empty for all."""
+    ready: builtins.bool
+    """Whether only models that are ready are listed."""
+    def __init__(
+        self,
+        *,
+        repository_name: builtins.str = ...,
+        ready: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ready", b"ready", "repository_name", b"repository_name"]) -> None: ...
+
+global___RepositoryIndexRequest = RepositoryIndexRequest
+
+@typing.final
+class RepositoryIndexResponse(google.protobuf.message.Message):
+    """The models."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class ModelIndex(google.protobuf.message.Message):
+        """A version of a model."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: builtins.int
+        VERSION_FIELD_NUMBER: builtins.int
+        STATE_FIELD_NUMBER: builtins.int
+        REASON_FIELD_NUMBER: builtins.int
+        name: builtins.str
+        """Name of the model."""
+        version: builtins.str
+        """Version."""
+        state: builtins.str
+        """State, such as READY."""
+        reason: builtins.str
+        """Why it is in that state."""
+        def __init__(
+            self,
+            *,
+            name: builtins.str = ...,
+            version: builtins.str = ...,
+            state: builtins.str = ...,
+            reason: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["name", b"name", "reason", b"reason", "state", b"state", "version", b"version"]) -> None: ...
+
+    MODELS_FIELD_NUMBER: builtins.int
+    @property
+    def models(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RepositoryIndexResponse.ModelIndex]:
+        """Versions of models."""
+
+    def __init__(
+        self,
+        *,
+        models: collections.abc.Iterable[global___RepositoryIndexResponse.ModelIndex] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["models", b"models"]) -> None: ...
+
+global___RepositoryIndexResponse = RepositoryIndexResponse

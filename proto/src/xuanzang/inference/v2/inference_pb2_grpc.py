@@ -70,6 +70,21 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelInferRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStreamInferResponse.FromString,
                 _registered_method=True)
+        self.ModelConfig = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelConfig',
+                request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelConfigRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelConfigResponse.FromString,
+                _registered_method=True)
+        self.ModelStatistics = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelStatistics',
+                request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStatisticsResponse.FromString,
+                _registered_method=True)
+        self.RepositoryIndex = channel.unary_unary(
+                '/inference.GRPCInferenceService/RepositoryIndex',
+                request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.RepositoryIndexRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.RepositoryIndexResponse.FromString,
+                _registered_method=True)
 
 
 class GRPCInferenceServiceServicer(object):
@@ -125,6 +140,27 @@ class GRPCInferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModelConfig(self, request, context):
+        """Describes the tensors of a model in Triton's way; an addition of Triton, as the rest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ModelStatistics(self, request, context):
+        """Says how many inferences were answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RepositoryIndex(self, request, context):
+        """Lists the models.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GRPCInferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -162,6 +198,21 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelStreamInfer,
                     request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelInferRequest.FromString,
                     response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStreamInferResponse.SerializeToString,
+            ),
+            'ModelConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelConfig,
+                    request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelConfigRequest.FromString,
+                    response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelConfigResponse.SerializeToString,
+            ),
+            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelStatistics,
+                    request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStatisticsResponse.SerializeToString,
+            ),
+            'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.RepositoryIndex,
+                    request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.RepositoryIndexRequest.FromString,
+                    response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.RepositoryIndexResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,6 +405,87 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/ModelStreamInfer',
             xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelInferRequest.SerializeToString,
             xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStreamInferResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelConfig',
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelConfigRequest.SerializeToString,
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelStatistics',
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStatisticsRequest.SerializeToString,
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.ModelStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepositoryIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/RepositoryIndex',
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.RepositoryIndexRequest.SerializeToString,
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.RepositoryIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -65,6 +65,24 @@ class GRPCInferenceServiceStub:
     ]
     """Runs a model for each request of a stream, in their order; an addition of Triton."""
 
+    ModelConfig: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.ModelConfigRequest,
+        xuanzang.inference.v2.inference_pb2.ModelConfigResponse,
+    ]
+    """Describes the tensors of a model in Triton's way; an addition of Triton, as the rest."""
+
+    ModelStatistics: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.ModelStatisticsRequest,
+        xuanzang.inference.v2.inference_pb2.ModelStatisticsResponse,
+    ]
+    """Says how many inferences were answered."""
+
+    RepositoryIndex: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.RepositoryIndexRequest,
+        xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse,
+    ]
+    """Lists the models."""
+
 class GRPCInferenceServiceAsyncStub:
     """Inference with named tensors."""
 
@@ -109,6 +127,24 @@ class GRPCInferenceServiceAsyncStub:
         xuanzang.inference.v2.inference_pb2.ModelStreamInferResponse,
     ]
     """Runs a model for each request of a stream, in their order; an addition of Triton."""
+
+    ModelConfig: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.ModelConfigRequest,
+        xuanzang.inference.v2.inference_pb2.ModelConfigResponse,
+    ]
+    """Describes the tensors of a model in Triton's way; an addition of Triton, as the rest."""
+
+    ModelStatistics: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.ModelStatisticsRequest,
+        xuanzang.inference.v2.inference_pb2.ModelStatisticsResponse,
+    ]
+    """Says how many inferences were answered."""
+
+    RepositoryIndex: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.RepositoryIndexRequest,
+        xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse,
+    ]
+    """Lists the models."""
 
 class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
     """Inference with named tensors."""
@@ -168,5 +204,29 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[xuanzang.inference.v2.inference_pb2.ModelStreamInferResponse], collections.abc.AsyncIterator[xuanzang.inference.v2.inference_pb2.ModelStreamInferResponse]]:
         """Runs a model for each request of a stream, in their order; an addition of Triton."""
+
+    @abc.abstractmethod
+    def ModelConfig(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.ModelConfigRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.ModelConfigResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.ModelConfigResponse]]:
+        """Describes the tensors of a model in Triton's way; an addition of Triton, as the rest."""
+
+    @abc.abstractmethod
+    def ModelStatistics(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.ModelStatisticsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.ModelStatisticsResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.ModelStatisticsResponse]]:
+        """Says how many inferences were answered."""
+
+    @abc.abstractmethod
+    def RepositoryIndex(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.RepositoryIndexRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse]]:
+        """Lists the models."""
 
 def add_GRPCInferenceServiceServicer_to_server(servicer: GRPCInferenceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

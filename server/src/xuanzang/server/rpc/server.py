@@ -21,7 +21,6 @@ from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc.entry import Entry
-from xuanzang.server.rpc.faces.opening import open_faces
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE, Health
@@ -149,7 +148,6 @@ class RpcServer(_ListeningServer):
         limits: RpcLimits,
         metrics: Metrics,
         observation: Observation | None = None,
-        faces: Collection[str] = (),
         writers: GlossaryWriters | None = None,
     ) -> None:
         """Bind the address; call it inside a running event loop.
@@ -162,7 +160,6 @@ class RpcServer(_ListeningServer):
             limits: Limits on messages, RPCs and streams.
             metrics: Metrics of the server.
             observation: What is recorded of single RPCs; None for nothing but their ids.
-            faces: Other APIs to serve.
             writers: Callers who may store glossaries; None for nobody.
 
         Raises:
@@ -185,10 +182,9 @@ class RpcServer(_ListeningServer):
             screen=Screen(self._gate, engine),
             observation=observation,
         )
-        opened = open_faces(faces, service, self._gate, lambda: engine.models)
         super().__init__(
             entry,
-            (_translation(service), *opened, self.health.service),
+            (_translation(service), self.health.service),
             address=address,
             tls=tls,
             options=_options(limits),

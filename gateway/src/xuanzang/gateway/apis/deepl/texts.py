@@ -85,7 +85,7 @@ class DeepL:
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="deepl", render=render, key_parameter="auth_key")
+        style = ApiStyle(name="deepl", render=render, key_parameters=("auth_key",))
         calls: dict[str, Handler] = {
             "/v2/translate": self.translate,
             "/v2/languages": self.languages,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from xuanzang.server.access.callers import Caller, GlossaryWriters
 from xuanzang.server.engine.terminology.glossaries import Glossary, GlossaryFolder
-from xuanzang.server.engine.terminology.glossary_store import Edit, GlossaryDraft, GlossaryStore
+from xuanzang.server.engine.terminology.glossary_store import GlossaryDraft, GlossaryStore
 from xuanzang.server.engine.terminology.terms import GlossaryEntry
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -31,11 +31,6 @@ class GlossaryRpcs:
         self._store = GlossaryStore(folder)
         self._writers = writers
 
-    def get(self, name: str, caller: Caller) -> pb.Glossary:
-        """Return one."""
-        with caller.charged(()):
-            return _message(self._store.get(name))
-
     def list_all(self, caller: Caller) -> pb.ListGlossariesResponse:
         """List the glossaries."""
         with caller.charged(()):
@@ -55,12 +50,6 @@ class GlossaryRpcs:
             self._require_pair(request.source_language_code, request.target_language_code)
             stored = await self._store.create(_draft(request), replace=request.replace)
         return pb.CreateGlossaryResponse(glossary=_message(stored))
-
-    async def edit(self, name: str, edit: Edit, caller: Caller) -> None:
-        """Change the entries of one, for faces whose APIs change single ones."""
-        with caller.charged(()):
-            self._require_writer(caller)
-            await self._store.edit(name, edit)
 
     async def delete(self, request: pb.DeleteGlossaryRequest, caller: Caller) -> pb.DeleteGlossaryResponse:
         """Delete one."""

@@ -39,8 +39,7 @@ class TranslationService:
     ) -> None:
         self._engine = engine
         self._explainer = explainer or Explainer(engine, ExplanationLimits())
-        self.glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters(), engine.router.require_pair)
-        """The RPCs of glossaries, for faces, too."""
+        self._glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters(), engine.router.require_pair)
         self._max_stream_texts = max_stream_texts
 
     async def TranslateText(self, request: pb.TranslateTextRequest, rpc: RpcContext) -> pb.TranslateTextResponse:
@@ -114,21 +113,21 @@ class TranslationService:
 
     async def ListGlossaries(self, request: pb.ListGlossariesRequest, rpc: RpcContext) -> pb.ListGlossariesResponse:
         """List the glossaries that requests may name."""
-        return self.glossaries.list_all(rpc.caller)
+        return self._glossaries.list_all(rpc.caller)
 
     async def ListGlossaryEntries(
         self, request: pb.ListGlossaryEntriesRequest, rpc: RpcContext
     ) -> pb.ListGlossaryEntriesResponse:
         """List the entries of a glossary, for those who may store one."""
-        return self.glossaries.entries(request, rpc.caller)
+        return self._glossaries.entries(request, rpc.caller)
 
     async def CreateGlossary(self, request: pb.CreateGlossaryRequest, rpc: RpcContext) -> pb.CreateGlossaryResponse:
         """Store a glossary."""
-        return await self.glossaries.create(request, rpc.caller)
+        return await self._glossaries.create(request, rpc.caller)
 
     async def DeleteGlossary(self, request: pb.DeleteGlossaryRequest, rpc: RpcContext) -> pb.DeleteGlossaryResponse:
         """Delete a glossary."""
-        return await self.glossaries.delete(request, rpc.caller)
+        return await self._glossaries.delete(request, rpc.caller)
 
     def _resolve(self, caller: Caller) -> requests.Resolve:
         """Return the choice of a model among those that a caller may use."""

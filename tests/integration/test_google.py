@@ -1,4 +1,4 @@
-"""Google's own clients, unmodified, with a real server: their answers are those of TranslateText."""
+"""Google's own clients, unmodified, with a real server behind a gateway: their answers are those of TranslateText."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import grpc
 import pytest
 import trustme
 from api_keys import add_key
+from gateways import running_gateway
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +37,9 @@ def translated(client: Any, contents: list[str], **options: Any) -> list[str]:
     return [each.translated_text for each in client.translate_text(request=request, **options).translations]
 
 
-async def test_an_answer_through_the_face_equals_that_of_translate_text(start_server: Any) -> None:
-    def compare(address: str) -> None:
-        with grpc.insecure_channel(address) as channel, TranslationClient(address) as own:
+async def test_an_answer_through_a_gateway_equals_that_of_translate_text(running: Any) -> None:
+    def compare(address: str, gateway: str) -> None:
+        with grpc.insecure_channel(gateway) as channel, TranslationClient(address) as own:
             client = client_of(channel)
 
             @settings(max_examples=10, deadline=None)
@@ -49,29 +50,32 @@ async def test_an_answer_through_the_face_equals_that_of_translate_text(start_se
 
             equal()
 
-    async with start_server(faces="google") as running:
-        await asyncio.to_thread(compare, running.address)
+    async with running_gateway(running.address, grpc_address="127.0.0.1:0") as gateway:
+        await asyncio.to_thread(compare, running.address, gateway.grpc_address)
 
 
-async def test_both_clients_give_the_same_batch(start_server: Any) -> None:
+async def test_both_clients_give_the_same_batch(running: Any) -> None:
     def synchronous(address: str) -> list[str]:
         with grpc.insecure_channel(address) as channel:
             return translated(client_of(channel), contents)
 
     contents = ["我有一只猫。", "", "他有两只狗。\n我有三只猫。"] * 20
-    async with start_server(faces="google") as running, grpc.aio.insecure_channel(running.address) as channel:
+    async with (
+        running_gateway(running.address, grpc_address="127.0.0.1:0") as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
         transport = translate_v3.TranslationServiceAsyncClient.get_transport_class("grpc_asyncio")
         client = translate_v3.TranslationServiceAsyncClient(transport=transport(channel=channel))
         plain = {"parent": PARENT, "contents": contents, "mime_type": "text/plain"}
         plain |= {"source_language_code": "zh", "target_language_code": "en"}
         answer = await client.translate_text(request=plain)
         assert [each.translated_text for each in answer.translations] == await asyncio.to_thread(
-            synchronous, running.address
+            synchronous, gateway.grpc_address
         )
 
 
 async def test_an_api_key_goes_the_way_that_googles_client_sends_it(start_server: Any, tmp_path: Path) -> None:
-    key = add_key(tmp_path / "keys", "holder", "--requests-per-minute=2")
+    key = add_key(tmp_path / "keys", "holder", "--requests-per-minute=1")
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", "127.0.0.1")
     (tmp_path / "server.pem").write_bytes(issued.cert_chain_pems[0].bytes())
@@ -87,38 +91,26 @@ async def test_an_api_key_goes_the_way_that_googles_client_sends_it(start_server
         with translate_v3.TranslationServiceClient(transport=transport) as client:
             return translated(client, ["我有一只猫。"])
 
-    async with start_server(faces="google", keys_file=tmp_path / "keys", anonymous=False, **files) as running:
+    async with (
+        start_server(keys_file=tmp_path / "keys", anonymous=False) as running,
+        running_gateway(
+            running.address, grpc_address="127.0.0.1:0", anonymous=False, request_timeout_seconds=20, **files
+        ) as gateway,
+    ):
         with pytest.raises(exceptions.Unauthenticated):
-            await asyncio.to_thread(call, running.address, "xz_wrong")
-        for _ in range(2):
-            assert await asyncio.to_thread(call, running.address, key)
-        with pytest.raises(exceptions.ResourceExhausted, match="2 requests per minute") as over:
-            await asyncio.to_thread(call, running.address, key)
+            await asyncio.to_thread(call, gateway.grpc_address, "xz_wrong")
+        assert await asyncio.to_thread(call, gateway.grpc_address, key)
+        with pytest.raises(exceptions.ResourceExhausted, match="1 request") as over:
+            await asyncio.to_thread(call, gateway.grpc_address, key)
         assert any(getattr(detail, "retry_delay", None) for detail in over.value.details)
 
 
 @pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
-async def test_the_language_of_a_text_is_detected(start_server: Any) -> None:
+async def test_the_language_of_a_text_is_detected(running: Any) -> None:
     def detect(address: str) -> Any:
         with grpc.insecure_channel(address) as channel:
             return client_of(channel).detect_language(parent=PARENT, content="Der Hund schläft unter dem Tisch.")
 
-    async with start_server(faces="google") as running:
-        answer = await asyncio.to_thread(detect, running.address)
+    async with running_gateway(running.address, grpc_address="127.0.0.1:0") as gateway:
+        answer = await asyncio.to_thread(detect, gateway.grpc_address)
     assert answer.languages[0].language_code == "de"
-
-
-async def test_a_face_is_counted_and_logged_like_the_service(start_server: Any, tmp_path: Path) -> None:
-    def call(address: str) -> None:
-        with grpc.insecure_channel(address) as channel:
-            translated(client_of(channel), ["我有一只猫。"], metadata=[("x-request-id", "mine")])
-
-    log = tmp_path / "access.log"
-    labels = {"grpc_service": "google.cloud.translation.v3.TranslationService", "grpc_method": "TranslateText"}
-    async with start_server(faces="google", access_log=str(log)) as running:
-        await asyncio.to_thread(call, running.address)
-        scrape = await running.scrape()
-        assert scrape.value("grpc_server_handled_total", grpc_code="OK", **labels) == 1
-        assert scrape.value("nmt_sentences_total", model="tiny") == 1
-    assert '"request_id":"mine"' in log.read_text(encoding="utf-8")
-    assert f'"method":"{labels["grpc_service"]}/TranslateText"' in log.read_text(encoding="utf-8")

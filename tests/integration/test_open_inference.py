@@ -1,4 +1,4 @@
-"""Triton's own client, unmodified, with a real server. `make e2e` installs it in an environment of its own."""
+"""Triton's own client, unmodified, at a gateway before a real server; `make e2e` installs it apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateways import RunningGateway, running_gateway
 
 from xuanzang.client import AsyncTranslationClient
 from xuanzang.inference.v2 import inference_pb2 as v2
@@ -30,13 +31,13 @@ def fields_of(messages: Any) -> dict[str, Any]:
     return found
 
 
-async def calls(address: str) -> Any:
+async def calls(gateway: RunningGateway) -> Any:
     """Return what the official client got."""
     if not PYTHON.exists():
-        pytest.skip("NOT TESTED: the face with Triton's client: `make .venv-triton/ready` installs it")
+        pytest.skip("NOT TESTED: the protocol with Triton's client: `make .venv-triton/ready` installs it")
     script = ROOT / "tests" / "support" / "triton_calls.py"
     process = await asyncio.create_subprocess_exec(
-        *(PYTHON, script, address, "tiny"),
+        *(PYTHON, script, gateway.grpc_address, f"127.0.0.1:{gateway.port}", "tiny"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         # This project's folders are not for that environment.
@@ -47,17 +48,22 @@ async def calls(address: str) -> Any:
     return json.loads(output)
 
 
-async def test_tritons_client_has_the_same_messages_and_gets_the_answers_of_translate_text(start_server: Any) -> None:
-    async with start_server(faces="open-inference") as running, AsyncTranslationClient(running.address) as own:
-        found = await calls(running.address)
+async def test_tritons_client_has_the_same_messages_and_gets_the_answers_of_translate_text(running: Any) -> None:
+    async with (
+        running_gateway(running.address, grpc_address="127.0.0.1:0") as gateway,
+        AsyncTranslationClient(running.address) as own,
+    ):
+        found = await calls(gateway)
         expected = [[answer.text for answer in await own.translate(batch)] for batch in BATCHES]
         greedy = [[answer.text for answer in await own.translate(batch, beam_size=1)] for batch in BATCHES]
-    assert found["texts"] == expected
+    assert found["texts"] == found["http_texts"] == expected
     assert found["greedy"] == greedy
     assert found["streamed"][:-1] == expected
     assert found["streamed"][-1][0].startswith("NOT_FOUND: model 'no-such-model' is not served")
     assert (found["live"], found["ready"], found["model_ready"]) == (True, True, [True, False])
-    assert (found["server"], found["model"]) == ("xuanzang-server", "tiny")
+    assert found["http_forms"] == [expected[0]] * 4
+    assert found["described"] == found["http_described"]
+    assert (found["server"], found["model"]) == ("xuanzang-gateway", "tiny")
     own_fields = fields_of(v2.DESCRIPTOR.message_types_by_name.values())
     assert {name: found["fields"][name] for name in own_fields} == own_fields
     assert found["unknown"][0] == "StatusCode.INVALID_ARGUMENT"

@@ -1,0 +1,63 @@
+"""Errors in the form of Google's APIs over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from xuanzang.gateway.errors import Fault
+
+KEY_HEADERS = ("x-goog-api-key",)
+_WORDS: Mapping[int, str] = MappingProxyType(
+    {
+        HTTPStatus.BAD_REQUEST: "INVALID_ARGUMENT",
+        HTTPStatus.UNAUTHORIZED: "UNAUTHENTICATED",
+        HTTPStatus.FORBIDDEN: "PERMISSION_DENIED",
+        HTTPStatus.NOT_FOUND: "NOT_FOUND",
+        HTTPStatus.CONFLICT: "ALREADY_EXISTS",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "RESOURCE_EXHAUSTED",
+        HTTPStatus.TOO_MANY_REQUESTS: "RESOURCE_EXHAUSTED",
+        HTTPStatus.NOT_IMPLEMENTED: "UNIMPLEMENTED",
+        HTTPStatus.SERVICE_UNAVAILABLE: "UNAVAILABLE",
+        HTTPStatus.GATEWAY_TIMEOUT: "DEADLINE_EXCEEDED",
+    }
+)
+
+
+def render(fault: Fault) -> Response:
+    """Return an error in Google's form.
+
+    Args:
+        fault: What is wrong.
+    """
+    word = _WORDS.get(fault.status, "INTERNAL")
+    error: dict[str, Any] = {
+        "code": fault.status.value,
+        "message": fault.description,
+        "status": word,
+        # Version 2 has these; clients of version 3 leave them.
+        "errors": [{"message": fault.description, "domain": "global", "reason": _reason(fault)}],
+    }
+    if fault.violations:
+        violations = [{"field": each.field, "description": each.description} for each in fault.violations]
+        kind = "type.googleapis.com/google.rpc.BadRequest"
+        error["details"] = [{"@type": kind, "fieldViolations": violations}]
+    return JSONResponse({"error": error}, fault.status, headers=fault.headers)
+
+
+def _reason(fault: Fault) -> str:
+    match fault.status:
+        case HTTPStatus.BAD_REQUEST:
+            return "invalid"
+        case HTTPStatus.FORBIDDEN | HTTPStatus.UNAUTHORIZED:
+            return "forbidden"
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return "rateLimitExceeded"
+        case HTTPStatus.NOT_FOUND:
+            return "notFound"
+        case _:
+            return "backendError"

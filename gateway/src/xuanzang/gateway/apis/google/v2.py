@@ -1,0 +1,121 @@
+"""Google Cloud Translation v2: what most programs use, with a key as parameter of the address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from xuanzang.client import ContentFormat, DetectedLanguage, TranslateOptions
+from xuanzang.gateway.apis.google.errors import KEY_HEADERS, render
+from xuanzang.gateway.apis.google.names import Languages, display_names, served_model
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, Handler, SharedState
+from xuanzang.gateway.entry.parameters import Parameters, checked_texts
+from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.languages import source_for
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "contents": "q",
+        "source_language_code": "source",
+        "target_language_code": "target",
+        "content_format": "format",
+    }
+)
+# What clients add to any address, and a list that the official client sends empty.
+_HARMLESS = frozenset({"key", "cid", "alt", "$alt", "prettyPrint", "quotaUser", "fields", "userIp"})
+_READ = frozenset({"q", "source", "target", "format", "model"})
+
+
+def _render(fault: Fault) -> Response:
+    return render(fault.named(_NAMES))
+
+
+class GoogleV2:
+    """Handlers of the calls."""
+
+    def __init__(self, state: SharedState) -> None:
+        """Make the handlers.
+
+        Args:
+            state: What all endpoints share.
+        """
+        self._state = state
+
+    @property
+    def routes(self) -> list[Route]:
+        """Addresses of the API."""
+        style = ApiStyle(name="google", render=_render, key_headers=KEY_HEADERS, key_parameters=("key",))
+        root = "/language/translate/v2"
+        handlers: dict[str, Handler] = {
+            root: self.translate,
+            f"{root}/detect": self.detect,
+            f"{root}/languages": self.languages,
+        }
+        return [
+            Route(path, Endpoint(handler, style, self._state), methods=["GET", "POST"])
+            for path, handler in handlers.items()
+        ]
+
+    async def translate(self, call: Call) -> Response:
+        """Answer /language/translate/v2."""
+        given = call.parameters
+        _require_known(given, _READ)
+        texts = checked_texts(given.texts("q"), field="q", maximum=self._state.settings.max_texts)
+        target, source, model = given.text("target"), given.text("source"), given.text("model")
+        if target is None:
+            raise bad_request("target", "must be given")
+        form = given.text("format") or "html"
+        if form not in ("html", "text"):
+            raise bad_request("format", 'must be "html" or "text"')
+        options = TranslateOptions(content_format=cast("ContentFormat", form), model=served_model(model or "") or None)
+        job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)
+        results = await translate(call.client, job)
+        return _data(translations=[_translation(each, source=source, model=model) for each in results])
+
+    async def detect(self, call: Call) -> Response:
+        """Answer /language/translate/v2/detect: "und" stands for no language."""
+        _require_known(call.parameters, frozenset({"q"}))
+        texts = checked_texts(call.parameters.texts("q"), field="q", maximum=self._state.settings.max_texts)
+        found = await call.client.detect_languages(texts, timeout=call.seconds)
+        listed = Languages(await call.client.list_models(timeout=call.seconds)).all
+        return _data(detections=[[_likeliest(each, listed)] for each in found])
+
+    async def languages(self, call: Call) -> Response:
+        """Answer /language/translate/v2/languages: codes and, in the language `target`, names."""
+        _require_known(call.parameters, frozenset({"target", "model"}))
+        languages = Languages(await call.client.list_models(timeout=call.seconds))
+        naming = call.parameters.text("target")
+        if naming is None:
+            return _data(languages=[{"language": code} for code in languages.all])
+        names = display_names(languages.all, naming, field="target")
+        return _data(languages=[{"language": code, "name": name} for code, name in names.items()])
+
+
+def _require_known(parameters: Parameters, known: frozenset[str]) -> None:
+    for name in sorted(parameters.names - known - _HARMLESS):
+        raise bad_request(name, "is not supported by this gateway")
+
+
+def _translation(result: Translated, *, source: str | None, model: str | None) -> dict[str, Any]:
+    translation: dict[str, Any] = {"translatedText": result.text}
+    if source is None:
+        translation["detectedSourceLanguage"] = result.source or "und"
+    if model is not None:
+        translation["model"] = model
+    return translation
+
+
+def _likeliest(found: Sequence[DetectedLanguage], listed: Iterable[str]) -> dict[str, Any]:
+    if not found:
+        return {"language": "und", "confidence": 0.0, "isReliable": False}
+    code = source_for(found[0].code, listed) or found[0].code
+    return {"language": code, "confidence": found[0].confidence, "isReliable": False}
+
+
+def _data(**lists: list[Any]) -> Response:
+    return JSONResponse({"data": lists})

@@ -1,0 +1,194 @@
+"""The Open Inference Protocol over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from google.protobuf.message import Message
+
+from xuanzang.client import TranslationError
+from xuanzang.gateway.apis.inference.inferences import (
+    BYTES,
+    EXTENSIONS,
+    INPUT,
+    OUTPUT,
+    PLATFORM,
+    Inference,
+    Inferences,
+    Inferred,
+    is_among,
+    joined_raw,
+    require_tensor,
+    split_raw,
+)
+from xuanzang.gateway.entry.grpc_calls import GrpcCall, GrpcHandler, GrpcMethod, GrpcService, code_of
+from xuanzang.gateway.errors import RefusedError, bad_request, fault_of
+from xuanzang.inference.v2 import inference_pb2 as v2
+
+SERVICE = v2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
+
+_Methods = dict[str, tuple[Any, GrpcHandler]]
+
+
+def inference_service(inferences: Inferences, is_ready: Callable[[], Awaitable[bool]]) -> GrpcService:
+    """Make the service.
+
+    Args:
+        inferences: What the calls do.
+        is_ready: Function that says whether the server answers.
+    """
+    service = _InferenceService(inferences, is_ready)
+    opened: _Methods = {
+        "ServerLive": (v2.ServerLiveRequest, service.server_live),
+        "ServerReady": (v2.ServerReadyRequest, service.server_ready),
+        "ModelReady": (v2.ModelReadyRequest, service.model_ready),
+    }
+    keyed: _Methods = {
+        "ServerMetadata": (v2.ServerMetadataRequest, service.server_metadata),
+        "ModelMetadata": (v2.ModelMetadataRequest, service.model_metadata),
+        "ModelInfer": (v2.ModelInferRequest, service.model_infer),
+        "ModelConfig": (v2.ModelConfigRequest, service.model_config),
+        "ModelStatistics": (v2.ModelStatisticsRequest, service.model_statistics),
+        "RepositoryIndex": (v2.RepositoryIndexRequest, service.repository_index),
+    }
+    methods = {name: GrpcMethod(kind.FromString, handler, is_open=True) for name, (kind, handler) in opened.items()}
+    methods |= {name: GrpcMethod(kind.FromString, handler) for name, (kind, handler) in keyed.items()}
+    streamed = GrpcMethod(v2.ModelInferRequest.FromString, service.stream_infer, is_stream=True)
+    return GrpcService(name=SERVICE, api="inference", methods=methods | {"ModelStreamInfer": streamed})
+
+
+class _InferenceService:
+    """What the methods do, from message to message."""
+
+    def __init__(self, inferences: Inferences, is_ready: Callable[[], Awaitable[bool]]) -> None:
+        self._inferences = inferences
+        self._is_ready = is_ready
+
+    async def server_live(self, _request: Message, _call: GrpcCall) -> Message:
+        await asyncio.sleep(0)
+        return v2.ServerLiveResponse(live=True)
+
+    async def server_ready(self, _request: Message, _call: GrpcCall) -> Message:
+        return v2.ServerReadyResponse(ready=await self._is_ready())
+
+    async def model_ready(self, request: Any, call: GrpcCall) -> Message:
+        models = await call.client.list_models(timeout=call.seconds)
+        return v2.ModelReadyResponse(ready=is_among(models, request.name, request.version))
+
+    async def server_metadata(self, _request: Message, _call: GrpcCall) -> Message:
+        await asyncio.sleep(0)
+        named = "xuanzang-gateway"
+        return v2.ServerMetadataResponse(name=named, version=version(named), extensions=EXTENSIONS)
+
+    async def model_metadata(self, request: Any, call: GrpcCall) -> Message:
+        found = await self._versions(request, call)
+        tensor = v2.ModelMetadataResponse.TensorMetadata
+        return v2.ModelMetadataResponse(
+            name=request.name,
+            versions=[each.version for each in found],
+            platform=PLATFORM,
+            inputs=[tensor(name=INPUT, datatype=BYTES, shape=[-1])],
+            outputs=[tensor(name=OUTPUT, datatype=BYTES, shape=[-1])],
+        )
+
+    async def model_config(self, request: Any, call: GrpcCall) -> Message:
+        await self._versions(request, call)
+        config = v2.ModelConfig(
+            name=request.name,
+            platform=PLATFORM,
+            backend="xuanzang",
+            input=[v2.ModelInput(name=INPUT, data_type=v2.TYPE_STRING, dims=[-1])],
+            output=[v2.ModelOutput(name=OUTPUT, data_type=v2.TYPE_STRING, dims=[-1])],
+        )
+        return v2.ModelConfigResponse(config=config)
+
+    async def model_statistics(self, request: Any, call: GrpcCall) -> Message:
+        counted = await self._inferences.counted(
+            request.name, request.version, client=call.client, seconds=call.seconds
+        )
+        return v2.ModelStatisticsResponse(
+            model_stats=[
+                v2.ModelStatistics(
+                    name=model.name,
+                    version=model.version,
+                    last_inference=counts.last_milliseconds,
+                    inference_count=counts.texts,
+                    execution_count=counts.inferences,
+                    inference_stats=v2.InferStatistics(
+                        success=v2.StatisticDuration(count=counts.inferences, ns=counts.nanoseconds)
+                    ),
+                )
+                for model, counts in counted
+            ]
+        )
+
+    async def repository_index(self, _request: Message, call: GrpcCall) -> Message:
+        models = await call.client.list_models(timeout=call.seconds)
+        index = v2.RepositoryIndexResponse.ModelIndex
+        return v2.RepositoryIndexResponse(
+            models=[index(name=each.name, version=each.version, state="READY") for each in models]
+        )
+
+    async def model_infer(self, request: v2.ModelInferRequest, call: GrpcCall) -> v2.ModelInferResponse:
+        inferred = await self._inferences.infer(_read(request), client=call.client, seconds=call.seconds)
+        return _written(inferred, request)
+
+    async def stream_infer(self, request: v2.ModelInferRequest, call: GrpcCall) -> Message:
+        try:
+            return v2.ModelStreamInferResponse(infer_response=await self.model_infer(request, call))
+        except (RefusedError, TranslationError) as error:
+            # One bad request must not end the stream of the others.
+            fault = error.fault if isinstance(error, RefusedError) else fault_of(error)
+            message = f"{code_of(fault).name}: {fault.description}"
+            response = v2.ModelInferResponse(id=request.id)
+            return v2.ModelStreamInferResponse(error_message=message, infer_response=response)
+
+    async def _versions(self, request: Any, call: GrpcCall) -> Any:
+        return await self._inferences.versions(request.name, request.version, client=call.client, seconds=call.seconds)
+
+
+def _read(request: v2.ModelInferRequest) -> Inference:
+    tensors = request.inputs
+    require_tensor(
+        [tensor.name for tensor in tensors],
+        datatype=tensors[0].datatype if tensors else "",
+        parameters=[*(name for each in tensors for name in each.parameters), *_of_outputs(request)],
+        outputs=[tensor.name for tensor in request.outputs],
+    )
+    elements: Sequence[bytes] = tensors[0].contents.bytes_contents
+    if request.raw_input_contents:
+        if len(request.raw_input_contents) != 1 or tensors[0].HasField("contents"):
+            raise bad_request("raw_input_contents", f"must have one element, for {INPUT}, which then has no contents")
+        elements = split_raw(request.raw_input_contents[0], name="raw_input_contents[0]")
+    return Inference(
+        id=request.id,
+        model=request.model_name,
+        version=request.model_version,
+        elements=elements,
+        shape=tensors[0].shape,
+        parameters={name: _value(parameter) for name, parameter in request.parameters.items()},
+    )
+
+
+def _of_outputs(request: v2.ModelInferRequest) -> Iterator[str]:
+    return (name for each in request.outputs for name in each.parameters)
+
+
+def _written(inferred: Inferred, request: v2.ModelInferRequest) -> v2.ModelInferResponse:
+    """Write translations in the shape and the form of the request."""
+    tensor = v2.ModelInferResponse.InferOutputTensor(name=OUTPUT, datatype=BYTES, shape=request.inputs[0].shape)
+    response = v2.ModelInferResponse(model_name=inferred.model, model_version=inferred.version, id=inferred.id)
+    if request.raw_input_contents:
+        response.raw_output_contents.append(joined_raw(inferred.texts))
+    else:
+        tensor.contents.bytes_contents.extend(text.encode() for text in inferred.texts)
+    response.outputs.append(tensor)
+    return response
+
+
+def _value(parameter: v2.InferParameter) -> Any:
+    kind = parameter.WhichOneof("parameter_choice")
+    return None if kind is None else getattr(parameter, kind)

@@ -1,0 +1,254 @@
+"""The Open Inference Protocol over HTTP: JSON, with tensors in the body behind it where a client sends them so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from xuanzang.gateway.apis.inference.inferences import (
+    BYTES,
+    EXTENSIONS,
+    INPUT,
+    OUTPUT,
+    PLATFORM,
+    Inference,
+    Inferences,
+    Inferred,
+    is_among,
+    joined_raw,
+    require_tensor,
+    split_raw,
+)
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.health import Health
+from xuanzang.gateway.entry.parameters import json_object
+from xuanzang.gateway.errors import Fault, bad_request
+
+_LENGTH = "inference-header-content-length"
+
+
+def render(fault: Fault) -> Response:
+    """Return an error in the protocol's form.
+
+    Args:
+        fault: What is wrong.
+    """
+    return JSONResponse({"error": fault.description}, fault.status, headers=fault.headers)
+
+
+class InferenceHttp:
+    """Handlers of the calls."""
+
+    def __init__(self, inferences: Inferences, state: SharedState, health: Health) -> None:
+        """Make the handlers.
+
+        Args:
+            inferences: What the calls do.
+            state: What all endpoints share.
+            health: Health of the server.
+        """
+        self._inferences = inferences
+        self._state = state
+        self._health = health
+
+    @property
+    def routes(self) -> list[Route]:
+        """Addresses of the calls."""
+        keyed = ApiStyle(name="inference", render=render, reads_parameters=False)
+        opened = ApiStyle(name="inference", render=render, reads_parameters=False, needs_key=False)
+        routes = [
+            Route("/v2", Endpoint(self.server_metadata, opened, self._state), methods=["GET"]),
+            Route("/v2/health/live", Endpoint(self.live, opened, self._state), methods=["GET"]),
+            Route("/v2/health/ready", Endpoint(self.ready, opened, self._state), methods=["GET"]),
+            Route("/v2/models/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
+            Route("/v2/repository/index", Endpoint(self.repository_index, keyed, self._state), methods=["POST"]),
+        ]
+        for model in ("/v2/models/{name}/versions/{version}", "/v2/models/{name}"):
+            routes += [
+                Route(model, Endpoint(self.model_metadata, keyed, self._state), methods=["GET"]),
+                Route(f"{model}/ready", Endpoint(self.model_ready, opened, self._state), methods=["GET"]),
+                Route(f"{model}/config", Endpoint(self.model_config, keyed, self._state), methods=["GET"]),
+                Route(f"{model}/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
+                Route(f"{model}/infer", Endpoint(self.infer, keyed, self._state), methods=["POST"]),
+            ]
+        return routes
+
+    async def live(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
+        """Answer /v2/health/live."""
+        return JSONResponse({"live": True})
+
+    async def ready(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
+        """Answer /v2/health/ready."""
+        ready = await self._health.answers()
+        return JSONResponse({"ready": ready}, HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def model_ready(self, call: Call) -> Response:
+        """Answer /v2/models/NAME/ready."""
+        ready = is_among(await call.client.list_models(timeout=call.seconds), *_named(call))
+        named = {"name": call.path["name"], "ready": ready}
+        return JSONResponse(named, HTTPStatus.OK if ready else HTTPStatus.NOT_FOUND)
+
+    async def server_metadata(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
+        """Answer /v2."""
+        named = {"name": "xuanzang-gateway", "version": version("xuanzang-gateway"), "extensions": EXTENSIONS}
+        return JSONResponse(named)
+
+    async def model_metadata(self, call: Call) -> Response:
+        """Answer /v2/models/NAME."""
+        found = await self._inferences.versions(*_named(call), client=call.client, seconds=call.seconds)
+        return JSONResponse(
+            {
+                "name": call.path["name"],
+                "versions": [each.version for each in found],
+                "platform": PLATFORM,
+                "inputs": [{"name": INPUT, "datatype": BYTES, "shape": [-1]}],
+                "outputs": [{"name": OUTPUT, "datatype": BYTES, "shape": [-1]}],
+            }
+        )
+
+    async def model_config(self, call: Call) -> Response:
+        """Answer /v2/models/NAME/config."""
+        await self._inferences.versions(*_named(call), client=call.client, seconds=call.seconds)
+        return JSONResponse(
+            {
+                "name": call.path["name"],
+                "platform": PLATFORM,
+                "backend": "xuanzang",
+                "max_batch_size": 0,
+                "input": [{"name": INPUT, "data_type": "TYPE_STRING", "dims": [-1]}],
+                "output": [{"name": OUTPUT, "data_type": "TYPE_STRING", "dims": [-1]}],
+            }
+        )
+
+    async def statistics(self, call: Call) -> Response:
+        """Answer /v2/models/stats and /v2/models/NAME/stats."""
+        counted = await self._inferences.counted(*_named(call), client=call.client, seconds=call.seconds)
+        return JSONResponse(
+            {
+                "model_stats": [
+                    {
+                        "name": model.name,
+                        "version": model.version,
+                        "last_inference": counts.last_milliseconds,
+                        "inference_count": counts.texts,
+                        "execution_count": counts.inferences,
+                        "inference_stats": {"success": {"count": counts.inferences, "ns": counts.nanoseconds}},
+                    }
+                    for model, counts in counted
+                ]
+            }
+        )
+
+    async def repository_index(self, call: Call) -> Response:
+        """Answer /v2/repository/index."""
+        models = await call.client.list_models(timeout=call.seconds)
+        return JSONResponse([{"name": each.name, "version": each.version, "state": "READY"} for each in models])
+
+    async def infer(self, call: Call) -> Response:
+        """Answer /v2/models/NAME/infer."""
+        header, tensors = _parted(call)
+        asked = json_object(header)
+        inputs, outputs = (_list_of_objects(asked, name) for name in ("inputs", "outputs"))
+        require_tensor(
+            [str(tensor.get("name")) for tensor in inputs],
+            datatype=str(inputs[0].get("datatype")) if inputs else "",
+            parameters=[name for tensor in (*inputs, *outputs) for name in _parameters(tensor)],
+            outputs=[str(tensor.get("name")) for tensor in outputs],
+        )
+        (tensor,) = inputs
+        name, wanted = _named(call)
+        parameters = _parameters(asked)
+        inference = Inference(
+            id=_text(asked, "id"),
+            model=name,
+            version=wanted,
+            elements=_elements(tensor, tensors),
+            shape=_shape(tensor),
+            parameters=parameters,
+        )
+        inferred = await self._inferences.infer(inference, client=call.client, seconds=call.seconds)
+        is_binary = any(_parameters(each).get("binary_data") for each in outputs) or (
+            not outputs and bool(parameters.get("binary_data_output"))
+        )
+        return _answer(inferred, inference.shape, is_binary=is_binary)
+
+
+def _answer(inferred: Inferred, shape: Any, *, is_binary: bool) -> Response:
+    tensor: dict[str, Any] = {"name": OUTPUT, "datatype": BYTES, "shape": list(shape)}
+    answer = {
+        "model_name": inferred.model,
+        "model_version": inferred.version,
+        **({"id": inferred.id} if inferred.id else {}),
+        "outputs": [tensor],
+    }
+    if not is_binary:
+        tensor["data"] = list(inferred.texts)
+        return JSONResponse(answer)
+    raw = joined_raw(inferred.texts)
+    tensor["parameters"] = {"binary_data_size": len(raw)}
+    header = json.dumps(answer, ensure_ascii=False).encode()
+    headers = {_LENGTH: str(len(header))}
+    return Response(header + raw, media_type="application/octet-stream", headers=headers)
+
+
+def _parted(call: Call) -> tuple[bytes, bytes]:
+    """Return the JSON of a body, and the tensors behind it."""
+    given = call.headers.get(_LENGTH)
+    if given is None:
+        return call.body, b""
+    if not (given.isascii() and given.isdecimal() and len(given) < 12 and int(given) <= len(call.body)):
+        raise bad_request(_LENGTH, "must be the size of the JSON in the body")
+    return call.body[: int(given)], call.body[int(given) :]
+
+
+def _elements(tensor: Mapping[str, Any], tensors: bytes) -> list[bytes | str]:
+    size = _parameters(tensor).get("binary_data_size")
+    if size is not None:
+        if "data" in tensor or size != len(tensors) or isinstance(size, bool):
+            raise bad_request("inputs[0].parameters.binary_data_size", f"must be {len(tensors)}, without data")
+        return list(split_raw(tensors, name="inputs[0]"))
+    data = tensor.get("data")
+    if not isinstance(data, list):
+        raise bad_request("inputs[0].data", "must be a list of strings")
+    flat = [each for row in data for each in (row if isinstance(row, list) else [row])]
+    if not all(isinstance(each, str) for each in flat):
+        raise bad_request("inputs[0].data", "must be a list of strings")
+    return flat
+
+
+def _shape(tensor: Mapping[str, Any]) -> list[int]:
+    shape = tensor.get("shape")
+    if not isinstance(shape, list) or not all(isinstance(each, int) for each in shape):
+        raise bad_request("inputs[0].shape", "must be a list of integers")
+    return shape
+
+
+def _parameters(of: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = of.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise bad_request("parameters", "must be an object")
+    return parameters
+
+
+def _list_of_objects(asked: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    value = asked.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise bad_request(name, "must be a list of objects")
+    return value
+
+
+def _text(asked: Mapping[str, Any], name: str) -> str:
+    value = asked.get(name) or ""
+    if not isinstance(value, str):
+        raise bad_request(name, "must be a string")
+    return value
+
+
+def _named(call: Call) -> tuple[str, str]:
+    return call.path.get("name", ""), call.path.get("version", "")

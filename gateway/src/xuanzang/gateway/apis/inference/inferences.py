@@ -1,0 +1,319 @@
+"""Inferences as translations: tensors of texts, parameters, and what the calls do, whatever carries their messages."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, cast
+
+from xuanzang.client import AsyncTranslationClient, FieldViolation, Model, TranslateOptions, TranslationError
+from xuanzang.gateway.entry.parameters import checked_texts
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, invalid, not_found
+from xuanzang.gateway.translation import with_served_codes
+
+PLATFORM = "xuanzang_onnxruntime"
+BYTES = "BYTES"
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository(index)", "statistics")
+INPUT = "text"
+OUTPUT = "translation"
+MAX_ID_BYTES = 256
+SIZE_BYTES = 4
+"""Size of the length before each element of a raw tensor, least significant byte first."""
+_MAX_INT32 = 2**31 - 1
+_MAX_NAME_CHARACTERS = 64
+
+_NAMES = (
+    (re.compile(r"^contents"), "inputs[0].contents"),
+    (re.compile(r"^model$"), "model_name"),
+    (re.compile(r"^(options\.|settings\.)?"), "parameters."),
+)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -_MAX_INT32 <= value <= _MAX_INT32
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_integer(value)
+
+
+_INTEGER = ("an integer", _is_integer)
+_NUMBER = ("a number", _is_number)
+_TRUTH = ("true or false", lambda value: isinstance(value, bool))
+_TEXT = ("a string", lambda value: isinstance(value, str))
+PARAMETERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = MappingProxyType(
+    {
+        "source_language_code": _TEXT,
+        "target_language_code": _TEXT,
+        "pass_through_unserved": _TRUTH,
+        "beam_size": _INTEGER,
+        "length_penalty": _NUMBER,
+        "min_target_length": _INTEGER,
+        "max_target_length": _INTEGER,
+        "coverage_penalty": _NUMBER,
+        "repetition_penalty": _NUMBER,
+        "no_repeat_ngram_size": _INTEGER,
+        "target_prefix": _TEXT,
+        "partial_on_deadline": _TRUTH,
+        "refuse_long_sentences": _TRUTH,
+    }
+)
+"""Parameters of inferences, each with what it must be."""
+_RENAMED = MappingProxyType({"source_language_code": "source_language", "target_language_code": "target_language"})
+# What Triton's clients say of the form of messages, and hints for a scheduler that nobody has to follow.
+_HARMLESS = frozenset({"binary_data_output", "priority", "triton_enable_empty_final_response"})
+_MICROSECONDS = "timeout"
+TENSOR_PARAMETERS = frozenset({"binary_data_size", "binary_data"})
+"""Parameters of tensors that say how their elements are written; others ask for shared memory or classes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """A request for an inference."""
+
+    id: str
+    """Id of the caller's choice, which comes back."""
+    model: str
+    """Name of the model; empty: the one of the languages."""
+    version: str
+    """Its version; empty: the live one."""
+    elements: Sequence[bytes | str]
+    """Elements of the tensor of texts."""
+    shape: Sequence[int]
+    """Its shape."""
+    parameters: Mapping[str, Any]
+    """Parameters by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferred:
+    """The answer to one."""
+
+    id: str
+    model: str
+    version: str
+    texts: Sequence[str]
+    """Translations, in the shape of the texts."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Statistics:
+    """What one process has answered for a version of a model."""
+
+    inferences: int = 0
+    """Inferences that were answered."""
+    texts: int = 0
+    """Texts of these."""
+    nanoseconds: int = 0
+    """Time that these took together."""
+    last_milliseconds: int = 0
+    """Time of the last one, since 1970."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Inferences:
+    """What the calls do. Belongs to one event loop."""
+
+    max_texts: int
+    """Maximum number of texts of an inference."""
+    statistics: dict[tuple[str, str], Statistics] = field(default_factory=dict)
+    """Of what was answered, by name and version of the model."""
+
+    async def infer(self, inference: Inference, *, client: AsyncTranslationClient, seconds: float) -> Inferred:
+        """Answer an inference.
+
+        Args:
+            inference: Inference.
+            client: Client of the caller.
+            seconds: Time until the answer must be there.
+
+        Raises:
+            RefusedError: The inference has a fault, or the server refused it.
+        """
+        if len(inference.id.encode(errors="replace")) > MAX_ID_BYTES:
+            raise bad_request("id", f"must have at most {MAX_ID_BYTES} bytes")
+        texts = checked_texts(_texts(inference), field="inputs[0].contents", maximum=self.max_texts)
+        options, hint = _options(inference.parameters)
+        options["model"] = served_model(inference.model, inference.version) or None
+        began = time.monotonic_ns()
+        try:
+            options = await with_served_codes(client, options, seconds=seconds)
+            answers = await client.translate(texts, timeout=min(seconds, hint), **options)
+        except TranslationError as error:
+            raise RefusedError(_renamed(fault_of(error))) from error
+        made = answers[0]
+        counts = self.statistics.setdefault((made.model, made.model_version), Statistics())
+        counts.inferences += 1
+        counts.texts += len(texts)
+        counts.nanoseconds += time.monotonic_ns() - began
+        counts.last_milliseconds = int(time.time() * 1000)
+        return Inferred(
+            id=inference.id, model=made.model, version=made.model_version, texts=[each.text for each in answers]
+        )
+
+    async def versions(self, name: str, version: str, *, client: AsyncTranslationClient, seconds: float) -> list[Model]:
+        """Return the versions of a model that the caller may use, at least one.
+
+        Args:
+            name: Name of the model.
+            version: Version; empty: all.
+            client: Client of the caller.
+            seconds: Time until the answer must be there.
+
+        Raises:
+            RefusedError: There is none.
+            TranslationError: The server refused the call, or failed.
+        """
+        models = await client.list_models(timeout=seconds)
+        found = [each for each in models if is_among((each,), name, version)]
+        if not found:
+            raise not_found(f"model {served_model(name, version)!r} is not served")
+        return found
+
+    async def counted(
+        self, name: str, version: str, *, client: AsyncTranslationClient, seconds: float
+    ) -> list[tuple[Model, Statistics]]:
+        """Return the statistics of a model, or of all, of those that the caller may use.
+
+        Args:
+            name: Name of the model; empty: all.
+            version: Version; empty: all.
+            client: Client of the caller.
+            seconds: Time until the answer must be there.
+
+        Raises:
+            RefusedError: There is none.
+            TranslationError: The server refused the call, or failed.
+        """
+        if name:
+            models = await self.versions(name, version, client=client, seconds=seconds)
+        else:
+            models = await client.list_models(timeout=seconds)
+        return [(each, self.statistics.get((each.name, each.version), Statistics())) for each in models]
+
+
+def served_model(model: str, version: str) -> str:
+    """Return the name by which the server knows a model; empty for any.
+
+    Args:
+        model: Name, or nothing for any.
+        version: Version, or nothing for the default one.
+
+    Raises:
+        RefusedError: There is a version of no model.
+    """
+    if version and not model:
+        raise bad_request("model_version", "must be empty without model_name")
+    return f"{model}/{version}" if version else model
+
+
+def is_among(models: Iterable[Model], name: str, version: str) -> bool:
+    """Return whether a model is served.
+
+    Args:
+        models: Served models.
+        name: Name of the model.
+        version: Version; empty: any.
+    """
+    return any(each.name == name and version in ("", each.version) for each in models)
+
+
+def split_raw(raw: bytes, *, name: str) -> list[bytes]:
+    """Return the elements of a raw tensor.
+
+    Args:
+        raw: Elements, each after its size.
+        name: Field that holds them.
+
+    Raises:
+        RefusedError: The last one is not whole.
+    """
+    elements: list[bytes] = []
+    start = 0
+    while start < len(raw):
+        begin = start + SIZE_BYTES
+        start = begin + int.from_bytes(raw[start:begin], "little")
+        if begin > len(raw) or start > len(raw):
+            raise bad_request(name, f"must have {SIZE_BYTES} bytes of size before each whole element")
+        elements.append(raw[begin:start])
+    return elements
+
+
+def joined_raw(texts: Iterable[str]) -> bytes:
+    """Return texts as a raw tensor.
+
+    Args:
+        texts: Any texts.
+    """
+    encoded = (text.encode() for text in texts)
+    return b"".join(len(element).to_bytes(SIZE_BYTES, "little") + element for element in encoded)
+
+
+def require_tensor(names: Sequence[str], *, datatype: str, parameters: Iterable[str], outputs: Sequence[str]) -> None:
+    """Refuse other tensors than the ones of texts and translations.
+
+    Args:
+        names: Names of the tensors that come.
+        datatype: Type of the first of them.
+        parameters: Names of the parameters of it and of the tensors that are wanted.
+        outputs: Names of the tensors that are wanted.
+
+    Raises:
+        RefusedError: There is another one, of another type, or with parameters that ask for more.
+    """
+    if list(names) != [INPUT]:
+        raise bad_request("inputs", f"must be one tensor with the name {INPUT}")
+    if datatype != BYTES:
+        raise bad_request("inputs[0].datatype", f"must be {BYTES}")
+    if others := [name for name in outputs if name != OUTPUT]:
+        raise bad_request("outputs", f"must be {OUTPUT} or nothing, has {len(others)} others")
+    for name in sorted(set(parameters) - TENSOR_PARAMETERS):
+        shown = name[:_MAX_NAME_CHARACTERS]
+        raise bad_request(f"parameters.{shown}", "is not supported: there are neither classes nor shared memory")
+
+
+def _texts(inference: Inference) -> list[str]:
+    shape, count = tuple(inference.shape), len(inference.elements)
+    if len(shape) not in (1, 2) or min(shape) < 0 or shape[1:] not in ((), (1,)) or math.prod(shape) != count:
+        raise bad_request("inputs[0].shape", f"must be [{count}] or [{count}, 1] for {count} elements")
+    try:
+        return [each if isinstance(each, str) else each.decode() for each in inference.elements]
+    except UnicodeDecodeError as error:
+        raise bad_request("inputs[0].contents", "must be UTF-8") from error
+
+
+def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float]:
+    """Return the options of a translation, and the seconds that it may take."""
+    violations: list[FieldViolation] = []
+    options: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if name in _HARMLESS or name == _MICROSECONDS:
+            continue
+        if name not in PARAMETERS:
+            shown, known = name[:_MAX_NAME_CHARACTERS], ", ".join(PARAMETERS)
+            violations.append(FieldViolation(field=f"parameters.{shown}", description=f"is unknown; known: {known}"))
+            continue
+        what, fits = PARAMETERS[name]
+        if fits(value):
+            options[_RENAMED.get(name, name)] = value
+        else:
+            violations.append(FieldViolation(field=f"parameters.{name}", description=f"must be {what}"))
+    if violations:
+        raise invalid(violations)
+    hint = parameters.get(_MICROSECONDS)
+    seconds = hint / 1e6 if isinstance(hint, int) and hint > 0 else math.inf
+    return cast("TranslateOptions", options), seconds
+
+
+def _renamed(fault: Fault) -> Fault:
+    """Return a fault with the names of an inference."""
+    violations = tuple(replace(each, field=_new_name(each.field)) for each in fault.violations)
+    return replace(fault, violations=violations)
+
+
+def _new_name(name: str) -> str:
+    return next(pattern.sub(new, name, count=1) for pattern, new in _NAMES if pattern.match(name))

@@ -1,0 +1,405 @@
+"""gRPC calls: handlers of APIs behind the limits that HTTP has, on an address of their own.
+
+gRPC's blocking server answers a call in a thread, and the handlers run in the event loop of the gateway. Its asyncio
+server would end for all callers on a path that is not UTF-8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health, health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from xuanzang.client import AsyncTranslationClient, TranslationError
+from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, checked_id
+from xuanzang.gateway.entry.endpoints import FAILED, SharedState
+from xuanzang.gateway.entry.limits import SharedLimit
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
+from xuanzang.gateway.settings import Settings
+
+_LOGGER = logging.getLogger(__name__)
+_THREADS = 256
+"""Calls at a time, each of which has a thread; a setting that is lower counts."""
+_KEYS = ("x-api-key", "x-goog-api-key")
+_LEAST_SECONDS = 0.001
+_IDLE_SECONDS = 60.0
+"""Time that a stream waits for its next message."""
+_Context: TypeAlias = "grpc.ServicerContext"
+_CODES: Mapping[int, grpc.StatusCode] = {
+    HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
+    HTTPStatus.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    HTTPStatus.CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    HTTPStatus.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    HTTPStatus.NOT_IMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
+    HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+_OPTIONS = (
+    # A second gateway on the same port must fail, not get half of the callers.
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    # Without it gRPC takes up streams as fast as they are reset.
+    ("grpc.max_concurrent_streams", 128),
+)
+
+
+class _GoneError(Exception):
+    """The caller has gone, or sent nothing in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcCall:
+    """A call, apart from its message."""
+
+    id: str
+    """Id, by which caller and operator speak of it."""
+    caller: Caller
+    """Who sends it."""
+    seconds: float
+    """Time until its answer must be there."""
+
+    @property
+    def client(self) -> AsyncTranslationClient:
+        """Client that calls the server with the caller's key."""
+        return self.caller.client
+
+
+GrpcHandler = Callable[[Any, GrpcCall], Awaitable[Message]]
+"""Function that answers a message; it raises RefusedError or TranslationError."""
+
+
+class GrpcMethod(NamedTuple):
+    """A method of a service."""
+
+    decode: Callable[[bytes], Any]
+    """Function that reads a message of the caller."""
+    handle: GrpcHandler
+    is_stream: bool = False
+    """Whether it takes a stream of messages, and answers each; its handler then raises nothing."""
+    is_open: bool = False
+    """Whether it answers callers without a key, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcService:
+    """A service of an API."""
+
+    name: str
+    """Full name, such as "grpc.health.v1.Health"."""
+    api: str
+    """Name of the API in metrics."""
+    methods: Mapping[str, GrpcMethod]
+    """Methods by name."""
+
+
+class GrpcServer:
+    """Serves services on the address of the settings. Belongs to the event loop that is running when it is made."""
+
+    def __init__(self, services: Sequence[GrpcService], state: SharedState) -> None:
+        """Bind the address.
+
+        Args:
+            services: Services.
+            state: What all endpoints share.
+
+        Raises:
+            OSError: The address is taken, or not this machine's.
+        """
+        settings = state.settings
+        threads = min(_THREADS, settings.max_concurrent_requests)
+        self._server = grpc.server(
+            ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
+            handlers=[_Entry(services, state, threads)],
+            options=(
+                *_OPTIONS,
+                ("grpc.max_receive_message_length", settings.max_body_bytes),
+                ("grpc.max_allowed_incoming_connections", settings.max_connections),
+                ("grpc.max_connection_idle_ms", settings.keep_alive_seconds * 1000),
+            ),
+            # A call more has an answer instead of a place in a queue.
+            maximum_concurrent_rpcs=threads,
+        )
+        self._drain_seconds = settings.drain_timeout_seconds
+        self._stopping: threading.Event | None = None
+        self.port = self._bind(settings)
+
+    def _bind(self, settings: Settings) -> int:
+        address = settings.grpc_address or ""
+        try:
+            if settings.tls_certificate is None:
+                return self._server.add_insecure_port(address)
+            return self._server.add_secure_port(address, _certificate(settings))
+        except RuntimeError as error:
+            raise OSError(f"cannot serve gRPC on {address}: it is taken or not of this machine") from error
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._server.start()
+
+    def begin_stop(self) -> None:
+        """Take no more calls, and give those in progress the time of a drain."""
+        if self._stopping is None:
+            self._stopping = self._server.stop(self._drain_seconds)
+
+    async def stop(self) -> None:
+        """Take no more calls, and wait for those in progress."""
+        self.begin_stop()
+        if self._stopping is not None:
+            await asyncio.to_thread(self._stopping.wait)
+
+
+class _Entry(grpc.GenericRpcHandler):
+    """Takes every call, whatever its method."""
+
+    def __init__(self, services: Sequence[GrpcService], state: SharedState, total: int) -> None:
+        self._state = state
+        self._loop = asyncio.get_running_loop()
+        self._places = SharedLimit("gRPC calls in progress", total=total, shares=state.shares)
+        self._lock = threading.Lock()
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for service in (*services, _reflection([each.name for each in services])):
+            for name, method in service.methods.items():
+                path = f"/{service.name}/{name}"
+                # A unary call, too, is received as a stream: gRPC itself waits for its message without end.
+                handler: grpc.RpcMethodHandler[Any, Any]
+                if method.is_stream:
+                    handler = grpc.stream_stream_rpc_method_handler(partial(self._stream, service, path, method))
+                else:
+                    handler = grpc.stream_unary_rpc_method_handler(partial(self._unary, service, path, method))
+                self._handlers[path] = handler
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Return what handles a call; None: there is no such method."""
+        return self._handlers.get(handler_call_details.method)
+
+    def _unary(
+        self, service: GrpcService, path: str, method: GrpcMethod, messages: Iterator[bytes], context: _Context
+    ) -> bytes:
+        with self._rpc(service, path, method, context) as call:
+            message = self._received(messages, context, self._state.settings.receive_timeout_seconds)
+            if message is None:
+                raise bad_request("request", "must be one message")
+            return self._answer(method, message, call, context)
+        raise AssertionError  # the context has ended the call
+
+    def _stream(
+        self, service: GrpcService, path: str, method: GrpcMethod, messages: Iterator[bytes], context: _Context
+    ) -> Iterator[bytes]:
+        with self._rpc(service, path, method, context) as call:
+            while (message := self._received(messages, context, _IDLE_SECONDS)) is not None:
+                yield self._answer(method, message, call, context)
+
+    @contextmanager
+    def _rpc(self, service: GrpcService, path: str, method: GrpcMethod, context: _Context) -> Iterator[GrpcCall]:
+        """Hold what a call holds, log it and, if it fails, end it with its status."""
+        began = time.monotonic()
+        metadata = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
+        call_id = checked_id(metadata.get(REQUEST_ID, ""))
+        code, fault = grpc.StatusCode.OK, None
+        try:
+            with ExitStack() as held:
+                try:
+                    yield self._admitted(method, metadata, call_id, context, held)
+                except (RefusedError, TranslationError) as error:
+                    fault = error.fault if isinstance(error, RefusedError) else fault_of(error)
+                except (_GoneError, CancelledError):
+                    code = grpc.StatusCode.CANCELLED
+                except GeneratorExit:
+                    code = grpc.StatusCode.CANCELLED
+                    raise
+                except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
+                    fault = FAILED
+                    # Without the error's message, which may quote the caller's text.
+                    facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
+                    _LOGGER.error("a handler failed", extra={**facts, "request_id": call_id})  # noqa: TRY400
+            if fault is not None:
+                code = code_of(fault)
+        finally:
+            seconds = time.monotonic() - began
+            self._state.metrics.answered(service.api, code.name, seconds=seconds)
+            facts = {"method": "gRPC", "path": path, "request_id": call_id, "status": code.name}
+            _LOGGER.info("request", extra={**facts, "seconds": round(seconds, 4)})
+        if fault is not None:
+            context.abort_with_status(_status(code, fault))
+        if code is not grpc.StatusCode.OK:
+            context.abort(code, "the caller was gone, or sent no message in time")
+
+    def _admitted(
+        self, method: GrpcMethod, metadata: Mapping[str, str], call_id: str, context: _Context, held: ExitStack
+    ) -> GrpcCall:
+        settings, callers = self._state.settings, self._state.callers
+        peer, key = _host_of(context.peer()), _key_in(metadata)
+        caller = callers.caller_of(key, peer=peer, request_id=call_id, needs_key=not method.is_open)
+        with self._lock:
+            self._places.take(caller.address, caller.name, 1)
+        held.callback(self._release, caller)
+        remaining = context.time_remaining()
+        limit = settings.request_timeout_seconds
+        seconds = limit if remaining is None else max(_LEAST_SECONDS, min(limit, remaining))
+        return GrpcCall(id=call_id, caller=caller, seconds=seconds)
+
+    def _release(self, caller: Caller) -> None:
+        with self._lock:
+            self._places.release(caller.address, caller.name, 1)
+
+    def _received(self, messages: Iterator[bytes], context: _Context, seconds: float) -> bytes | None:
+        """Wait for a message; None: there is none more."""
+        timers: list[asyncio.TimerHandle] = []
+        self._loop.call_soon_threadsafe(lambda: timers.append(self._loop.call_later(seconds, context.cancel)))
+        try:
+            return next(messages, None)
+        except Exception as error:  # what gRPC raises has no more to say
+            raise _GoneError from error
+        finally:
+            self._loop.call_soon_threadsafe(lambda: timers.pop().cancel())
+
+    def _answer(self, method: GrpcMethod, data: bytes, call: GrpcCall, context: _Context) -> bytes:
+        work: Future[bytes] = asyncio.run_coroutine_threadsafe(self._handled(method, data, call), self._loop)
+
+        def cancel() -> None:
+            work.cancel()
+
+        if not context.add_callback(cancel):
+            cancel()
+        return work.result()
+
+    async def _handled(self, method: GrpcMethod, data: bytes, call: GrpcCall) -> bytes:
+        place = call.caller.address, call.caller.name, len(data)
+        self._state.memory.take(*place)
+        try:
+            message = method.decode(data)
+            return (await method.handle(message, call)).SerializeToString()
+        except DecodeError as error:
+            raise bad_request("request", "must be a valid message of the method") from error
+        finally:
+            self._state.memory.release(*place)
+
+
+def health_service(names: Sequence[str], answers: Callable[[], Awaitable[bool]]) -> GrpcService:
+    """Return the standard service of health: that of each service is that of the server behind the gateway.
+
+    Its streams are left out: clients that ask for one then take the gateway for well.
+
+    Args:
+        names: Names of the services.
+        answers: Function that says whether the server answers.
+    """
+    known = {"", *names}
+
+    async def check(request: Any, _call: GrpcCall) -> Message:
+        if request.service not in known:
+            raise not_found("there is no such service")
+        response = health_pb2.HealthCheckResponse
+        status = response.SERVING if await answers() else response.NOT_SERVING
+        answer: Message = response(status=status)
+        return answer
+
+    method = GrpcMethod(health_pb2.HealthCheckRequest.FromString, check, is_open=True)
+    return GrpcService(name=health.SERVICE_NAME, api="health", methods={"Check": method})
+
+
+def _reflection(names: list[str]) -> GrpcService:
+    """Return the service that describes services."""
+    servicer = reflection.ReflectionServicer([*names, reflection.SERVICE_NAME])
+
+    async def describe(request: Message, _call: GrpcCall) -> Message:
+        await asyncio.sleep(0)
+        answer: Message = next(servicer.ServerReflectionInfo(iter((request,)), None))
+        return answer
+
+    decode = reflection_pb2.ServerReflectionRequest.FromString
+    method = GrpcMethod(decode, describe, is_stream=True, is_open=True)
+    return GrpcService(name=reflection.SERVICE_NAME, api="reflection", methods={"ServerReflectionInfo": method})
+
+
+def _host_of(peer: str) -> str:
+    """Return the IP address in gRPC's form of it, such as "ipv4:127.0.0.1:1234" or "ipv6:%5B::1%5D:1234"."""
+    kind, _, rest = peer.partition(":")
+    return unquote(rest).rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
+
+
+def _key_in(metadata: Mapping[str, str]) -> str | None:
+    for name in _KEYS:
+        if metadata.get(name):
+            return metadata[name]
+    scheme, _, key = metadata.get("authorization", "").strip().partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+def code_of(fault: Fault) -> grpc.StatusCode:
+    """Return the code of a fault.
+
+    Args:
+        fault: What is wrong.
+    """
+    return _CODES.get(fault.status, grpc.StatusCode.INTERNAL)
+
+
+class _Status(NamedTuple):
+    code: grpc.StatusCode
+    details: str
+    trailing_metadata: tuple[tuple[str, str | bytes], ...]
+
+
+def _status(code: grpc.StatusCode, fault: Fault) -> Any:
+    """Return a fault as gRPC's status, with the details of google.rpc."""
+    details: list[Message] = []
+    if fault.violations:
+        faults = [
+            error_details_pb2.BadRequest.FieldViolation(field=each.field, description=each.description)
+            for each in fault.violations
+        ]
+        details.append(error_details_pb2.BadRequest(field_violations=faults))
+    trailers: list[tuple[str, str | bytes]] = []
+    if fault.retry_after is not None:
+        delay = round(fault.retry_after * 1000)
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromMilliseconds(delay)
+        details.append(retry)
+        trailers.append(("grpc-retry-pushback-ms", str(delay)))
+    status = status_pb2.Status(code=code.value[0], message=fault.description)
+    for detail in details:
+        status.details.add().Pack(detail)
+    trailers.append(("grpc-status-details-bin", status.SerializeToString()))
+    return _Status(code, fault.description, tuple(trailers))
+
+
+def _certificate(settings: Settings) -> grpc.ServerCredentials:
+    """Return the certificate of the settings, of which each new connection gets the files as they are then."""
+    paths = settings.tls_key, settings.tls_certificate
+
+    def read() -> grpc.ServerCertificateConfiguration:
+        key, chain = (path.read_bytes() for path in paths if path)
+        return grpc.ssl_server_certificate_configuration([(key, chain)])
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        try:
+            return read()
+        except (OSError, ValueError):  # the old one stays in use
+            return None
+
+    return grpc.dynamic_ssl_server_credentials(read(), changed)  # type: ignore[arg-type]  # None: no change

@@ -1,0 +1,60 @@
+"""Health of the gateway, which is that of the server behind it, over HTTP and gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from xuanzang.client import (
+    AsyncTranslationClient,
+    DeadlineExceededError,
+    ServerUnavailableError,
+    TranslationError,
+)
+
+_SECONDS = 2.0
+
+
+class Health:
+    """Says whether the server answers; one that asks for a key does. Many probes at once are one question."""
+
+    def __init__(self, client: AsyncTranslationClient) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client: Client of the server.
+        """
+        self._client = client
+        self._asking: asyncio.Task[bool] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a probe.
+
+        Args:
+            scope: ASGI's facts of the connection.
+            receive: ASGI's function.
+            send: ASGI's function.
+        """
+        if await self.answers():
+            response = JSONResponse({"status": "ok"})
+        else:
+            response = JSONResponse({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
+        await response(scope, receive, send)
+
+    async def answers(self) -> bool:
+        """Return whether the server answers."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> bool:
+        try:
+            await self._client.list_models(timeout=_SECONDS)
+        except (ServerUnavailableError, DeadlineExceededError):
+            return False
+        except TranslationError:
+            return True
+        return True

@@ -1,0 +1,192 @@
+"""Google's own client, unmodified, over gRPC and over HTTP, in front of a server that stands in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from gateways import RunningGateway
+from google.protobuf.duration_pb2 import Duration
+from stand_in_server import StandIn
+
+from xuanzang.translation.v1 import status_pb2
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+exceptions = pytest.importorskip("google.api_core.exceptions", reason="needs the extra `google`")
+api_key = pytest.importorskip("google.auth.credentials", reason="needs the extra `google`")
+translate_v3 = pytest.importorskip("google.cloud.translate_v3", reason="needs the extra `google`")
+rest = pytest.importorskip("google.cloud.translate_v3.services.translation_service.transports.rest")
+
+PARENT = "projects/any/locations/global"
+NAME = f"{PARENT}/glossaries/animals"
+
+
+def client_of(gateway: RunningGateway, carrier: str) -> Any:
+    if carrier == "grpc":
+        transport = translate_v3.TranslationServiceClient.get_transport_class("grpc")
+        channel = grpc.insecure_channel(gateway.grpc_address)
+        return translate_v3.TranslationServiceClient(transport=transport(channel=channel))
+    anonymous = api_key.AnonymousCredentials()
+    transport = rest.TranslationServiceRestTransport(
+        host=f"127.0.0.1:{gateway.port}", credentials=anonymous, url_scheme="http"
+    )
+    return translate_v3.TranslationServiceClient(transport=transport)
+
+
+@pytest.fixture(params=["grpc", "http"])
+def client(request: pytest.FixtureRequest, gateway: RunningGateway) -> Iterator[Any]:
+    with client_of(gateway, request.param) as made:
+        yield made
+
+
+async def translated(client: Any, contents: list[str], **fields: Any) -> list[str]:
+    request = {"parent": PARENT, "contents": contents, "mime_type": "text/plain", "target_language_code": "en"} | fields
+    answer = await asyncio.to_thread(client.translate_text, request=request)
+    return [translation.translated_text for translation in answer.translations]
+
+
+async def refused(client: Any, error: type[Exception], **fields: Any) -> Any:
+    with pytest.raises(error) as caught:
+        await translated(client, fields.pop("contents", ["a"]), **fields)
+    return caught.value
+
+
+def violated(error: Any) -> list[str]:
+    """Return the fields that the details of an error name."""
+    found = []
+    for detail in error.details:
+        listed = detail["fieldViolations"] if isinstance(detail, dict) else getattr(detail, "field_violations", ())
+        found += [each["field"] if isinstance(each, dict) else each.field for each in listed]
+    return found
+
+
+async def test_texts_are_translated_in_their_order(client: Any) -> None:
+    assert await translated(client, ["a", "b", "", "d"]) == ["A", "B", "", "D"]
+
+
+@pytest.mark.parametrize("parent", ["projects/any", PARENT])
+async def test_a_translation_names_the_model_in_googles_form(client: Any, parent: str) -> None:
+    request = {"contents": ["a"], "target_language_code": "en", "parent": parent}
+    answer = await asyncio.to_thread(client.translate_text, request=request)
+    assert answer.translations[0].model == f"{PARENT}/models/tiny/1"
+    assert answer.translations[0].detected_language_code == "zh"
+
+
+@pytest.mark.parametrize("model", ["", f"{PARENT}/models/general/nmt", f"{PARENT}/models/tiny", "tiny"])
+async def test_a_model_is_googles_general_one_or_a_served_one(client: Any, model: str) -> None:
+    assert await translated(client, ["a"], model=model) == ["A"]
+
+
+async def test_a_model_that_is_not_served_is_not_found(client: Any) -> None:
+    await refused(client, exceptions.NotFound, model=f"{PARENT}/models/large")
+
+
+def faults() -> Iterator[Any]:
+    yield pytest.param({"model": "projects/p/models"}, ["model"], id="model")
+    yield pytest.param({"mime_type": "text/markdown"}, ["mime_type"], id="MIME type")
+    yield pytest.param({"labels": {str(number): "" for number in range(65)}}, ["labels"], id="many labels")
+    yield pytest.param({"labels": {"key": "x" * 64}}, ["labels"], id="long label")
+    yield pytest.param({"glossary_config": {"glossary": "g"}}, ["glossary_config.glossary"], id="glossary's name")
+    unknown = {"glossary_config": {"glossary": f"{PARENT}/glossaries/none"}}
+    yield pytest.param(unknown, ["glossary_config.glossary"], id="unknown glossary")
+    case = {"glossary_config": {"glossary": f"{PARENT}/glossaries/none", "ignore_case": True}}
+    yield pytest.param(case, ["glossary_config.ignore_case"], id="case")
+    yield pytest.param(
+        {"transliteration_config": {"enable_transliteration": True}}, ["transliteration_config"], id="transliteration"
+    )
+    yield pytest.param({"contents": []}, ["contents"], id="no contents")
+    yield pytest.param({"contents": ["a"] * 1025}, ["contents"], id="many contents")
+    yield pytest.param({"target_language_code": ""}, ["target_language_code"], id="no target")
+    yield pytest.param({"model": "a/b/c", "mime_type": "text/x"}, ["model", "mime_type"], id="two faults")
+
+
+@pytest.mark.parametrize(("fields", "named"), list(faults()))
+async def test_a_fault_is_an_invalid_argument_with_its_field(client: Any, fields: Any, named: list[str]) -> None:
+    assert violated(await refused(client, exceptions.BadRequest, **fields)) == named
+
+
+@pytest.mark.parametrize("parent", ["nothing", "projects/" + "x" * 600])
+async def test_a_parent_must_name_a_project(gateway: RunningGateway, parent: str) -> None:
+    with client_of(gateway, "grpc") as client:
+        assert violated(await refused(client, exceptions.BadRequest, parent=parent)) == ["parent"]
+
+
+@pytest.mark.parametrize(("mime_type", "format_"), [("text/plain", "TEXT"), ("text/html", "HTML"), ("", "HTML")])
+async def test_text_without_a_mime_type_is_html_as_at_google(
+    client: Any, server: StandIn, mime_type: str, format_: str
+) -> None:
+    await translated(client, ["a"], mime_type=mime_type)
+    asked = server.asked[-1].settings.content_format
+    assert pb.ContentFormat.Name(asked).removeprefix("CONTENT_FORMAT_") == format_ or (format_, asked) == ("TEXT", 0)
+
+
+async def test_overload_says_when_to_try_again(gateway: RunningGateway, server: StandIn) -> None:
+    retry = status_pb2.RetryInfo(retry_delay=Duration(seconds=2, nanos=500_000_000))
+    server.refusals["a"] = grpc.StatusCode.RESOURCE_EXHAUSTED, [retry]
+    with client_of(gateway, "grpc") as client:
+        error = await refused(client, exceptions.ResourceExhausted)
+        assert [detail.retry_delay.ToMilliseconds() for detail in error.details] == [2500]
+    with client_of(gateway, "http") as client:
+        await refused(client, exceptions.TooManyRequests)
+
+
+async def test_languages_have_googles_codes_and_names(client: Any, server: StandIn) -> None:
+    server.sources, server.targets = ("en",), ("zh", "zh-Hant")
+    request = {"parent": PARENT, "display_language_code": "de"}
+    answer = await asyncio.to_thread(client.get_supported_languages, request=request)
+    found = {each.language_code: (each.display_name, each.support_source) for each in answer.languages}
+    assert found["en"] == ("Englisch", True)
+    assert {"zh", "zh-CN", "zh-TW", "zh-Hant"} < found.keys()
+    assert not found["zh-TW"][1]
+
+
+@pytest.mark.parametrize(("wanted", "asked"), [("zh-TW", "zh-Hant"), ("zh-CN", "zh"), ("zh-Hant", "zh-Hant")])
+async def test_googles_codes_of_chinese_are_served(client: Any, server: StandIn, wanted: str, asked: str) -> None:
+    server.sources, server.targets = ("en",), ("zh", "zh-Hant")
+    await translated(client, ["a"], source_language_code="en", target_language_code=wanted)
+    assert server.asked[-1].settings.target_language_code == asked
+
+
+async def test_a_detected_language_is_a_listed_one(client: Any, server: StandIn) -> None:
+    server.sources, server.targets, server.detected = ("zh", "en"), ("en", "zh"), {"好": "zh-Hans"}
+    for content, code in (("好", "zh-CN"), (" ", "und")):
+        answer = await asyncio.to_thread(client.detect_language, parent=PARENT, content=content)
+        assert answer.languages[0].language_code in (code, "zh" if code == "zh-CN" else code)
+
+
+async def test_glossaries_are_listed_used_and_deleted_by_their_names(client: Any, server: StandIn) -> None:
+    entries = [pb.GlossaryEntry(source="cat", targets=["tiger"])]
+    server.glossaries["animals"] = pb.CreateGlossaryRequest(
+        name="animals", source_language_code="zh", target_language_code="en", entries=entries
+    )
+    listed = await asyncio.to_thread(lambda: list(client.list_glossaries(parent=PARENT)))
+    assert [(each.name, each.entry_count) for each in listed] == [(NAME, 1)]
+    capital = f"{PARENT}/glossaries/Animals"
+    assert (await asyncio.to_thread(client.get_glossary, name=capital)).name == capital
+    request: dict[str, Any] = {
+        "parent": PARENT,
+        "contents": ["a cat"],
+        "mime_type": "text/plain",
+        "target_language_code": "en",
+    }
+    request["glossary_config"] = {"glossary": capital}
+    answer = await asyncio.to_thread(client.translate_text, request=request)
+    assert answer.glossary_translations[0].translated_text == "a tiger"
+    assert answer.glossary_translations[0].glossary_config.glossary == capital
+
+
+async def test_deleting_a_glossary_is_an_operation_that_is_over(gateway: RunningGateway, server: StandIn) -> None:
+    server.glossaries["animals"] = pb.CreateGlossaryRequest(name="animals")
+    with client_of(gateway, "grpc") as client:
+        operation = await asyncio.to_thread(client.delete_glossary, name=NAME)
+        assert operation.result(timeout=5).name == NAME
+        with pytest.raises(exceptions.NotFound):
+            await asyncio.to_thread(client.get_glossary, name=NAME)
+
+
+async def test_what_is_not_offered_is_refused_by_name(gateway: RunningGateway) -> None:
+    with client_of(gateway, "grpc") as client, pytest.raises(exceptions.MethodNotImplemented, match="RomanizeText"):
+        await asyncio.to_thread(client.romanize_text, parent=PARENT, contents=["a"])

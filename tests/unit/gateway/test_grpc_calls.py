@@ -1,0 +1,183 @@
+"""gRPC at a gateway: keys, limits, health, descriptions, and callers who send nothing or nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from gateways import running_gateway
+from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from stand_in_server import KEY, StandIn, standing_in
+
+from xuanzang.inference.v2 import inference_pb2 as v2
+from xuanzang.inference.v2 import inference_pb2_grpc
+
+INFERENCE = "inference.GRPCInferenceService"
+
+
+def inference(text: str = "a") -> v2.ModelInferRequest:
+    tensor = v2.ModelInferRequest.InferInputTensor(name="text", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(text.encode())
+    return v2.ModelInferRequest(model_name="tiny", id="7", inputs=[tensor])
+
+
+def stub_of(channel: grpc.aio.Channel) -> Any:
+    return inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+async def described(channel: grpc.aio.Channel) -> dict[str, list[str]]:
+    """Return the methods of each service that is listed, by what reflection says of it."""
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    stream = stub.ServerReflectionInfo()
+    await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    names = [each.name for each in (await stream.read()).list_services_response.service]
+    found = {}
+    for name in names:
+        pool = descriptor_pool.DescriptorPool()
+        await stream.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
+        answer = await stream.read()
+        assert answer.HasField("file_descriptor_response"), (name, answer.error_response)
+        files = {}
+        for data in answer.file_descriptor_response.file_descriptor_proto:
+            file = descriptor_pb2.FileDescriptorProto.FromString(data)
+            files[file.name] = file
+        waiting = list(files.values())
+        while waiting:
+            file = waiting.pop(0)
+            if any(each in {w.name for w in waiting} for each in file.dependency):
+                waiting.append(file)
+            else:
+                pool.Add(file)
+        found[name] = [method.name for method in pool.FindServiceByName(name).methods]
+    await stream.done_writing()
+    return found
+
+
+async def test_every_listed_service_is_described_with_all_it_needs() -> None:
+    async with (
+        standing_in(StandIn()) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        found = await described(channel)
+    assert {INFERENCE, "google.cloud.translation.v3.TranslationService", "grpc.health.v1.Health"} < found.keys()
+    assert "TranslateText" in found["google.cloud.translation.v3.TranslationService"]
+
+
+async def test_each_service_is_healthy_while_the_server_answers() -> None:
+    async with standing_in(StandIn()) as address:
+        running = running_gateway(address, grpc_address="127.0.0.1:0")
+        gateway = await running.__aenter__()
+        channel = grpc.aio.insecure_channel(gateway.grpc_address)
+        stub = health_pb2_grpc.HealthStub(channel)
+        for name in ("", INFERENCE, "google.cloud.translation.v3.TranslationService"):
+            assert (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status == 1
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Check(health_pb2.HealthCheckRequest(service="other"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert (await stub.Check(health_pb2.HealthCheckRequest())).status == 2
+    await channel.close()
+    await running.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [("x-api-key", KEY), ("x-goog-api-key", KEY), ("authorization", f"Bearer {KEY}")],
+    ids=lambda each: each[0],
+)
+async def test_a_key_goes_to_the_server(metadata: tuple[str, str]) -> None:
+    server = StandIn(needs_key=True)
+    async with (
+        standing_in(server) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0", anonymous=False) as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        stub = stub_of(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ModelInfer(inference())
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ModelInfer(inference(), metadata=[("x-api-key", "xz_wrong")])
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        answer = await stub.ModelInfer(inference(), metadata=[metadata])
+        assert answer.outputs[0].contents.bytes_contents == [b"A"]
+        assert (await stub.ServerLive(v2.ServerLiveRequest())).live
+    assert server.keys[-1] == KEY
+
+
+async def test_a_callers_share_of_calls_is_limited() -> None:
+    server, held = StandIn(), asyncio.Event()
+    translate = server.TranslateText
+
+    async def hold(request: Any, context: Any) -> Any:
+        await held.wait()
+        return await translate(request, context)
+
+    server.TranslateText = hold  # type: ignore[method-assign]
+    async with (
+        standing_in(server) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0", max_concurrent_requests=8) as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        stub = stub_of(channel)
+        calls = [stub.ModelInfer(inference()) for _ in range(7)]
+        done, _ = await asyncio.wait(
+            [asyncio.ensure_future(each.code()) for each in calls], return_when="FIRST_COMPLETED"
+        )
+        assert {each.result() for each in done} <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        held.set()
+        codes = [await each.code() for each in calls]
+        assert codes.count(grpc.StatusCode.OK) == 4
+
+
+async def test_callers_who_send_no_message_are_told_off_and_hold_up_nobody() -> None:
+    async with (
+        standing_in(StandIn()) as address,
+        running_gateway(
+            address, grpc_address="127.0.0.1:0", max_concurrent_requests=8, receive_timeout_seconds=0.3
+        ) as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        silent: Any = channel.stream_unary(f"/{INFERENCE}/ModelInfer")
+        calls = [silent() for _ in range(4)]
+        assert [await each.code() for each in calls] == [grpc.StatusCode.CANCELLED] * 4
+        stub = stub_of(channel)
+        assert (await stub.ModelInfer(inference())).id == "7"
+
+
+async def test_nonsense_is_an_invalid_argument_and_paths_that_are_no_text_end_nothing() -> None:
+    async with (
+        standing_in(StandIn()) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        for path, code in (
+            (f"/{INFERENCE}/ModelInfer", grpc.StatusCode.INVALID_ARGUMENT),
+            ("/no.such.Service/Call", grpc.StatusCode.UNIMPLEMENTED),
+        ):
+            send: Any = channel.unary_unary(path)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await send(b"\xff\xff")
+            assert caught.value.code() is code
+
+
+async def test_a_late_call_ends_by_its_deadline() -> None:
+    server = StandIn()
+
+    async def never(_request: Any, _context: Any) -> Any:
+        await asyncio.Event().wait()
+
+    server.TranslateText = never  # type: ignore[assignment, method-assign]
+    async with (
+        standing_in(server) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        stub = stub_of(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ModelInfer(inference(), timeout=0.3)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
