@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels dashboards settings site clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels dashboards settings site pictures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ site: .venv/ready ## Build the documentation as a site in build/site
 
 settings: .venv/ready ## Write docs/settings.md from the settings of server and gateway
 	$(BIN)/python site/settings_reference.py
+
+pictures: .venv/ready .venv/browser ## Take the pictures of the page in docs/pictures, with a server and Chromium
+	$(BIN)/python examples/pictures.py
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py

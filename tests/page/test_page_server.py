@@ -50,7 +50,7 @@ def test_a_model_without_an_estimate_of_quality_translates_all_the_same(page: An
     refuse(page, "**/v1/translate/stream", 400, times=1)
     assert translated(page, SENTENCE) == shown(page)
     assert page.is_hidden("#failure")
-    assert page.locator("#verdict meter").count() == 0
+    assert page.locator("#verdict .level").count() == 0
     assert only_refusals(faults)
 
 
@@ -63,7 +63,7 @@ def test_while_the_server_is_away_no_earlier_translation_is_shown_as_that_of_the
     page.fill("#source", "我有一只猫。")
     expect(page.locator("#reason")).to_have_text("The server cannot be reached.")
     expect(page.locator("#target")).to_have_class("target stale")
-    for withheld in ("#copy", "#verdict", "#timing"):
+    for withheld in ("#copy", "#verdict", "#hint"):
         expect(page.locator(withheld)).not_to_be_visible()
     page.unroute("**/v1/translate/stream")
     # By itself.

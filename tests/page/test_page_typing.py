@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ from web_page import SENTENCE, TWO_SENTENCES, shown, translated, words
 pytestmark = pytest.mark.e2e
 
 MAX_MILLISECONDS = 300
+PROBLEM = "application/problem+json"
 TRIES = 8
 LONG = "昨天我和朋友去看了一场电影。电影很有意思，我们都很喜欢。她每天早上六点起床。这本书太难了，我看不懂。" * 3
 
@@ -106,16 +108,18 @@ def test_no_text_is_translated_before_its_characters_are_chosen(page: Any) -> No
 def test_an_example_is_translated_and_clear_takes_everything_away(page: Any) -> None:
     page.locator(".example").first.click()
     page.wait_for_selector(".word")
-    assert page.is_hidden("#examples")
-    assert page.text_content("#length") == "14 characters"
+    assert page.is_hidden("#invitation")
+    assert page.text_content("#length") == "18 / 20,000"
     page.click("#clear")
     expect(page.locator("#target")).to_be_empty()
     assert page.is_visible("#examples")
+    assert page.text_content("#length") == "0 / 20,000"
 
 
 def test_languages_and_model_can_be_chosen(page: Any) -> None:
     translated(page, SENTENCE)
-    assert page.locator("#source-language option").first.text_content() == "Detected: Chinese"
+    assert page.locator("#source-language option").first.text_content() == "Chinese (detected)"
+    page.click("#laboratory summary")
     with page.expect_request("**/v1/translate/stream") as asked:
         page.select_option("#model", label="zh-en 2 (int8)")
     assert asked.value.post_data_json["model"] == "zh-en/2"
@@ -144,14 +148,70 @@ def test_the_languages_are_swapped_and_the_translation_becomes_the_source(page: 
 def test_the_translation_can_be_copied(page: Any) -> None:
     whole = translated(page, TWO_SENTENCES)
     page.click("#copy")
-    expect(page.locator("#copy")).to_have_text("Copied")
+    expect(page.locator("#copy-label")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == whole
 
 
-def test_a_text_over_the_limit_of_the_server_is_refused_in_words(page: Any, faults: list[str]) -> None:
+def test_a_text_over_the_limit_is_refused_in_words_without_being_sent(page: Any) -> None:
     page.fill("#source", "猫" * 20_001)
-    page.wait_for_selector("#failure:not([hidden])")
-    assert "20000" in page.text_content("#failure")
-    # The browser logs every answer that is an error.
+    expect(page.locator("#reason")).to_have_text("This text is too long: a text has at most 20,000 characters.")
+    expect(page.locator("#length")).to_have_class("faint over")
+    assert page.is_hidden("#again")
+    # What is written is seen together with what is wrong about it.
+    assert page.evaluate("document.documentElement.scrollHeight") <= 900
+
+
+def test_a_lower_limit_of_the_server_is_learned(page: Any, faults: list[str]) -> None:
+    violation = {"field": "text", "description": "must have at most 5 characters, has 6"}
+    problem = {"detail": "no", "violations": [violation]}
+    page.route(
+        "**/v1/translate/stream", lambda route: route.fulfill(status=400, json=problem, content_type=PROBLEM), times=1
+    )
+    page.fill("#source", "我有一只猫。")
+    expect(page.locator("#reason")).to_have_text("This text is too long: a text has at most 5 characters.")
+    assert page.text_content("#length") == "6 / 5"
     assert [each for each in faults if "status of 400" not in each] == []
     faults.clear()
+
+
+def test_a_text_that_is_in_the_target_language_is_not_shown_as_its_own_translation(page: Any) -> None:
+    page.evaluate(HISTORY)
+    source = "The weather is very nice today."
+    translated(page, source)
+    expect(page.locator("#target")).to_contain_text("天气")
+    assert [each for each in page.evaluate("window.history_") if each and source.startswith(each)] == []
+
+
+def test_nothing_is_said_of_the_quality_of_a_copied_text(page: Any) -> None:
+    quality: dict[str, Any] = {"acceptable_probability": None, "flags": []}
+    hypothesis = {"text": "OK", "finish_reason": "copied", "tokens": [], "quality": quality}
+    copied = {"text": "OK", "source_language": "fr", "detection_confidence": 1, "hypotheses": [hypothesis]}
+    body = f"event: translation\ndata: {json.dumps(copied)}\n\n"
+    page.route(
+        "**/v1/translate/stream",
+        lambda route: route.fulfill(status=200, body=body, content_type="text/event-stream"),
+    )
+    page.fill("#source", "OK")
+    expect(page.locator("#target")).to_have_text("OK")
+    expect(page.locator("#copy")).to_be_visible()
+    assert page.locator("#verdict *").count() == 0
+
+
+def test_the_first_page_invites_and_a_hint_stays_until_a_word_is_opened(page: Any) -> None:
+    expect(page.locator("#invitation")).to_contain_text("appears here while you type")
+    assert all("一" <= each[0] <= "鿿" for each in page.locator(".example").all_text_contents())
+    translated(page, SENTENCE)
+    expect(page.locator("#hint")).to_be_visible()
+    page.locator(".word").first.click()
+    expect(page.locator("#hint")).not_to_be_visible()
+    page.reload()
+    page.wait_for_selector("#target-language option", state="attached")
+    translated(page, SENTENCE)
+    expect(page.locator("#hint")).not_to_be_visible()
+
+
+@pytest.mark.parametrize("look", [{"locale": "zh-CN"}], indirect=True)
+def test_a_reader_of_chinese_is_offered_english_to_translate(page: Any) -> None:
+    assert page.input_value("#target-language") == "zh"
+    page.locator(".example").first.click()
+    expect(page.locator("#target")).to_contain_text("北京")

@@ -21,6 +21,11 @@ def test_a_click_on_a_word_offers_others_and_translates_from_there_on(page: Any)
     offers = open_word(page, 3)
     found = offers.locator("b").all_text_contents()
     assert len(found) == 6
+    # They cover nothing of the translation.
+    below = page.locator("#alternatives").bounding_box()["y"]
+    assert all(
+        each.bounding_box()["y"] + each.bounding_box()["height"] <= below for each in page.locator(".word").all()
+    )
     assert len(set(found)) > 3
     wanted = next(i for i, each in enumerate(found) if each != words(page)[3])
     offers.nth(wanted).click()

@@ -29,8 +29,10 @@ def words(page: Any) -> list[str]:
     return list(page.locator(".word").all_text_contents())
 
 
-def open_tab(page: Any, name: str) -> Any:
-    """Open a tab and return its panel when it is filled."""
+def open_laboratory(page: Any, name: str) -> Any:
+    """Show how a text was translated: open one of the panels and return it when it is filled."""
+    if page.get_attribute("#laboratory", "open") is None:
+        page.click("#laboratory summary")
     page.click(f"#tab-{name}")
     page.wait_for_selector(f"#{name}:not([aria-busy])")
     return page.locator(f"#{name}")

@@ -1,13 +1,16 @@
 // Calls of the gateway: JSON, server-sent events and files, with its errors as exceptions.
 
 import { byId } from "./dom.js";
+import { text, ui } from "./language.js";
+
+const REASONS = { 0: "unreachable", 401: "key", 403: "forbidden", 413: "large", 429: "busy", 503: "busy", 504: "late" };
+const PASSING = ["unreachable", "busy", "late", "server"];
 
 /** A refusal or failure, as the gateway's problem describes it. */
 export class Problem extends Error {
   /** `status` is 0 if no answer came. */
   constructor(status, { detail = "", violations = [], detected_languages = [], served_languages = null } = {}) {
-    const fields = violations.map((each) => `${each.field}: ${each.description}`);
-    super(fields.length ? fields.join("; ") : detail);
+    super(violations.map((each) => each.description).join("; ") || detail);
     this.status = status;
     this.violations = violations;
     /** Languages of the text that are not served; none if it is refused for another reason, or nothing tells them. */
@@ -16,10 +19,41 @@ export class Problem extends Error {
     this.isUnserved = served_languages !== null;
   }
 
+  /** Why it failed, as the texts of the page name it. */
+  get reason() {
+    return REASONS[this.status] ?? (this.status >= 500 ? "server" : "refused");
+  }
+
+  /** Whether another try may go well without anybody's doing. */
+  get isPassing() {
+    return PASSING.includes(this.reason);
+  }
+
+  /** Most characters that a text may have, if it has more of them; null: it is refused for another reason. */
+  get limit() {
+    const [, limit] = this.message.match(/^must have at most (\d+) characters/) ?? [];
+    return limit ? Number(limit) : null;
+  }
+
   /** Whether a field of the request is named as faulty. */
   names(field) {
     return this.violations.some((each) => each.field === field);
   }
+}
+
+/**
+ * Returns what to tell the reader of an error.
+ * @param {Error} error A problem, or a fault of the page itself.
+ * @param {string[]} offered Codes of the languages that are translated.
+ */
+export function worded(error, offered = []) {
+  if (!(error instanceof Problem)) return text("failed_page");
+  const names = (codes) => ui.list(codes.map((code) => ui.languageName(code)));
+  if (error.isUnserved) {
+    return text("unserved", { language: names(error.detectedLanguages) || text("another_language"), offered: names(offered) });
+  }
+  if (error.limit) return text("failed_long", { limit: ui.number(error.limit) });
+  return text(`failed_${error.reason}`, { reason: error.message });
 }
 
 /** Gets JSON. */
@@ -69,7 +103,7 @@ async function sent(path, options) {
   const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
   const answer = await fetch(path, { ...options, headers, cache: "no-store" }).catch(unreached);
   if (answer.ok) return answer;
-  if (answer.status === 401 || answer.status === 403) byId("access").hidden = false;
+  if (answer.status === 401) byId("access").hidden = false;
   throw new Problem(answer.status, await problemOf(answer));
 }
 

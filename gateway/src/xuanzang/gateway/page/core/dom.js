@@ -18,9 +18,12 @@ export const element = (tag, attributes = {}, ...children) =>
 export const drawn = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
-/** Makes a button that submits nothing. */
+/** Makes a button that submits nothing; its label is a text, an element, or several of them. */
 export const button = (label, attributes, onClick) =>
-  element("button", { type: "button", ...attributes, on: { click: onClick } }, label);
+  element("button", { type: "button", ...attributes, on: { click: onClick } }, ...[label].flat());
+
+/** Makes a picture out of index.html, beside a label that says the same. */
+export const icon = (name) => drawn("svg", { class: "icon", "aria-hidden": "true" }, drawn("use", { href: `#icon-${name}` }));
 
 /** Makes a select with a label before it. */
 export function choice(label, options, chosen, onChange) {
@@ -35,9 +38,18 @@ export function fillSelect(select, options, chosen) {
   select.value = String(chosen);
 }
 
-/** Lets people save bytes as a file. */
-export function saved(blob, name) {
-  return element("a", { href: URL.createObjectURL(blob), download: name, class: "save" }, name);
+/** Makes a link by which people save bytes as a file. */
+export const saved = (blob, name, label = name) =>
+  element("a", { href: URL.createObjectURL(blob), download: name, class: "save" }, label);
+
+/** Shows a dialog with a title and a button that closes it; a click beside it and Escape do so, too. */
+export function openDialog(dialog, title, close, ...children) {
+  const shut = button(icon("close"), { class: "icon-only", "aria-label": close }, () => dialog.close());
+  dialog.replaceChildren(element("div", { class: "dialog-head" }, element("h2", { id: `${dialog.id}-title` }, title), shut), ...children);
+  dialog.onclick = ({ target }) => {
+    if (target === dialog) dialog.close();
+  };
+  if (!dialog.open) dialog.showModal();
 }
 
 function filled(made, { on = {}, ...attributes }, children) {

@@ -66,8 +66,8 @@ function follow(name, first, show) {
   });
 }
 
-// A browser may forbid storage; then a choice holds until the page is closed.
-function kept(name) {
+/** Returns what the browser keeps under a name, or null. It may forbid storage; then a choice holds until the page is closed. */
+export function kept(name) {
   try {
     return localStorage.getItem(`xuanzang-${name}`);
   } catch {
@@ -75,7 +75,8 @@ function kept(name) {
   }
 }
 
-function keep(name, value) {
+/** Keeps a text in the browser. */
+export function keep(name, value) {
   try {
     localStorage.setItem(`xuanzang-${name}`, value);
   } catch {

@@ -41,7 +41,7 @@ export function replaced(sentence, hypothesis) {
     start: each.start + sentence.start,
     end: each.end + sentence.start,
   }));
-  return withWords({ ...sentence, text: hypothesis.text, tokens, isChosen: true });
+  return withWords({ ...sentence, text: hypothesis.text, tokens, isChosen: true, quality: hypothesis.quality });
 }
 
 /** Returns the words of a text that no tokens are known of. */
@@ -96,14 +96,13 @@ function withWords(sentence) {
     if (!words.length || begins(words.at(-1).text, token.text)) words.push(newWord(text));
     const word = words.at(-1);
     word.text += token.text;
-    word.score += token.score;
     if (token.end > token.start) word.spans.push([token.start, token.end]);
     text += token.text;
   }
   return { ...sentence, words: words.filter((word) => word.text.trim()) };
 }
 
-const newWord = (prefix) => ({ prefix, text: "", score: 0, spans: [] });
+const newWord = (prefix) => ({ prefix, text: "", spans: [] });
 
 function begins(before, text) {
   if (!before.trim()) return false;

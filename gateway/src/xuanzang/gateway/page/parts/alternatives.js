@@ -1,12 +1,12 @@
 // Alternatives at a word: what else the model would write there, or the reader's own words, and the rest translated anew.
 
-import { byId, button, element } from "../core/dom.js";
-import { announce, text, ui } from "../core/language.js";
-import { worded } from "../core/reasons.js";
+import { worded } from "../core/api.js";
+import { byId, button, element, icon } from "../core/dom.js";
+import { announce, text } from "../core/language.js";
 
 const COUNT = 6;
 
-/** The small window beside a word. */
+/** The list below the translation, which it does not cover. */
 export class Alternatives {
   #root = byId("alternatives");
   #session;
@@ -22,40 +22,47 @@ export class Alternatives {
     this.#session = session;
     this.#returnFocus = returnFocus;
     this.#root.addEventListener("keydown", (event) => this.#key(event));
-    document.addEventListener("pointerdown", (event) => {
-      if (!this.#root.contains(event.target)) this.#close();
+    document.addEventListener("pointerdown", ({ target }) => {
+      if (!this.#root.contains(target) && !target.closest?.(".word")) this.#close();
     });
-    session.addEventListener("typed", () => this.#close());
+    session.addEventListener("state", () => session.state !== "done" && this.#close());
   }
 
-  /** Opens the window for a word and asks for its alternatives. */
-  async open(word, anchor, place) {
+  /** Opens the list for a word and asks for its alternatives. */
+  async open(word, place) {
+    this.#close();
     this.#place = place;
-    this.#asked?.abort();
     this.#asked = new AbortController();
-    const list = element("ul", {}, element("li", { class: "faint" }, text("asking")));
+    const waiting = Array.from({ length: COUNT }, () => element("li", { class: "skeleton", "aria-hidden": "true" }, element("i")));
+    const list = element("ul", { "aria-busy": "true" }, ...waiting);
     this.#root.replaceChildren(this.#head(word), list, this.#own(word));
     this.#root.hidden = false;
-    this.#put(anchor);
     this.#root.querySelector("input").focus({ preventScroll: true });
+    this.#root.scrollIntoView({ block: "nearest" });
     try {
       const found = await this.#ask(word, this.#asked.signal);
-      list.replaceChildren(...found.map((each) => element("li", {}, this.#offer(word, each))));
+      const others = found.filter((each) => each.text !== this.#session.sentence.text).slice(0, COUNT);
+      list.replaceChildren(...others.map((each) => element("li", {}, this.#offer(word, each))));
       list.querySelector("button")?.focus({ preventScroll: true });
     } catch (error) {
-      if (error.name !== "AbortError") list.replaceChildren(element("li", { class: "failure" }, worded(error)));
+      if (error.name !== "AbortError") list.replaceChildren(element("li", { class: "complaint" }, worded(error)));
     }
+    list.removeAttribute("aria-busy");
   }
 
   #ask(word, signal) {
     const prefix = word.prefix.trimEnd();
-    const options = { return_alternatives: true, num_hypotheses: COUNT, ...(prefix ? { target_prefix: prefix } : {}) };
+    const options = { return_alternatives: true, num_hypotheses: COUNT + 1, ...(prefix ? { target_prefix: prefix } : {}) };
     return this.#session.ask(this.#session.sentence, options, signal);
   }
 
   #head(word) {
-    const probability = ui.number(100 * Math.exp(word.score), 0);
-    return element("p", { class: "faint" }, text("word_probability", { word: word.text.trim(), probability }));
+    const close = () => {
+      this.#close();
+      this.#returnFocus(this.#place);
+    };
+    const shut = button(icon("close"), { class: "icon-only", "aria-label": text("close") }, close);
+    return element("div", { class: "alternatives-head" }, element("p", {}, text("instead_of"), " ", element("b", {}, word.text.trim())), shut);
   }
 
   #offer(word, hypothesis) {
@@ -74,7 +81,7 @@ export class Alternatives {
       const space = word.text.startsWith(" ") ? " " : "";
       const prefix = word.prefix.trimEnd() + space + input.value.trim();
       const [best] = await this.#session.ask(this.#session.sentence, { target_prefix: prefix }).catch((error) => {
-        form.after(element("p", { class: "failure" }, worded(error)));
+        form.after(element("p", { class: "complaint" }, worded(error)));
         return [];
       });
       if (best) this.#take(best);
@@ -87,14 +94,6 @@ export class Alternatives {
     announce(this.#session.text);
     this.#close();
     this.#returnFocus(this.#place);
-  }
-
-  #put(anchor) {
-    const frame = this.#root.parentElement.getBoundingClientRect();
-    const word = anchor.getBoundingClientRect();
-    const room = frame.width - this.#root.offsetWidth - 8;
-    this.#root.style.setProperty("left", `${Math.max(8, Math.min(word.left - frame.left, room))}px`);
-    this.#root.style.setProperty("top", `${word.bottom - frame.top + 6}px`);
   }
 
   #key(event) {
@@ -112,5 +111,6 @@ export class Alternatives {
   #close() {
     this.#asked?.abort();
     this.#root.hidden = true;
+    for (const each of document.querySelectorAll(".word.opened")) each.classList.remove("opened");
   }
 }

@@ -1,13 +1,14 @@
-// What goes wrong: said in the reader's words, with another try by hand or, where time may help, by itself.
+// What goes wrong: said at the translation in the reader's words, with another try by hand or, where time may help, by
+// itself.
 
+import { worded } from "../core/api.js";
 import { byId } from "../core/dom.js";
-import { text, ui } from "../core/language.js";
-import { isPassing, worded } from "../core/reasons.js";
+import { ui } from "../core/language.js";
 
 const FIRST = 1000;
 const LONGEST = 30000;
 
-/** The line above the text. */
+/** The message in the place of the translation. */
 export class Failure {
   #error = null;
   #again = null;
@@ -19,7 +20,7 @@ export class Failure {
   constructor(offered) {
     this.#offered = offered;
     byId("again").addEventListener("click", () => this.#retry());
-    window.addEventListener("online", () => this.#error && isPassing(this.#error) && this.#retry());
+    window.addEventListener("online", () => this.#error?.isPassing && this.#retry());
     ui.addEventListener("language", () => this.#show());
   }
 
@@ -32,11 +33,12 @@ export class Failure {
     this.#error = error;
     this.#again = again;
     clearTimeout(this.#timer);
-    if (isPassing(error)) {
+    if (error.isPassing) {
       this.#timer = setTimeout(() => this.#retry(), this.#wait);
       this.#wait = Math.min(LONGEST, 2 * this.#wait);
     }
     this.#show();
+    byId("failure").scrollIntoView({ block: "nearest" });
   }
 
   /** Forgets what went wrong: something has gone right since, or is being tried. */
@@ -53,15 +55,11 @@ export class Failure {
   }
 
   #show() {
-    byId("failure").hidden = !this.#error;
-    byId("reason").textContent = this.#error ? this.#reason() : "";
-    byId("again").hidden = !this.#error || this.#error.isUnserved;
-  }
-
-  #reason() {
-    if (!this.#error.isUnserved) return worded(this.#error);
-    const names = (codes) => ui.list(codes.map((code) => ui.languageName(code)));
-    const language = names(this.#error.detectedLanguages) || text("another_language");
-    return text("unserved", { language, offered: names(this.#offered()) });
+    const error = this.#error;
+    byId("failure").hidden = !error;
+    byId("reason").textContent = error ? worded(error, this.#offered()) : "";
+    byId("by-itself").hidden = !error?.isPassing;
+    // No other try helps against a text that must be another.
+    byId("again").hidden = !error || error.isUnserved || Boolean(error.limit);
   }
 }

@@ -4,8 +4,12 @@ import { byId, button } from "../core/dom.js";
 import { text, ui } from "../core/language.js";
 
 const EXAMPLES = {
-  zh: ["今天天气很好，我们去公园吧。", "电影很有意思。我们都很喜欢。"],
-  en: ["The weather is nice today.", "The film was good. We all liked it."],
+  zh: ["他在北京工作了五年，去年搬到了上海。", "请在周五之前把报告发给我。", "这家餐厅的菜很好吃，价格也不贵。"],
+  en: [
+    "He worked in Beijing for five years and moved to Shanghai last year.",
+    "The weather is nice today.",
+    "The film was good. We all liked it.",
+  ],
 };
 
 /** Shows the source of a session. */
@@ -23,8 +27,11 @@ export class Source {
     this.#area.addEventListener("keyup", () => this.#lookAt(this.#area.selectionStart));
     byId("clear").addEventListener("click", () => this.write(""));
     session.addEventListener("marked", ({ detail }) => this.#mark(detail.spans));
+    session.addEventListener("failed", () => this.#count());
     ui.addEventListener("language", () => this.#count());
     this.#count();
+    // A browser may have kept what was written before the page was loaded anew.
+    if (this.#area.value) session.write(this.#area.value, 0);
   }
 
   /** Replaces the text, as an example does. */
@@ -55,9 +62,11 @@ export class Source {
 
   #count() {
     const { value } = this.#area;
-    byId("length").textContent = value ? text("length", { count: ui.number([...value].length) }) : "";
+    const count = [...value].length;
+    const { limit } = this.#session;
+    byId("length").textContent = text("length", { count: ui.number(count), limit: ui.number(limit) });
+    byId("length").classList.toggle("over", count > limit);
     byId("clear").hidden = !value;
-    byId("examples").hidden = Boolean(value);
     this.#mirror.textContent = `${value}\n`;
   }
 
@@ -81,7 +90,7 @@ export class Source {
   }
 
   #lookAt(at) {
-    if (this.#session.answer) this.#session.mark([], wordsAt(this.#session.sentences, at));
+    if (this.#session.state === "done") this.#session.mark([], wordsAt(this.#session.sentences, at));
   }
 }
 

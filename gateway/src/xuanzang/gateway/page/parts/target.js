@@ -1,10 +1,10 @@
-// The translation: text while it is found, then words that can be pointed at, walked through and opened.
+// The translation: text while it is found, then words that can be pointed at, walked through and opened, and below them
+// how far to trust them.
 
 import { byId, element } from "../core/dom.js";
-import { announce, text, ui } from "../core/language.js";
+import { announce, keep, kept, text, ui } from "../core/language.js";
+import { FAIR, GOOD } from "../core/session.js";
 
-/** A word whose probability is below it is underlined. */
-const UNCERTAIN = 0.2;
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 };
 
 /** Shows the translation of a session. */
@@ -13,24 +13,24 @@ export class Target {
   #session;
   #open;
   #buttons = new Map();
-  #isFresh = false;
+  #shown = [];
 
   /**
    * @param {Session} session
-   * @param {(word: object, button: Element) => void} open Opens the alternatives of a word.
+   * @param {(word: object, place: number) => void} open Opens the alternatives of a word.
    */
   constructor(session, open) {
     this.#session = session;
     this.#open = open;
-    session.addEventListener("begun", () => this.#begin());
-    session.addEventListener("part", ({ detail }) => this.#append(detail));
+    session.addEventListener("part", ({ detail }) => this.#root.replaceChildren(detail, element("span", { class: "caret" })));
     session.addEventListener("sentence", () => this.#show());
+    session.addEventListener("assessed", () => this.#assess());
     session.addEventListener("translated", () => announce(session.text));
     session.addEventListener("state", () => this.#enter(session.state));
     session.addEventListener("marked", ({ detail }) => this.#mark(detail.words));
     this.#root.addEventListener("keydown", (event) => this.#walk(event));
     byId("undo").addEventListener("click", () => session.undo());
-    byId("copy").addEventListener("click", () => this.#copy());
+    byId("copy").addEventListener("click", () => this.copy());
     ui.addEventListener("language", () => this.#show());
   }
 
@@ -39,65 +39,62 @@ export class Target {
     this.#buttons.get(this.#session.sentence?.words[place])?.focus();
   }
 
-  #begin() {
-    this.#isFresh = true;
+  /** Copies the translation, if it is that of the text. */
+  async copy() {
+    if (this.#session.state !== "done") return;
+    await navigator.clipboard.writeText(this.#session.text);
+    announce(text("copied"));
+    byId("copy-label").textContent = text("copied");
+    setTimeout(() => (byId("copy-label").textContent = text("copy")), 1500);
   }
 
   /** Shows whether the translation belongs to the text: one of an earlier text can be neither copied nor opened. */
   #enter(state) {
     const isStale = state === "waiting" || state === "failed";
+    const hasText = Boolean(this.#root.textContent);
     this.#root.classList.toggle("stale", isStale);
     this.#root.inert = isStale;
     byId("panels").classList.toggle("stale", isStale);
     byId("progress").hidden = state !== "waiting" && state !== "writing";
-    for (const id of ["verdict", "timing", "undo", "copy"]) byId(id).classList.toggle("withheld", state !== "done");
-  }
-
-  #append(delta) {
-    if (this.#isFresh) this.#root.replaceChildren();
-    this.#isFresh = false;
-    this.#root.append(delta);
+    byId("skeleton").hidden = state !== "waiting" || hasText;
+    byId("invitation").hidden = state !== "empty";
+    for (const id of ["verdict", "hint", "undo", "copy"]) byId(id).classList.toggle("withheld", state !== "done");
   }
 
   #show() {
+    const { sentences } = this.#session;
     this.#buttons.clear();
-    this.#root.replaceChildren(...this.#session.sentences.map((each, index) => this.#sentence(each, index)));
-    this.#root.append(this.#session.sentences.at(-1)?.tail ?? "");
+    this.#shown = sentences.map((each, index) => this.#sentence(each, index));
+    this.#root.replaceChildren(...this.#shown.flatMap((shown, i) => [sentences[i].gap, shown]), sentences.at(-1)?.tail ?? "");
     const [first] = this.#buttons.values();
     first?.setAttribute("tabindex", "0");
-    byId("copy").hidden = !this.#session.sentences.length;
-    byId("undo").hidden = !this.#session.sentences.some((each) => each.isChosen);
+    byId("copy").hidden = !sentences.length;
+    byId("undo").hidden = !sentences.some((each) => each.isChosen);
+    byId("hint").hidden = !first || Boolean(kept("hinted"));
+    this.#assess();
   }
 
   #sentence(sentence, index) {
-    const shown = element("span", { class: index === this.#session.index ? "sentence looked" : "sentence" });
+    const shown = element("span", { class: "sentence" });
     for (const word of sentence.words) {
       const visible = word.text.trim();
       const [before] = word.text.split(visible);
       shown.append(before, this.#word(word, visible, index));
     }
     if (!sentence.words.length) shown.append(sentence.text);
-    return element("span", {}, sentence.gap, shown);
+    return shown;
   }
 
   #word(word, visible, index) {
-    const made = element(
-      "span",
-      {
-        role: "button",
-        tabindex: "-1",
-        class: Math.exp(word.score) < UNCERTAIN ? "word uncertain" : "word",
-        "aria-haspopup": "dialog",
-        on: {
-          click: () => this.#opened(word, index),
-          pointerenter: () => this.#session.mark(word.spans, [word]),
-          pointerleave: () => this.#session.mark([], []),
-          focus: () => this.#session.mark(word.spans, [word]),
-          blur: () => this.#session.mark([], []),
-        },
-      },
-      visible,
-    );
+    const listeners = {
+      click: () => this.#opened(word, index),
+      pointerenter: () => this.#session.mark(word.spans, [word]),
+      pointerleave: () => this.#session.mark([], []),
+      focus: () => this.#session.mark(word.spans, [word]),
+      blur: () => this.#session.mark([], []),
+    };
+    const attributes = { role: "button", tabindex: "-1", class: "word", "aria-haspopup": "dialog", on: listeners };
+    const made = element("span", attributes, visible);
     this.#buttons.set(word, made);
     return made;
   }
@@ -105,7 +102,10 @@ export class Target {
   #opened(word, index) {
     const place = this.#session.sentences[index].words.indexOf(word);
     if (index !== this.#session.index) this.#session.look(index);
-    this.#open(word, this.#buttons.get(word), place);
+    keep("hinted", "yes");
+    byId("hint").hidden = true;
+    this.#open(word, place);
+    this.#buttons.get(word)?.classList.add("opened");
   }
 
   #walk(event) {
@@ -122,13 +122,37 @@ export class Target {
     for (const [word, shown] of this.#buttons) shown.classList.toggle("marked", words.includes(word));
   }
 
-  async #copy() {
-    await navigator.clipboard.writeText(this.#session.text);
-    announce(text("copied"));
-    byId("copy").textContent = text("copied");
-    setTimeout(() => (byId("copy").textContent = text("copy")), 1500);
+  /** Underlines the sentences that are not good; the verdict is that of the least of them. */
+  #assess() {
+    this.#shown.forEach((shown, i) => {
+      const level = levelOf(this.#session.sentences[i]?.quality) ?? "good";
+      shown.className = `sentence ${level}`;
+      shown.title = level === "good" ? "" : text(`verdict_${level}`);
+    });
+    const isPartial = this.#shown.length > 1 && this.#shown.some((each) => each.title);
+    byId("verdict").replaceChildren(...verdict(this.#session.quality, isPartial));
   }
 }
+
+/** Returns how good something is, in a word: "good", "check", "doubtful"; null: nothing is known. */
+function levelOf(quality) {
+  const probability = quality?.acceptable_probability ?? null;
+  if (probability === null) return quality?.flags.length ? "check" : null;
+  if (probability < FAIR) return "doubtful";
+  return probability < GOOD || quality.flags.length ? "check" : "good";
+}
+
+/** Returns how far to trust a translation, and what is suspicious about it, as elements. */
+function verdict(quality, isPartial) {
+  const level = levelOf(quality);
+  if (!level) return [];
+  const meaning = text(isPartial ? `verdict_${level}_where` : `verdict_${level}`);
+  return [element("span", { class: `level ${level}`, title: text("verdict_why") }, meaning), ...flags(quality)];
+}
+
+/** Returns what is suspicious about a translation as elements. */
+export const flags = (quality) =>
+  quality.flags.map((flag) => element("span", { class: "flag", title: text(`flag_${flag}_why`) }, text(`flag_${flag}`)));
 
 function step(words, at, by) {
   const next = words[Math.min(words.length - 1, Math.max(0, at + by))];

@@ -1,8 +1,8 @@
-// Attention as a heat map: a row per token that attends, a column per token attended to.
+// Attention as a heat map: a row per word that attends, a column per word attended to.
 
 import { choice, element } from "../core/dom.js";
 import { text, ui } from "../core/language.js";
-import { fill, nothing } from "./filling.js";
+import { wordOf, wordsOf } from "./pieces.js";
 
 const KINDS = ["cross", "encoder", "decoder"];
 const SHOWN = 0.05;
@@ -11,27 +11,24 @@ const SHOWN = 0.05;
 export class Attention {
   name = "attention";
   #session;
-  #explaining;
+  #explain;
   #kind = "cross";
   #layer = null;
   #head = null;
 
-  constructor(session, explaining) {
+  constructor(session, explain) {
     this.#session = session;
-    this.#explaining = explaining;
+    this.#explain = explain;
   }
 
-  show(root) {
-    const { sentence } = this.#session;
-    fill(root, async () => {
-      if (!sentence) return nothing();
-      const explained = await this.#explaining.explanation(sentence, this.#kind);
-      const maps = explained.attention.filter((each) => each.kind === this.#kind);
-      const shown = this.#chosen(maps);
-      const { rows, columns } = sides(explained, this.#kind);
-      const caption = element("p", { class: "caption", "aria-live": "polite" }, text("attention_hint"));
-      return [this.#bar(root, maps), caption, table(rows, columns, shown.weights, caption)];
-    });
+  /** Returns what the panel shows; `again` shows it anew. */
+  async content(again) {
+    const explained = await this.#explain(this.#session.sentence, this.#kind);
+    const maps = explained.attention.filter((each) => each.kind === this.#kind);
+    const { weights } = this.#chosen(maps);
+    const { rows, columns } = sides(explained, this.#kind);
+    const caption = element("p", { class: "caption", "aria-live": "polite" }, text("attention_hint"));
+    return [this.#bar(again, maps), caption, table(wordsOf(rows), wordsOf(columns), weights, caption)];
   }
 
   #chosen(maps) {
@@ -41,10 +38,10 @@ export class Attention {
     return found ?? maps.find((each) => each.layer === this.#layer);
   }
 
-  #bar(root, maps) {
+  #bar(again, maps) {
     const set = (change) => {
       change();
-      this.show(root);
+      again();
     };
     const layers = [...new Set(maps.map((each) => each.layer))].map((each) => [each, ui.number(each + 1)]);
     const heads = maps.filter((each) => each.layer === this.#layer).map(({ head }) => [head ?? "", headName(head)]);
@@ -52,7 +49,7 @@ export class Attention {
     return element(
       "p",
       { class: "options" },
-      choice(text("attention"), kinds, this.#kind, (value) => set(() => (this.#kind = value))),
+      choice(text("tab_attention"), kinds, this.#kind, (value) => set(() => (this.#kind = value))),
       choice(text("layer"), layers, this.#layer, (value) => set(() => (this.#layer = Number(value)))),
       choice(text("head"), heads, this.#head ?? "", (value) => set(() => (this.#head = value ? Number(value) : null))),
     );
@@ -68,11 +65,17 @@ function sides({ source_tokens: source, target_tokens: target }, kind) {
   return { rows: to, columns: kind === "cross" ? from : ["<s>", ...to.slice(0, -1)] };
 }
 
+/** Makes the map of words: a word attends as its pieces do on average, and is attended to as all of them are. */
 function table(rows, columns, weights, caption) {
-  const head = element("tr", {}, element("td"), ...columns.map((each) => element("th", { scope: "col" }, each)));
-  const lines = weights.map((line, i) => {
-    const cells = line.map((weight, j) => cell(weight, text("attends", { row: rows[i], column: columns[j], percent: ui.number(100 * weight, 1) }), caption));
-    return element("tr", {}, element("th", { scope: "row" }, rows[i]), ...cells);
+  const head = element("tr", {}, element("td"), ...columns.map((each) => element("th", { scope: "col" }, wordOf(each.text))));
+  const lines = rows.map((row) => {
+    const cells = columns.map((column) => {
+      const parts = row.indexes.flatMap((i) => column.indexes.map((j) => weights[i][j]));
+      const weight = parts.reduce((sum, each) => sum + each, 0) / row.indexes.length;
+      const said = { row: wordOf(row.text), column: wordOf(column.text), percent: ui.number(100 * weight, 1) };
+      return cell(weight, text("attends", said), caption);
+    });
+    return element("tr", {}, element("th", { scope: "row" }, wordOf(row.text)), ...cells);
   });
   const made = element("table", { class: "heat" }, element("thead", {}, head), element("tbody", {}, ...lines));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": text("tab_attention") }, made);

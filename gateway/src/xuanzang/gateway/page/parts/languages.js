@@ -2,10 +2,10 @@
 
 import { get } from "../core/api.js";
 import { byId, fillSelect } from "../core/dom.js";
-import { text, ui } from "../core/language.js";
+import { keep, kept, text, ui } from "../core/language.js";
 
-/** The choices above the text. */
-export class Choices {
+/** The choices of languages, and that of the model. */
+export class Languages {
   #session;
   #source;
   #models = [];
@@ -14,10 +14,14 @@ export class Choices {
     this.#session = session;
     this.#source = source;
     byId("source-language").addEventListener("change", () => this.#changed());
-    byId("target-language").addEventListener("change", () => this.#changed());
+    byId("target-language").addEventListener("change", ({ target }) => {
+      keep("target", target.value);
+      this.#changed();
+    });
     byId("model").addEventListener("change", () => this.#changed());
-    byId("swap").addEventListener("click", () => this.#swap());
-    session.addEventListener("translated", () => this.#answered());
+    byId("swap").addEventListener("click", () => this.swap());
+    session.redirect = (answer) => this.#redirected(answer);
+    session.addEventListener("translated", () => this.#offer());
     session.addEventListener("failed", () => this.#offer());
     ui.addEventListener("language", () => this.#offer());
   }
@@ -26,39 +30,48 @@ export class Choices {
   async load() {
     ({ models: this.#models } = await get("/v1/models"));
     this.#offer();
+    const targets = codes(this.#models, "target_languages");
+    // A reader wants what is foreign in the own language, unless another was chosen before.
+    byId("target-language").value = [kept("target"), ui.language].find((each) => targets.includes(each)) ?? targets[0] ?? "";
     this.#changed();
   }
 
   /** Codes of the languages that are translated. */
-  get languages() {
+  get offered() {
     return codes(this.#models, "source_languages");
   }
 
+  /** Exchanges the languages; a translation that belongs to its source becomes the source. */
+  swap() {
+    const reverse = this.#reverse();
+    if (!reverse) return;
+    byId("source-language").value = reverse.source;
+    byId("target-language").value = reverse.target;
+    const { state, text: written, source } = this.#session;
+    this.#changed();
+    this.#source.write(state === "done" ? written : source);
+  }
+
   #offer() {
-    const sources = codes(this.#models, "source_languages");
+    if (!this.#models.length) return;
     const targets = codes(this.#models, "target_languages");
     const name = (code) => [code, ui.languageName(code)];
-    refill("source-language", [["", this.#detected()], ...sources.map(name)]);
+    refill("source-language", [["", this.#detected()], ...this.offered.map(name)]);
     refill("target-language", targets.map(name));
     const versions = this.#models.map((each) => [`${each.name}/${each.version}`, label(each)]);
     refill("model", [["", text("model_default")], ...versions]);
-    byId("swap").hidden = !this.#reverse();
-  }
-
-  #answered() {
-    this.#offer();
-    const other = this.#otherTarget();
-    if (!other) return;
-    byId("target-language").value = other;
-    this.#changed();
+    byId("swap").disabled = !this.#reverse();
   }
 
   /** Where a text goes that was found to be in the target language already; null if it was not, or nowhere. */
-  #otherTarget() {
-    const found = base(this.#session.answer?.source_language ?? "");
+  #redirected({ source_language }) {
+    const found = base(source_language ?? "");
     if (byId("source-language").value || found !== base(byId("target-language").value)) return null;
     const from = this.#models.filter((each) => each.source_languages.some((code) => base(code) === found));
-    return codes(from, "target_languages").find((code) => base(code) !== found) ?? null;
+    const other = codes(from, "target_languages").find((code) => base(code) !== found);
+    if (!other) return null;
+    byId("target-language").value = other;
+    return this.#chosen();
   }
 
   #detected() {
@@ -68,36 +81,32 @@ export class Choices {
   }
 
   #changed() {
+    this.#session.wish(this.#chosen());
+  }
+
+  #chosen() {
     const source = byId("source-language").value;
     const target = byId("target-language").value;
-    this.#session.wish({
-      source_language: source || null,
-      target_language: target,
-      model: byId("model").value || null,
-    });
     byId("target").lang = target;
-    const into = this.#models.filter((each) => each.target_languages.includes(target));
-    this.#source.speak(source || (codes(into, "source_languages")[0] ?? "zh"));
-    byId("swap").hidden = !this.#reverse();
+    byId("swap").disabled = !this.#reverse();
+    this.#source.speak(source || this.#sourcesOf(target)[0] || "zh");
+    return { source_language: source || null, target_language: target, model: byId("model").value || null };
+  }
+
+  #sourcesOf(target) {
+    return codes(this.#models.filter((each) => each.target_languages.includes(target)), "source_languages");
   }
 
   /** The languages the other way round, if a model offers them. */
   #reverse() {
-    const source = byId("source-language").value || this.#session.answer?.source_language;
     const target = byId("target-language").value;
-    const isOffered = this.#models.some(
-      (each) => each.source_languages.includes(target) && each.target_languages.includes(source),
-    );
-    return isOffered ? { source: target, target: source } : null;
-  }
-
-  #swap() {
-    const { source, target } = this.#reverse();
-    byId("source-language").value = source;
-    byId("target-language").value = target;
-    const written = this.#session.text;
-    this.#changed();
-    this.#source.write(written);
+    const source = byId("source-language").value || this.#session.answer?.source_language || this.#sourcesOf(target)[0];
+    for (const model of this.#models) {
+      const from = model.source_languages.find((code) => base(code) === base(target));
+      const into = model.target_languages.find((code) => code === source);
+      if (from && into) return { source: from, target: into };
+    }
+    return null;
   }
 }
 

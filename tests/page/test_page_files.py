@@ -1,4 +1,4 @@
-"""Documents: dropped on the page or chosen, translated, and saved."""
+"""Files: dropped on the page or chosen, translated, and saved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web_page import open_tab
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.e2e
 
@@ -32,42 +32,60 @@ def saved(page: Any) -> str:
 def test_a_file_dropped_on_the_page_comes_back_translated(page: Any) -> None:
     page.evaluate(DROP, ["猫.md", MARKDOWN])
     page.wait_for_selector(".save")
-    assert page.get_attribute("#tab-documents", "aria-selected") == "true"
+    assert page.get_attribute("#tab-files", "aria-selected") == "true"
     assert page.text_content(".save") == "猫.en.md"
     content = saved(page)
     assert content.startswith("# ")
     assert "I have a cat." in content
     assert "```\n猫\n```" in content
-    assert page.text_content(".files .faint") == "texts: 2, left as they are: 0, characters: 8"
+    assert page.text_content(".files .faint") == "Translated: passages 2, characters 8."
 
 
 def test_files_can_be_chosen_and_columns_named(page: Any) -> None:
-    panel = open_tab(page, "documents")
-    panel.get_by_role("textbox").fill("b")
+    page.click("#tab-files")
+    page.locator("#files").get_by_role("textbox").fill("b")
     table = {"name": "t.csv", "mimeType": "text/csv", "buffer": "a,b\n猫,我有一只猫。\n".encode()}
-    page.set_input_files("#documents input[type=file]", [table])
+    page.set_input_files("#files input[type=file]", [table])
     page.wait_for_selector(".save")
     assert saved(page) == "a,b\n猫,I have a cat.\n"
 
 
 def test_files_follow_one_another_and_can_be_cancelled(page: Any) -> None:
-    open_tab(page, "documents")
+    page.click("#tab-files")
     lines = "\n".join(f"昨天我和{number}个朋友去看了一场电影，我们都很喜欢。" for number in range(300))
     files = [
         {"name": "long.txt", "mimeType": "text/plain", "buffer": lines.encode()},
         {"name": "short.txt", "mimeType": "text/plain", "buffer": "我有一只猫。".encode()},
     ]
-    page.set_input_files("#documents input[type=file]", files)
+    page.set_input_files("#files input[type=file]", files)
     page.get_by_role("button", name="Cancel").first.click()
     page.wait_for_selector(".save")
-    assert page.locator(".files li").first.text_content() == "long.txtcancelled"
+    assert page.locator(".files li .faint").first.text_content() == "cancelled"
     assert saved(page) == "I have a cat."
 
 
 def test_a_hostile_name_of_a_file_is_shown_as_it_is(page: Any) -> None:
-    open_tab(page, "documents")
+    page.click("#tab-files")
     name = "<img src=x onerror=alert(1)>.txt"
-    page.set_input_files("#documents input[type=file]", [{"name": name, "mimeType": "text/plain", "buffer": b"a"}])
+    page.set_input_files("#files input[type=file]", [{"name": name, "mimeType": "text/plain", "buffer": b"a"}])
     page.wait_for_selector(".save")
     assert page.text_content(".save") == "<img src=x onerror=alert(1)>.en.txt"
-    assert page.locator("#documents img").count() == 0
+    assert page.locator("#files img").count() == 0
+
+
+def test_a_file_that_is_refused_says_what_can_be_done(page: Any, faults: list[str]) -> None:
+    page.click("#tab-files")
+    given = [
+        {"name": "report.pdf", "mimeType": "application/pdf", "buffer": b"%PDF"},
+        {"name": "table.csv", "mimeType": "text/csv", "buffer": b"\xff\xfe\x00"},
+        {"name": "large.txt", "mimeType": "text/plain", "buffer": b"a" * (4 * 2**20 + 1)},
+    ]
+    page.set_input_files("#files input[type=file]", given)
+    complaints = page.locator(".files .complaint")
+    expect(complaints).to_have_count(3)
+    pdf, table, large = complaints.all_text_contents()
+    assert pdf == ".pdf files cannot be translated. Save it as .docx, .html or .txt and drop that."
+    assert table.startswith("This file cannot be read: ")
+    assert large == "This file is larger than the server takes. Split it into parts."
+    assert [each for each in faults if "Failed to load resource" not in each] == []
+    faults.clear()

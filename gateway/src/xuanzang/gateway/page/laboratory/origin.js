@@ -1,8 +1,7 @@
-// Timing and provenance: where the time went, and everything on which the translation depends.
+// Timing and origin: where the time went, and everything on which the translation depends.
 
 import { button, element } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";
-import { fill, nothing } from "./filling.js";
 
 const TIMES = ["queue_milliseconds", "encode_milliseconds", "decode_milliseconds"];
 const COUNTS = ["steps", "searches", "batch_sentences"];
@@ -17,25 +16,24 @@ const FACTS = [
   "onnxruntime_version",
 ];
 
-/** Panel of provenance. */
-export class Provenance {
-  name = "provenance";
+/** Panel of timing and origin. */
+export class Origin {
+  name = "origin";
   #session;
 
   constructor(session) {
     this.#session = session;
   }
 
-  show(root) {
-    fill(root, async () => {
-      const provenance = this.#session.answer?.provenance;
-      if (!provenance) return nothing();
-      const copy = button(text("copy_json"), {}, () => copied(provenance));
-      return [
-        element("div", { class: "columns" }, element("div", {}, this.#times(), searches(provenance)), facts(provenance)),
-        element("p", { class: "options" }, copy),
-      ];
-    });
+  /** Returns what the panel shows. */
+  async content() {
+    const { provenance } = this.#session.answer;
+    if (!provenance) return [element("p", { class: "faint" }, text("nothing_yet"))];
+    const copy = button(text("copy_json"), {}, () => copied(provenance));
+    return [
+      element("div", { class: "columns" }, element("div", {}, this.#times(), searches(provenance)), facts(provenance)),
+      element("p", { class: "options" }, copy),
+    ];
   }
 
   #times() {

@@ -1,0 +1,121 @@
+// Files: dropped anywhere on the page or chosen, translated one after another, and offered for saving.
+
+import { postFile, worded } from "../core/api.js";
+import { button, byId, element, icon, saved } from "../core/dom.js";
+import { announce, text, ui } from "../core/language.js";
+
+const SUFFIXES =
+  ".txt .md .markdown .html .htm .srt .vtt .po .pot .json .jsonl .ndjson .csv .tsv .parquet .xliff .xlf .docx";
+const IS_TABLE = /\.(jsonl?|ndjson|csv|tsv|parquet)$/i;
+
+/** The panel of files. */
+export class Files {
+  #root = byId("files");
+  #session;
+  #offered;
+  #list = element("ul", { class: "files" });
+  #columns = element("input", { type: "text", spellcheck: "false" });
+  #last = Promise.resolve();
+
+  /**
+   * @param {Session} session
+   * @param {() => void} show Brings the panel to the front.
+   * @param {() => string[]} offered Returns the codes of the languages that are translated.
+   */
+  constructor(session, show, offered) {
+    this.#session = session;
+    this.#offered = offered;
+    document.addEventListener("dragover", (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault();
+      document.body.classList.add("dropping");
+    });
+    document.addEventListener("dragleave", (event) => {
+      if (!event.relatedTarget) document.body.classList.remove("dropping");
+    });
+    document.addEventListener("drop", (event) => {
+      document.body.classList.remove("dropping");
+      if (!event.dataTransfer.files.length) return;
+      event.preventDefault();
+      show();
+      this.#take(event.dataTransfer.files);
+    });
+    ui.addEventListener("language", () => this.#show());
+    this.#show();
+  }
+
+  #show() {
+    const changed = ({ target }) => {
+      this.#take(target.files);
+      target.value = "";
+    };
+    const input = element("input", { type: "file", multiple: true, accept: SUFFIXES.replaceAll(" ", ","), class: "unseen", on: { change: changed } });
+    this.#root.replaceChildren(
+      element("label", { class: "drop" }, icon("upload"), element("strong", {}, text("drop")), element("span", { class: "faint" }, text("formats")), input),
+      this.#list,
+      element("p", { class: "options" }, element("label", { class: "faint" }, `${text("columns")} `, this.#columns)),
+    );
+  }
+
+  #take(files) {
+    for (const file of files) {
+      const row = element("li");
+      this.#list.append(row);
+      this.#wait(file, row);
+    }
+  }
+
+  #wait(file, row) {
+    const suffix = file.name.match(/\.[^.]*$/)?.[0] ?? "";
+    if (!SUFFIXES.split(" ").includes(suffix.toLowerCase())) return this.#refuse(file, row, text("file_unknown", { suffix: suffix || file.name }));
+    row.replaceChildren(...named(file), element("span", { class: "faint" }, text("waiting")));
+    this.#last = this.#last.then(() => this.#translate(file, row));
+    return null;
+  }
+
+  async #translate(file, row) {
+    const stop = new AbortController();
+    const cancel = button(text("cancel"), { class: "plain" }, () => stop.abort());
+    row.replaceChildren(...named(file), element("span", { class: "faint" }, text("translating")), cancel, element("div", { class: "progress" }));
+    try {
+      const { name, summary, blob } = await postFile(this.#parameters(file), file, stop.signal);
+      row.replaceChildren(icon("download"), saved(blob, name), element("span", { class: "faint" }, done(summary)), ...refusals(summary));
+      announce(text("document_ready", { name }));
+    } catch (error) {
+      if (stop.signal.aborted) row.replaceChildren(...named(file), element("span", { class: "faint" }, text("cancelled")), this.#again(file, row));
+      else this.#refuse(file, row, this.#reason(error), this.#again(file, row));
+    }
+  }
+
+  /** Says why a file is not translated, and what can be done. */
+  #refuse(file, row, reason, ...actions) {
+    row.replaceChildren(...named(file), ...actions, element("span", { class: "complaint", role: "alert" }, reason));
+  }
+
+  #reason(error) {
+    if (error.status === 413) return text("file_large");
+    if (error.status === 400 && !error.isUnserved) return text("file_refused", { reason: error.message });
+    return worded(error, this.#offered());
+  }
+
+  #again(file, row) {
+    return button(text("try_again"), { class: "plain" }, () => this.#wait(file, row));
+  }
+
+  #parameters(file) {
+    const { source_language, target_language, model, glossary_name } = this.#session.wishes;
+    const given = Object.entries({ name: file.name, source_language, target_language, model, glossary_name });
+    const isTable = IS_TABLE.test(file.name);
+    const columns = isTable ? this.#columns.value.split(/[,，]/).map((each) => ["column", each.trim()]) : [];
+    return new URLSearchParams([...given, ...columns].filter(([, value]) => value));
+  }
+}
+
+const named = (file) => [icon("files"), element("span", { class: "name" }, file.name)];
+
+const done = ({ texts, refused, characters }) =>
+  text("document_done", { texts: ui.number(texts), characters: ui.number(characters) }) +
+  (refused ? ` ${text("document_left", { count: ui.number(refused) })}` : "");
+
+const refusals = (summary) =>
+  summary.refusals.map(({ where, message }) => element("span", { class: "complaint" }, `${where}: ${message}`));
