@@ -32,9 +32,6 @@ _LOGGER = logging.getLogger(__name__)
 def bootstrap(settings: Settings) -> Server:
     """Construct a server that is bound to its addresses; call it inside a running event loop.
 
-    Args:
-        settings: Valid settings.
-
     Returns:
         A server without models; `run` loads them.
 

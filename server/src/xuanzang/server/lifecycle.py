@@ -45,9 +45,6 @@ async def trim_heap_when_idle(is_idle: Callable[[], bool]) -> None:
 
     gRPC and onnxruntime allocate in many threads. glibc keeps what each of them freed, so that after a burst of calls,
     refused ones included, a server would stay at its largest size.
-
-    Args:
-        is_idle: Whether no RPC is in progress.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:

@@ -26,11 +26,6 @@ class MetricsEndpoint:
     def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
         """Bind the address and answer scrapes.
 
-        Args:
-            registry: Registry of the metrics to expose.
-            host: Host name or IP address to bind.
-            port: Port to bind; 0 for any free one.
-
         Raises:
             OSError: The address cannot be bound.
         """

@@ -27,11 +27,6 @@ class WatchedFiles:
     """Files whose changes are noticed by their size, time and place on the disk."""
 
     def __init__(self, files: Iterable[Path]) -> None:
-        """Remember files as they are now.
-
-        Args:
-            files: Paths; links are followed.
-        """
         self._files = tuple(files)
         self._seen = self._looks()
 

@@ -23,11 +23,6 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
 
     When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it.
 
-    Args:
-        path: The file; its folder must exist.
-        content: What it holds then.
-        mode: Permissions of the file.
-
     Raises:
         OSError: It cannot be written, and is as it was.
     """
@@ -50,9 +45,6 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes that ask for the same lock waiting; it needs no file of its own.
-
-    Args:
-        folder: Folder of the files that are read and written meanwhile.
 
     Raises:
         OSError: The folder cannot be opened.

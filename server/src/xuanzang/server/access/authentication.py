@@ -59,9 +59,6 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
         The work is one hash and one comparison, whether the id is unknown, the secret wrong, the key revoked or right,
         so the time of a refusal says nothing.
 
-        Args:
-            presented: What a caller presents as its key.
-
         Raises:
             UnauthenticatedError: There is no such key, or it is revoked.
         """
@@ -132,9 +129,6 @@ class Authenticator:
 
         Args:
             metadata: Names and values; `authorization: Bearer KEY`, or a name for keys such as `x-api-key: KEY`.
-
-        Returns:
-            The holder of the key; None for a caller that may be anonymous.
 
         Raises:
             UnauthenticatedError: The key is not valid, or there is none and one is needed. A wrong key does not make

@@ -47,11 +47,7 @@ class Caller:
         self.name = name
 
     def allows(self, model: ServedModel) -> bool:  # noqa: ARG002 - those who hold a key use it
-        """Whether the caller may use a model.
-
-        Args:
-            model: Served model.
-        """
+        """Whether the caller may use a model."""
         return True
 
     def limited(self, resolve: Resolve) -> Resolve:
@@ -67,9 +63,6 @@ class Caller:
 
     def charged(self, texts: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
         """Charge a request to the caller; what becomes of it decides whether its characters are given back.
-
-        Args:
-            texts: Texts of the request.
 
         Raises:
             UnauthenticatedError: The key has been revoked since.
@@ -120,11 +113,7 @@ class KeyCaller(Caller):
         self._use(key)
 
     def change(self, key: ApiKey) -> None:
-        """Take over a changed entry of the keys file; used quotas stay used.
-
-        Args:
-            key: Entry with the same id.
-        """
+        """Take over a changed entry of the keys file; used quotas stay used."""
         self._requests.change(key.requests_per_minute)
         self._characters.change(key.characters_per_minute)
         self._places.limit = key.concurrent_sentences
@@ -253,9 +242,6 @@ class GlossaryWriters:
 
     def require(self, caller: Caller) -> None:
         """Refuse a caller who may not.
-
-        Args:
-            caller: Caller of an RPC.
 
         Raises:
             NotAWriterError: The caller may not.

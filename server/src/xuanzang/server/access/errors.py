@@ -11,12 +11,6 @@ class UnauthenticatedError(Exception):
     """The caller has no valid API key; the message does not say what is wrong with it."""
 
     def __init__(self, message: str, counter: Counter) -> None:
-        """Make an error.
-
-        Args:
-            message: Description for the caller.
-            counter: Counter of such refusals.
-        """
         self._counter = counter
         super().__init__(message)
 
@@ -33,11 +27,6 @@ class ModelNotAllowedError(Exception):
     """The API key of the caller does not allow the model."""
 
     def __init__(self, violation: FieldViolation) -> None:
-        """Make an error about one field.
-
-        Args:
-            violation: The field that means the model, and the models that are allowed.
-        """
         self.violations = (violation,)
         super().__init__(f"{violation.field}: {violation.description}")
 

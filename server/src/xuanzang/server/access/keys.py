@@ -73,14 +73,6 @@ def new_key(
 ) -> tuple[str, ApiKey]:
     """Make a key.
 
-    Args:
-        name: Holder of the key.
-        requests_per_minute: Limit, or None.
-        characters_per_minute: Limit, or None.
-        concurrent_sentences: Limit, or None.
-        models: Allowed models, or None for all.
-        role: What the key is for.
-
     Returns:
         The key, which only its holder keeps, and its entry in the keys file.
 
@@ -106,25 +98,13 @@ def new_key(
 
 
 def id_of(presented: str) -> str:
-    """Return the id in a key.
-
-    Args:
-        presented: What a caller presents as its key.
-
-    Returns:
-        The id; empty if the text does not have the form of a key.
-    """
+    """Return the id in a key."""
     match = _KEY.fullmatch(presented)
     return match["id"] if match else ""
 
 
 def digest_of(key: str, salt: bytes) -> bytes:
-    """Return what the keys file holds of a key.
-
-    Args:
-        key: The key.
-        salt: Salt of its entry.
-    """
+    """Return what the keys file holds of a key."""
     return hmac.digest(salt, key.encode(errors="replace"), "sha256")
 
 
@@ -136,19 +116,11 @@ class StoredHash(NamedTuple):
 
     @classmethod
     def of(cls, entry: ApiKey) -> Self:
-        """Take the salt and the hash of an entry.
-
-        Args:
-            entry: Entry of the keys file.
-        """
+        """Take the salt and the hash of an entry."""
         return cls(bytes.fromhex(entry.salt), bytes.fromhex(entry.hash))
 
     def is_of(self, presented: str) -> bool:
-        """Whether a text is the key, found in a time that does not depend on how much of it is right.
-
-        Args:
-            presented: What a caller presents as its key.
-        """
+        """Whether a text is the key, found in a time that does not depend on how much of it is right."""
         return hmac.compare_digest(digest_of(presented, self.salt), self.digest)
 
 
@@ -161,9 +133,6 @@ class _Content(BaseModel):
 
 def read_keys(file: Path) -> tuple[ApiKey, ...]:
     """Read a keys file.
-
-    Args:
-        file: Path of the file.
 
     Returns:
         Its entries, in their order.
@@ -186,11 +155,7 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
 
 
 def others_may_read(file: Path) -> bool:
-    """Whether every user of the machine may read a file.
-
-    Args:
-        file: Path of the file.
-    """
+    """Whether every user of the machine may read a file."""
     return bool(file.stat().st_mode & stat.S_IROTH)
 
 

@@ -38,11 +38,6 @@ class AccessMetrics:
     """All metrics of access."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Declare every metric in a registry.
-
-        Args:
-            registry: Registry that collects the metrics.
-        """
         refusals = Counter("nmt_access_refusals", "RPCs and texts without a valid key.", ("reason",), registry=registry)
         self.refusals = {reason: refusals.labels(reason) for reason in ACCESS_REFUSALS}
         self.keys = Gauge("nmt_keys", "API keys in use, without revoked ones.", registry=registry)
@@ -77,30 +72,18 @@ class AccessMetrics:
             self._expiry.labels(certificate).set(expiry)
 
     def of(self, key_id: str) -> KeyMetrics:
-        """Return the series of a key; the first call creates them at 0.
-
-        Args:
-            key_id: Id in the keys file.
-        """
+        """Return the series of a key; the first call creates them at 0."""
         return KeyMetrics(self, key_id)
 
     def forget(self, key_id: str) -> None:
-        """End the series of a key.
-
-        Args:
-            key_id: Id that the keys file no longer has.
-        """
+        """End the series of a key."""
         for family in (self.requests, self.characters, self.sentences, self.translated_sentences):
             family.remove(key_id)
         for reason in QUOTA_REFUSALS:
             self.quota_refusals.remove(key_id, reason)
 
     def watch(self, file: ReloadedFile) -> None:
-        """Create the series of a file that has been read.
-
-        Args:
-            file: Kind of the file.
-        """
+        """Create the series of a file that has been read."""
         self._current.labels(file).set(1)
         for result in ("ok", "error"):
             self._reloads.labels(file, result)

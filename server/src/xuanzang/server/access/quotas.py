@@ -98,9 +98,6 @@ class Places:
     def require(self, count: int) -> None:
         """Refuse sentences that there are no places for.
 
-        Args:
-            count: Number of sentences.
-
         Raises:
             InvalidInputError: There will never be so many places.
             QuotaExceededError: There are not so many free places now.
@@ -122,9 +119,6 @@ class Places:
     @contextmanager
     def held(self, count: int) -> Iterator[None]:
         """Hold places, which `require` has allowed.
-
-        Args:
-            count: Number of sentences.
 
         Yields:
             Control while the sentences are in translation.

@@ -25,10 +25,6 @@ _MAX_SOURCE_CHARACTERS = 20_000
 def read_samples(directory: Path, dimensions: manifest_pb2.Dimensions) -> tuple[Sample, ...]:
     """Read the sentences that the server must translate exactly as the exporter did.
 
-    Args:
-        directory: Folder of the bundle.
-        dimensions: Checked sizes of vocabularies and sentences.
-
     Returns:
         At least one sample, whose ids fit the dimensions.
 
@@ -85,9 +81,6 @@ def _ids(sample: dict[str, Any], field: str, vocab_size: int, max_length: int) -
 
 def certified_loss(bundle: Bundle) -> float:
     """Return what the number format of the weights costs, as the exporter measured it.
-
-    Args:
-        bundle: Bundle that was verified before.
 
     Returns:
         Points of chrF by which the shipped graphs are worse than float32; negative if they are better.

@@ -50,13 +50,6 @@ def open_regular(directory: Path, name: str) -> Iterator[FileIO]:
     Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
     volumes of Kubernetes consist of such links.
 
-    Args:
-        directory: Folder of the bundle.
-        name: Plain name of the file.
-
-    Yields:
-        The file, unbuffered.
-
     Raises:
         FileError: The file is missing, unreadable, not regular, or lies outside.
     """
@@ -103,9 +96,6 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
         name: Name of the file.
         limit: Maximum size, in bytes.
 
-    Returns:
-        Contents of the file.
-
     Raises:
         BundleError: The file cannot be read, is not a regular file of the bundle, or is larger than the limit.
     """
@@ -146,15 +136,7 @@ def digest_of(file: FileIO) -> FileDigest:
 
 
 def changed_files(directory: Path, states: Sequence[tuple[str, FileState]]) -> Iterator[str]:
-    """Find files that are not any more what they were.
-
-    Args:
-        directory: Folder of the bundle.
-        states: Names and earlier states.
-
-    Yields:
-        One sentence per file.
-    """
+    """Find files that are not any more what they were."""
     for name, before in states:
         try:
             with open_regular(directory, name) as file:

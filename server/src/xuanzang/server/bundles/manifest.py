@@ -56,9 +56,6 @@ _PLACES = manifest_pb2.SourceLanguagePlace.keys()
 def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
     """Read a bundle's manifest.
 
-    Args:
-        directory: Folder of the bundle.
-
     Returns:
         The manifest, not yet checked, and the lower-case hex SHA-256 of its file.
 
@@ -89,9 +86,6 @@ def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[st
     Args:
         manifest: Manifest as read.
         directory: Folder of the bundle; its last two names must be model and version.
-
-    Returns:
-        One sentence per fault; empty if there is none.
     """
     if manifest.format != FORMAT:
         # In another format nothing else need mean what it means here.

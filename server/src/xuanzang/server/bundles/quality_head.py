@@ -65,9 +65,6 @@ def read_quality_head(directory: Path, manifest: manifest_pb2.Manifest) -> Quali
         directory: Folder of the bundle.
         manifest: Checked manifest; it needs no field for the head, so that older servers load the bundle, too.
 
-    Returns:
-        The head; None if the bundle has none.
-
     Raises:
         BundleError: The file is listed and cannot be read, or is malformed.
     """

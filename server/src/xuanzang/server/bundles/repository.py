@@ -44,11 +44,6 @@ class VerifiedFiles:
     def __init__(self, directory: Path, manifest: manifest_pb2.Manifest, executor: Executor) -> None:
         """Compare the names and sizes of all files, and the digests of all but the weights.
 
-        Args:
-            directory: Folder of the bundle.
-            manifest: Manifest with the list of files.
-            executor: Thread for the digest of the weights.
-
         Raises:
             BundleError: The folder cannot be listed.
         """
@@ -75,11 +70,7 @@ class VerifiedFiles:
         self.faults += filter(None, others)
 
     def weights_faults(self) -> list[str]:
-        """Wait for the digest of the weights.
-
-        Returns:
-            What is wrong with it; empty if it is the one that is listed.
-        """
+        """Wait for the digest of the weights."""
         return [fault for digest in self._weights if (fault := digest.result())]
 
     def _size_fault(self, listed: manifest_pb2.File) -> str:

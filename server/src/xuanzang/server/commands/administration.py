@@ -43,12 +43,7 @@ class Administration:
 
 
 def add_connection_options(parser: ArgumentParser, address: str) -> None:
-    """Add the options that say which server is administered, and how it is reached.
-
-    Args:
-        parser: Parser of one command.
-        address: Address without the option; empty for none.
-    """
+    """Add the options that say which server is administered, and how it is reached."""
     parser.add_argument(
         "--admin-address",
         default=address,

@@ -43,20 +43,11 @@ class InvalidInputError(EngineError):
     """The input is outside the limits; the error names all faults that were found."""
 
     def __init__(self, violations: Iterable[FieldViolation]) -> None:
-        """Make an error of all faults that were found.
-
-        Args:
-            violations: Faults, at least one.
-        """
         self.violations = tuple(violations)
         super().__init__("; ".join(f"{violation.field}: {violation.description}" for violation in self.violations))
 
     def with_violations(self, violations: Iterable[FieldViolation]) -> InvalidInputError:
-        """Return the same error in other words.
-
-        Args:
-            violations: The same faults, named otherwise.
-        """
+        """Return the same error in other words."""
         return InvalidInputError(violations)
 
 
@@ -64,13 +55,6 @@ class UnservedLanguageError(InvalidInputError):
     """Texts are in languages that are not translated."""
 
     def __init__(self, violations: Iterable[FieldViolation], *, detected: Iterable[str], served: Iterable[str]) -> None:
-        """Make an error of all such texts.
-
-        Args:
-            violations: The texts, at least one.
-            detected: Their languages, as far as they are told.
-            served: Languages that are translated.
-        """
         super().__init__(violations)
         self.detected = tuple(detected)
         self.served = tuple(served)

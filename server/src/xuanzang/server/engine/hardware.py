@@ -41,9 +41,6 @@ def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
 
     Args:
         groups: Folder of the control groups; it need not exist.
-
-    Returns:
-        At least 1.
     """
     cores, (quota, period) = _cores_by_affinity(), _cpu_quota(groups)
     return min(cores, max(1, math.ceil(quota / period))) if quota > 0 and period > 0 else cores
@@ -76,9 +73,6 @@ def default_workers(provider: str, intra_op_threads: int) -> int:
     Args:
         provider: Provider that the graphs run on, "cpu" or "cuda".
         intra_op_threads: Threads that each worker uses inside one operation.
-
-    Returns:
-        At least 1.
     """
     # A GPU runs the steps of one worker after another anyway.
     return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)
@@ -96,9 +90,6 @@ def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
 
     Args:
         groups: Folder of the control groups; it need not exist.
-
-    Returns:
-        Bytes.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
@@ -112,9 +103,6 @@ def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
 
     Args:
         facts: File in which Linux tells them; elsewhere the system names the model only.
-
-    Returns:
-        Text that is the same as long as the processor is.
     """
     try:
         first, _, _ = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")
@@ -163,9 +151,6 @@ def return_free_memory() -> bool:
     Each thread has a heap of its own. `malloc_trim` frees what lies below a used block, in every heap, but not the end
     of a thread's heap: that is cut only when the thread frees a block and the end exceeds a threshold, which the C
     library raises up to 64 MB by itself.
-
-    Returns:
-        Whether the C library is glibc, which can do so.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

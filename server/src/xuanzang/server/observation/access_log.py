@@ -36,11 +36,7 @@ class AccessLog:
         self._append(b"")
 
     def write(self, lines: Sequence[Mapping[str, object]]) -> None:
-        """Add lines with one system call; those that cannot be written are counted.
-
-        Args:
-            lines: Facts of each line.
-        """
+        """Add lines with one system call; those that cannot be written are counted."""
         try:
             self._append("".join(f"{_ENCODER.encode(facts)}\n" for facts in lines).encode())
             self._failing = False

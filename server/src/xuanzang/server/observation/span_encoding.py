@@ -28,12 +28,7 @@ _TIMES = Struct("<cQcQ").pack
 
 
 def encoded_spans(rpc: RpcSpan, new_id: Callable[[], int]) -> Iterator[bytes]:
-    """Encode the span of an RPC and those of its parts, each as a field of OTLP's `ScopeSpans`.
-
-    Args:
-        rpc: RPC that has ended.
-        new_id: Maker of ids for the parts.
-    """
+    """Encode the span of an RPC and those of its parts, each as a field of OTLP's `ScopeSpans`."""
     trace = _TRACE_ID + rpc.trace_id.to_bytes(16, "big")
     if rpc.trace_state:
         trace += trace_pb2.Span(trace_state=rpc.trace_state.to_header()).SerializeToString()

@@ -27,12 +27,6 @@ class SpanExporter(OTLPSpanExporter):
     """Sends the spans of RPCs by OTLP over gRPC, with the retries and settings of the SDK."""
 
     def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
-        """Read the settings of the SDK.
-
-        Args:
-            resource: The server.
-            scope: What makes the spans.
-        """
         super().__init__()
         self._ids = RandomIdGenerator()
         # All spans are of one resource and one scope, which the SDK writes with any span.

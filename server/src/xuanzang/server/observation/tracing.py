@@ -64,9 +64,6 @@ class Tracing:
             service: Full name of the service.
             method: Name of the method.
             metadata: Metadata of the RPC, of which W3C's `traceparent` and `tracestate` are read.
-
-        Returns:
-            The span; None if it is not sampled.
         """
         if self._is_off:
             return None

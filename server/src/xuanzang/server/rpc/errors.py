@@ -107,11 +107,7 @@ class Reason(NamedTuple):
 
 
 def reason_of(error: Exception) -> Reason:
-    """Return why an error refuses an RPC.
-
-    Args:
-        error: Error of any class.
-    """
+    """Return why an error refuses an RPC."""
     match error:
         case errors.InvalidInputError(violations=violations):
             return Reason("fields", tuple(each.field for each in violations[:_MAX_FIELDS]))
@@ -123,10 +119,6 @@ def reason_of(error: Exception) -> Reason:
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
     """Describe an error to the caller; log it with its traceback if it is unexpected.
-
-    Args:
-        error: Error of any class.
-        request_id: Id of the RPC that it ended, for the log.
 
     Returns:
         Code, message and details; INTERNAL without particulars if the error's class is not in the table.
@@ -149,11 +141,6 @@ async def end(
     """End an RPC with a status and its details; a retry delay is also sent in the form that gRPC clients obey.
 
     Call it while no error is handled, and return from the handler: gRPC ends the task of the RPC then.
-
-    Args:
-        context: Context of the RPC.
-        status: Status with any code but OK.
-        trailers: Other metadata that follow it.
     """
     try:
         await context.abort(code_of(status), status.message, (*trailers, *trailers_of(status)))
@@ -163,20 +150,12 @@ async def end(
 
 
 def code_of(status: status_pb2.Status) -> grpc.StatusCode:
-    """Return the code of a status, as gRPC has it.
-
-    Args:
-        status: Status with any code.
-    """
+    """Return the code of a status, as gRPC has it."""
     return _CODES_BY_NUMBER[status.code]
 
 
 def trailers_of(status: status_pb2.Status) -> tuple[tuple[str, str | bytes], ...]:
-    """Return the metadata that carries the details of a status.
-
-    Args:
-        status: Status with any code but OK.
-    """
+    """Return the metadata that carries the details of a status."""
     trailers: list[tuple[str, str | bytes]] = []
     if status.details:
         trailers.append(("grpc-status-details-bin", status.SerializeToString()))

@@ -64,9 +64,6 @@ class Occupancy:
     def take(self, place: Place) -> None:
         """Take a place.
 
-        Args:
-            place: Place of a new RPC.
-
         Raises:
             OverloadedError: A limit is reached; the message names it.
         """
@@ -82,11 +79,7 @@ class Occupancy:
             count.streams += place.is_stream
 
     def give_back(self, place: Place) -> None:
-        """Give a place back.
-
-        Args:
-            place: Place that was taken.
-        """
+        """Give a place back."""
         self.rpcs -= 1
         self._connections[place.connection] -= 1
         if not self._connections[place.connection]:
@@ -99,11 +92,7 @@ class Occupancy:
                 del self._counts[key]
 
     def share(self, place: Place) -> float:
-        """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client.
-
-        Args:
-            place: Place of a new RPC.
-        """
+        """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client."""
         limits, (address, caller) = self._limits, self._taken(_keys(place))
         return max(
             self._connections[place.connection] / limits.max_connection_rpcs,
@@ -170,11 +159,7 @@ class RpcGate:
         self.closed.set()
 
     def hold(self) -> int:
-        """Delay the refusals of a closed gate until they are released.
-
-        Returns:
-            RPCs that arrived since the gate closed, refused or delayed.
-        """
+        """Delay the refusals of a closed gate until they are released."""
         self._refusing.clear()
         return self._refusals
 
@@ -183,19 +168,11 @@ class RpcGate:
         self._refusing.set()
 
     def share(self, rpc: RpcContext) -> float:
-        """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1.
-
-        Args:
-            rpc: The RPC.
-        """
+        """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1."""
         return self._occupancy.share(_place(rpc, is_stream=False))
 
     async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
         """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
-
-        Args:
-            rpc: The RPC.
-            is_stream: Whether the caller sends a stream of messages.
 
         Raises:
             NotReadyError: The models are not loaded yet.

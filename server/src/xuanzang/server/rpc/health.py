@@ -48,11 +48,7 @@ class Health:
             await self._servicer.set(name, _SERVING)
 
     async def show(self, models: Iterable[str]) -> None:
-        """Answer SERVING for models, and NOT_SERVING for those that were among them before.
-
-        Args:
-            models: Names of the warm models.
-        """
+        """Answer SERVING for models, and NOT_SERVING for those that were among them before."""
         served = set(models)
         self._models |= served
         for name in sorted(self._models):

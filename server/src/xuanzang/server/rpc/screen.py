@@ -79,9 +79,6 @@ class Screen:
 
         Args:
             rpc: RPC that has just arrived, of a caller who may call.
-
-        Returns:
-            What to answer; None if the RPC is to be read.
         """
         if not self._gate.is_open:
             return None
@@ -98,20 +95,11 @@ class Screen:
         return self._repeated(scarcity, rpc, seconds)
 
     def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
-        """Take note of the refusal of an RPC that was read: the next ones need not be.
-
-        Args:
-            rpc: The RPC.
-            error: Why it was refused.
-        """
+        """Take note of the refusal of an RPC that was read: the next ones need not be."""
         self._keep(rpc.caller.name, error, connection="", seconds=_seconds_left(rpc))
 
     def learn_answer(self, rpc: RpcContext) -> None:
-        """Take note of an answer: there is room for another request.
-
-        Args:
-            rpc: The RPC.
-        """
+        """Take note of an answer: there is room for another request."""
         scarcity = self._scarcities.get(rpc.caller.name) if self._scarcities else None
         if scarcity is not None:
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)

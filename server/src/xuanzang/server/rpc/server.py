@@ -208,20 +208,12 @@ class RpcServer(_ListeningServer):
         return self._gate.running
 
     async def open(self, models: list[str]) -> None:
-        """Translate from now on.
-
-        Args:
-            models: Names of the models that are warm.
-        """
+        """Translate from now on."""
         self._gate.open()
         await self.health.open(models)
 
     async def show(self, models: Collection[str]) -> None:
-        """Report the health of the models after a change of them.
-
-        Args:
-            models: Names of the models that are served now.
-        """
+        """Report the health of the models after a change of them."""
         await self.health.show(models)
 
     async def close(self) -> None:
@@ -235,11 +227,7 @@ class RpcServer(_ListeningServer):
 
     @override
     async def stop(self) -> int:
-        """Stop, and cancel the RPCs that are still running.
-
-        Returns:
-            Number of cancelled RPCs.
-        """
+        """Stop, and cancel the RPCs that are still running."""
         # gRPC answers RPCs that arrive during its stop with CANCELLED, which few callers retry. Refusals are held until
         # no more RPCs arrive, so that no retry of a refused one is on its way when the stop begins.
         await self._hold()

@@ -55,10 +55,6 @@ class ReloadedTLS(ReloadedContent[_Content]):
     def __init__(self, files: TLSFiles, metrics: AccessMetrics) -> None:
         """Read the files.
 
-        Args:
-            files: PEM files.
-            metrics: Metrics of access.
-
         Raises:
             CertificateError: A file is not valid.
         """
@@ -117,10 +113,6 @@ def _first_expiry(authorities: str) -> float:
 
 def check_certificate(certificate: Path, key: Path) -> float:
     """Check a certificate as its clients will, and log a warning if it expires soon.
-
-    Args:
-        certificate: PEM file of the certificate chain.
-        key: PEM file of the private key.
 
     Returns:
         Time at which the certificate expires, Unix seconds.

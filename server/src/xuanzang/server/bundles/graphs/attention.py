@@ -36,11 +36,6 @@ class AttentionGraph:
 def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
     """Read an encoder graph and add outputs.
 
-    Args:
-        directory: Folder of a verified bundle.
-        name: File of the graph.
-        layers: Number of encoder layers.
-
     Raises:
         BundleError: The graph cannot be read, or its attention is not found.
     """
@@ -56,11 +51,6 @@ def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGr
 
 def attention_decoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
     """Read a graph of a decoder step and add outputs.
-
-    Args:
-        directory: Folder of a verified bundle.
-        name: File of the graph.
-        layers: Number of decoder layers.
 
     Raises:
         BundleError: The graph cannot be read, or its attention is not found.

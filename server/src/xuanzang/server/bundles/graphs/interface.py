@@ -32,14 +32,7 @@ _MAX_LAYERS = 1024
 
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
-    """Find where the graphs of a manifest differ from those that the server drives.
-
-    Args:
-        manifest: Manifest of format 2.
-
-    Yields:
-        One sentence per fault.
-    """
+    """Find where the graphs of a manifest differ from those that the server drives."""
     decoder_inputs, decoder_outputs = _decoder_inputs(manifest), _decoder_outputs(manifest)
     yield from _faults_of("encoder", manifest.encoder, *_encoder_tensors(manifest))
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)

@@ -37,17 +37,7 @@ class Span(NamedTuple):
 
 
 def float_faults(directory: Path, weights: str, size: int, spans: Collection[Span]) -> Iterator[str]:
-    """Find floats that are infinite or not a number, which would spoil the translations of some sentences only.
-
-    Args:
-        directory: Folder of the bundle.
-        weights: Name of the weights file.
-        size: Its size, in bytes.
-        spans: Parts of the file, all inside it.
-
-    Yields:
-        One sentence per fault.
-    """
+    """Find floats that are infinite or not a number, which would spoil the translations of some sentences only."""
     # Graphs share tensors.
     floats = {span[1:]: span for span in spans if span.data_type in _FLOATS}.values()
     if sum(span.length for span in floats) > _MAX_READS * size:
@@ -82,13 +72,6 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str
     """Find what is wrong with the references of graphs to other files, and with the weights that they refer to.
 
     onnxruntime maps these files into memory; it must be led to no other file, and to no byte outside it.
-
-    Args:
-        directory: Folder of the bundle.
-        manifest: Checked manifest, whose files have the digests that it lists.
-
-    Returns:
-        One sentence per fault; empty if there is none.
     """
     size = {file.name: file.size_bytes for file in manifest.files}[manifest.weights]
     spans: list[Span] = []

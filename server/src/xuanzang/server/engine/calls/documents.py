@@ -49,9 +49,6 @@ def split_document(
         refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
         terms: Terms within which no sentence ends.
 
-    Returns:
-        The document with its sentences.
-
     Raises:
         MarkupError: The content cannot be read, or is over a limit.
     """

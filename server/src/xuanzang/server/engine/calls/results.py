@@ -14,10 +14,6 @@ from xuanzang.server.engine.types import FinishReason, Hypothesis
 def ranked(count: int, owned: Iterable[tuple[int, Iterable[Hypothesis]]]) -> list[list[Hypothesis]]:
     """Bring the hypotheses of all searches of each sentence together.
 
-    Args:
-        count: Number of sentences.
-        owned: Hypotheses of each search, with the position of its sentence.
-
     Returns:
         Hypotheses of each sentence, best first.
     """
@@ -74,12 +70,7 @@ def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
 
 
 def added(parts: Sequence[Hypothesis], joiner: Joiner) -> list[str]:
-    """Return what each of the segments of a text adds to it.
-
-    Args:
-        parts: One hypothesis of each segment.
-        joiner: Joiner that has joined nothing yet.
-    """
+    """Return what each of the segments of a text adds to it."""
     return [joiner.add(part.text, is_last=number == len(parts)) for number, part in enumerate(parts, start=1)]
 
 

@@ -112,11 +112,7 @@ class Batch:
         return self._cache.nbytes
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
-        """Encode sentences and let them join.
-
-        Args:
-            sentences: Sentences of the batch's shape.
-        """
+        """Encode sentences and let them join."""
         # What has left needs no more memory, so that `bytes_needed` of those who are here bounds what is held.
         self._cache.leave(self._gaps())
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
@@ -145,9 +141,6 @@ class Batch:
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
         """Extend every hypothesis by one token, and by more where nothing but the end of sentences can happen.
-
-        Args:
-            limit: End of the steps, if no sentence is done before.
 
         Returns:
             Sentences that are done and have left, each with its hypotheses, best first.

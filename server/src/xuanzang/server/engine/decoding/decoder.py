@@ -35,11 +35,7 @@ class Decoder:
             batch.trim()
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
-        """Encode sentences and begin their search beside those in the batches.
-
-        Args:
-            sentences: Sentences of any shapes.
-        """
+        """Encode sentences and begin their search beside those in the batches."""
         by_shape = sorted(sentences, key=_shape)
         for shape, group in groupby(by_shape, key=_shape):
             self._batch(shape).admit(list(group))

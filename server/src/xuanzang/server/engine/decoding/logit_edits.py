@@ -56,9 +56,6 @@ def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: i
         options: Options of its sentence.
         tokens: Its tokens so far, without start token.
         eos_id: Token that ends a hypothesis.
-
-    Returns:
-        Edits by the id whose logit changes.
     """
     if len(tokens) < len(options.prefix_ids):
         return {options.prefix_ids[len(tokens)]: LogitEdit(bias=_FORCED)}

@@ -34,11 +34,6 @@ class SearchRecorder:
     """Receives the steps of one sentence from the thread that decodes it; read it when the search is over."""
 
     def __init__(self, *, max_steps: int) -> None:
-        """Begin before the search.
-
-        Args:
-            max_steps: Steps to keep; the others are counted.
-        """
         self._max_steps = max_steps
         self.searches = 0
         """Searches begun; `steps` are those of the last one."""
@@ -49,21 +44,13 @@ class SearchRecorder:
         """Steps, those that are not kept included."""
 
     def begin(self, no_repeat_ngram_size: int) -> None:
-        """Begin a search, the first one or one that replaces another.
-
-        Args:
-            no_repeat_ngram_size: The only option that another search changes.
-        """
+        """Begin a search, the first one or one that replaces another."""
         self.searches += 1
         self.no_repeat_ngram_size = no_repeat_ngram_size
         self.steps, self.step_count = [], 0
 
     def add(self, step: RecordedStep) -> None:
-        """Record a step, if there is room.
-
-        Args:
-            step: Step after those before.
-        """
+        """Record a step, if there is room."""
         self.step_count += 1
         if len(self.steps) < self._max_steps:
             self.steps.append(step)

@@ -56,7 +56,6 @@ class History:
     """
 
     def __init__(self, beam_size: int) -> None:
-        """Start without sentences."""
         # Token and parent of each hypothesis, [batch, step, 2, beam]; sentences of any age share the steps.
         self._links = np.zeros((0, _STEPS_CHUNK, 2, beam_size), dtype=np.int32)
         self._steps = 0
@@ -97,12 +96,7 @@ class History:
         self._steps += 1
 
     def make_room(self, steps: int, needed: int) -> None:
-        """Have room for steps, if there is none forget those before the oldest sentence began.
-
-        Args:
-            steps: Steps to come.
-            needed: Steps of the oldest sentence so far.
-        """
+        """Have room for steps, if there is none forget those before the oldest sentence began."""
         if self._steps + steps > self._links.shape[1]:
             self._links = extended(self._links[:, self._steps - needed : self._steps], max(steps, _STEPS_CHUNK), axis=1)
             self._steps = needed
@@ -119,13 +113,7 @@ class History:
         return self._follow(self._last(index, count, ago), beam_position)
 
     def shared(self, index: int, beam_positions: Sequence[int], count: int) -> list[int]:
-        """Return the tokens with which several hypotheses of a sentence begin.
-
-        Args:
-            index: Batch index of the sentence.
-            beam_positions: Beam positions of the hypotheses, at least one.
-            count: Tokens of each.
-        """
+        """Return the tokens with which several hypotheses of a sentence begin."""
         steps = self._last(index, count, 0)
         ancestors = set(beam_positions)
         while len(ancestors) > 1 and steps:

@@ -41,12 +41,6 @@ class TokenDetailRecorder:
     """Records, for each hypothesis of a batch, the score of every token and the attention to the source."""
 
     def __init__(self, beam_size: int, *, max_source_length: int) -> None:
-        """Start without sentences.
-
-        Args:
-            beam_size: Hypotheses per sentence.
-            max_source_length: Maximum source tokens of a sentence.
-        """
         self._records = _Records(
             totals=np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.float32),
             alignment=np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.int32),
@@ -86,14 +80,7 @@ class TokenDetailRecorder:
         self._records.alignment[indices, :, token_positions] = self._aligned[indices[:, None], parents]
 
     def of_ending(self, index: int, parent: int, total: float, count: int) -> TokenDetails:
-        """Return the details of a hypothesis whose last token is chosen in this step, before `advance`.
-
-        Args:
-            index: Batch index of the sentence.
-            parent: Beam position of the hypothesis that it continues.
-            total: Sum of its log-probabilities.
-            count: Tokens, the last one included.
-        """
+        """Return the details of a hypothesis whose last token is chosen in this step, before `advance`."""
         totals, alignment = self._recorded(index, parent, count - 1)
         last = int(self._aligned[index, parent])
         return self._details([*totals, total], [*alignment, last], self._records.coverage[index, parent])

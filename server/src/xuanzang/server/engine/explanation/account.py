@@ -87,11 +87,6 @@ class Account:
     def make(self, choice: AttentionChoice, *, max_weights: int, stopped: Callable[[], bool]) -> Explanation:
         """Make the explanation.
 
-        Args:
-            choice: Attention that is wanted.
-            max_weights: Maximum weights of attention.
-            stopped: Whether to give up.
-
         Raises:
             InvalidInputError: There would be more weights.
             DecodingStoppedError: `stopped` was true.

@@ -37,12 +37,7 @@ class Explainer:
     """Explains translations of an engine. Belongs to its event loop."""
 
     def __init__(self, engine: Engine, limits: ExplanationLimits) -> None:
-        """Make an explainer that holds nothing until it is asked.
-
-        Args:
-            engine: Engine that translates.
-            limits: How much is explained.
-        """
+        """Make an explainer that holds nothing until it is asked."""
         self._engine, self._limits = engine, limits
         self._graphs = OpenGraphs()
         self._threads: ThreadPoolExecutor | None = None

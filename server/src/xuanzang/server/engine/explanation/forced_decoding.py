@@ -36,11 +36,6 @@ class ShownGraph:
     def __init__(self, sessions: Sessions, name: str, graph: AttentionGraph) -> None:
         """Open the graph.
 
-        Args:
-            sessions: Graphs of the same bundle.
-            name: File that the graph is made of.
-            graph: Graph with more outputs.
-
         Raises:
             BundleError: It cannot be opened.
         """
@@ -52,11 +47,6 @@ class AttentionGraphs:
     """Encoder and decoder of one model. Threads share them; each is opened when it is first asked for."""
 
     def __init__(self, model: LoadedModel) -> None:
-        """Open nothing yet.
-
-        Args:
-            model: Model with open graphs, whose shortlist these use, too.
-        """
         self.sessions = model.sessions
         self._bundle = model.bundle
         self._lock = threading.Lock()
@@ -93,11 +83,7 @@ class OpenGraphs:
         self._graphs: WeakKeyDictionary[LoadedModel, AttentionGraphs] = WeakKeyDictionary()
 
     def of(self, model: LoadedModel) -> AttentionGraphs:
-        """Return the graphs of a model, which opens none.
-
-        Args:
-            model: Model with open graphs.
-        """
+        """Return the graphs of a model, which opens none."""
         if model not in self._graphs:
             self._graphs[model] = AttentionGraphs(model)
         return self._graphs[model]

@@ -218,11 +218,6 @@ def _attended(tokens: Iterable[_PlacedToken], text: str, end: int, *, is_punctua
 def copies_of(text: str, source: str, verbatim: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
     """Find what is not translated in the translation, unchanged.
 
-    Args:
-        text: Translation of a sentence.
-        source: Text of the block.
-        verbatim: Places in it of what is not translated.
-
     Yields:
         Place in the translation and in the block's text of each that is there, as a word of its own.
     """
@@ -255,12 +250,7 @@ def _corrected(sources: list[Source], start: int, end: int, copies: Iterable[tup
 
 
 def _word_spans(text: str, borders: Iterable[int]) -> Iterator[tuple[int, int, bool]]:
-    """Yield the places of words, of ideographs and of punctuation marks one by one, and whether they are the last.
-
-    Args:
-        text: Translation of a sentence.
-        borders: Places where words are cut.
-    """
+    """Yield the places of words, of ideographs and of punctuation marks one by one, and whether they are the last."""
     places = sorted({0, *borders, len(text)})
     return (span for start, end in pairwise(places) for span in _spans_between(text, start, end))
 

@@ -28,10 +28,6 @@ _INVISIBLE = frozenset({"script", "style"})
 def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tuple[Inline, ...], Sequence[int]]:
     """Join the lines of a block: they end where an editor has broken them, not where sentences do.
 
-    Args:
-        text: Text of a block.
-        inlines: Elements in it.
-
     Returns:
         The text with a space for each line break, or nothing between ideographs (CSS Text 3, 4.1.3), the elements at
         their places in it, and the place of each of its characters in what it was made of.
@@ -83,11 +79,6 @@ class BlockBuilder:
     """Builds one block, token by token."""
 
     def __init__(self, start: int) -> None:
-        """Begin with an empty block.
-
-        Args:
-            start: Its place in the content.
-        """
         self._place = start
         self._runs: list[Run] = []
         self._raw: list[str] = []
@@ -183,13 +174,6 @@ class BlockBuilder:
 
 def parse(content: str, content_format: ContentFormat) -> Document:
     """Cut content into blocks.
-
-    Args:
-        content: HTML or XML.
-        content_format: HTML or XML.
-
-    Returns:
-        The document.
 
     Raises:
         MarkupError: The content cannot be read, or is over a limit.

@@ -28,20 +28,11 @@ class FreeSpace:
     """Characters of a parent, less those of the children that are placed already."""
 
     def __init__(self, within: Span) -> None:
-        """Begin with all characters free.
-
-        Args:
-            within: First character, and the one after the last.
-        """
         self.start, self.end = within
         self._taken: list[Span] = []
 
     def take(self, place: Span) -> None:
-        """Take characters, all of them free.
-
-        Args:
-            place: First character, and the one after the last.
-        """
+        """Take characters, all of them free."""
         if place[0] < place[1]:
             insort(self._taken, place)
 
@@ -100,11 +91,6 @@ class _Turn(IntEnum):
 
 def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tuple[Placed, ...]:
     """Place the elements of a block or of an element.
-
-    Args:
-        inlines: Elements in their order.
-        alignment: Alignment of the block with its translation.
-        within: Characters of the translation that the elements are among.
 
     Returns:
         Elements in the order of the translation.

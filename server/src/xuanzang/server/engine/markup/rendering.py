@@ -40,9 +40,6 @@ def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool
         inlines: Elements at their places.
         block: The block.
         spaced: Whether the language has spaces between words.
-
-    Returns:
-        Markup.
     """
     writer = _Writer(text, block, spaced=spaced)
     return "".join(writer.written(inlines, 0, len(text)))

@@ -86,14 +86,7 @@ def _shortened(number: re.Match[str]) -> str:
 
 
 def text_tokens(raw: str) -> Iterator[MarkupToken]:
-    """Decode the character references of text.
-
-    Args:
-        raw: Characters between two tags.
-
-    Yields:
-        Text and references one by one. References that are not known are no text.
-    """
+    """Decode the character references of text."""
     end = 0
     for reference in _REFERENCE.finditer(raw):
         found = reference.group()
@@ -114,14 +107,7 @@ def _text(raw: str) -> MarkupToken:
 
 
 def html_tokens(content: str) -> Iterator[MarkupToken]:
-    """Find the tags and the text of HTML, a page or a part of one, in time that is linear in it.
-
-    Args:
-        content: HTML; browsers read any text as HTML, and so does this.
-
-    Yields:
-        Tokens, which joined are the content.
-    """
+    """Find the tags and the text of HTML, a page or a part of one, in time that is linear in it."""
     place = 0
     while (begin := _BEGINNING.search(content, place)) and (found := _MARKUP.match(content, begin.start())):
         yield from text_tokens(content[place : found.start()])
@@ -184,12 +170,6 @@ def xml_tokens(content: str) -> list[MarkupToken]:
     """Find the tags and the text of XML, a document or a part of one.
 
     An element is a block if it is not among text: its parent has no text of its own, and is a block, too.
-
-    Args:
-        content: XML.
-
-    Returns:
-        Tokens, which joined are the content.
 
     Raises:
         MarkupError: It is not well-formed, or has a document type.

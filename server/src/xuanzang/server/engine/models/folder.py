@@ -40,12 +40,6 @@ def version_name(directory: Path) -> VersionName:
 def versions_in(root: Path) -> dict[VersionName, Path]:
     """Find the bundles of a repository.
 
-    Args:
-        root: Folder of the repository.
-
-    Returns:
-        Folders of bundles, by model and version; their contents are not checked.
-
     Raises:
         BundleError: The repository cannot be read.
     """
@@ -62,9 +56,6 @@ class FolderWatch:
 
     def __init__(self, root: Path) -> None:
         """Take what is in the folder as known.
-
-        Args:
-            root: Folder of the repository.
 
         Raises:
             BundleError: The repository cannot be read.

@@ -81,12 +81,7 @@ class LiveModels:
         self._closed = False
 
     def begin(self, catalog: Catalog, refusals: Sequence[BundleError]) -> None:
-        """Serve what was loaded at the start.
-
-        Args:
-            catalog: Loaded models, and which of them are live.
-            refusals: Bundles that are refused.
-        """
+        """Serve what was loaded at the start."""
         self._states.begin({version_name(refusal.directory): refusal for refusal in refusals})
         self._metrics.server.model_changes["loaded"].inc(len(catalog.models))
         self._publish(catalog)
@@ -100,11 +95,7 @@ class LiveModels:
             model.metrics.model_ready.set(0)
 
     def listen(self, listener: Listener) -> None:
-        """Report the names of the served models after each change from now on.
-
-        Args:
-            listener: Receiver.
-        """
+        """Report the names of the served models after each change from now on."""
         self._listeners.append(listener)
 
     def observe(self, observer: Callable[[], None]) -> None:
@@ -140,13 +131,6 @@ class LiveModels:
 
     async def load(self, name: str, version: int | None) -> ModelStatus:
         """Load a version from the folder and serve it.
-
-        Args:
-            name: Name of the model.
-            version: Version; None for the highest in the folder.
-
-        Returns:
-            Its state.
 
         Raises:
             ModelNotFoundError: It is not in the folder.
@@ -187,9 +171,6 @@ class LiveModels:
     async def reload(self) -> list[ModelStatus]:
         """Make the loaded versions those of the folder; refused ones do not keep others from being loaded.
 
-        Returns:
-            State of every version.
-
         Raises:
             ModelStateError: The folder has no bundle.
             BundleError: The folder cannot be read.
@@ -218,9 +199,6 @@ class LiveModels:
 
     async def follow(self, watch: FolderWatch) -> None:
         """Take over what has changed in the folder.
-
-        Args:
-            watch: Watch over the folder; this is one look of it.
 
         Raises:
             BundleError: The folder cannot be read.

@@ -102,12 +102,6 @@ async def load_models(
 ) -> tuple[list[LoadedModel], list[BundleError]]:
     """Load the bundles of a repository, open their graphs and replay their samples.
 
-    Args:
-        repository: Folder of the bundles.
-        open_model: Loader of one bundle, which opens its graphs, too.
-        executor: Threads to load in.
-        trial_loader: Trial loader of bundles in another process; None to trust them.
-
     Returns:
         Models by name and version, and the reasons for which others are refused.
 
@@ -138,14 +132,6 @@ def load_model(
 
     Of a bundle all samples of which were replayed on this machine before, one is enough to find that it computes
     otherwise now, and to warm the graphs up.
-
-    Args:
-        directory: Folder of the bundle.
-        open_model: Loader of one bundle, which opens its graphs, too.
-        trial_loader: What knows whether they were replayed; None to replay them all.
-
-    Returns:
-        The model, or the reasons for which it is refused.
     """
     # The threads of sessions and of the replay, which this one starts, must compute as the workers do.
     flush_denormals()
@@ -166,12 +152,7 @@ def load_model(
 
 
 def is_unchanged(model: LoadedModel, directory: Path) -> bool:
-    """Return whether the bundle in a folder is the one that was loaded.
-
-    Args:
-        model: Loaded model.
-        directory: Folder of its version.
-    """
+    """Return whether the bundle in a folder is the one that was loaded."""
     try:
         same = manifest_digest(directory) == model.bundle.manifest_sha256
     except BundleError:

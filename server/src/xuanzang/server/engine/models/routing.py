@@ -75,11 +75,6 @@ def route_to(served: ServedModel, *, source_language: str, target_language: str)
 def language_choice(models: Sequence[ServedModel], *, model: str, target_language: str) -> LanguageChoice:
     """Find the languages that a request without a source language may mean.
 
-    Args:
-        models: Served models.
-        model: As for `resolve`.
-        target_language: As for `resolve`.
-
     Returns:
         The source languages of all models that fit, none if no model does, and the target language.
     """
@@ -127,10 +122,6 @@ def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
 
 def require_served(readings: Sequence[Reading], choice: LanguageChoice) -> None:
     """Refuse texts in languages that are not translated.
-
-    Args:
-        readings: How the texts are read.
-        choice: Languages that are translated.
 
     Raises:
         UnservedLanguageError: There are such texts; the error names each.

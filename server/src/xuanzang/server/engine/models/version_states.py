@@ -53,19 +53,11 @@ class ModelUsage:
         return self._calls.get(model, 0)
 
     def of(self, model: LoadedModel) -> AbstractContextManager[None]:
-        """Count a call while it is in progress.
-
-        Args:
-            model: Model that it is for.
-        """
+        """Count a call while it is in progress."""
         return _Use(model, self._calls, self._unused)
 
     async def ended(self, model: LoadedModel) -> None:
-        """Wait until no call of a model is in progress; no new one may begin.
-
-        Args:
-            model: Model that takes no calls any more.
-        """
+        """Wait until no call of a model is in progress; no new one may begin."""
         if model in self._calls:
             await self._unused.setdefault(model, asyncio.Event()).wait()
 
@@ -106,9 +98,6 @@ class Retirement:
     def begin(self, model: LoadedModel) -> asyncio.Task[None]:
         """Let a model go.
 
-        Args:
-            model: Model that takes no calls any more.
-
         Returns:
             A task that ends when its memory is free, whoever waits for it.
         """
@@ -143,13 +132,6 @@ class VersionStates:
     """Keeps what a catalog does not know of versions: refusals, and the one that is being loaded."""
 
     def __init__(self, *, usage: ModelUsage, retirement: Retirement, metrics: Metrics) -> None:
-        """Begin with no version.
-
-        Args:
-            usage: Calls in progress.
-            retirement: Versions whose last calls are not answered.
-            metrics: Metrics of the server.
-        """
         self._usage = usage
         self._retirement = retirement
         self._metrics = metrics
@@ -157,22 +139,12 @@ class VersionStates:
         self._loading: VersionName | None = None
 
     def begin(self, refusals: Mapping[VersionName, BundleError]) -> None:
-        """Take over what was refused at the start.
-
-        Args:
-            refusals: Reasons by version.
-        """
+        """Take over what was refused at the start."""
         self._keep(refusals)
         self._metrics.server.model_changes["refused"].inc(len(refusals))
 
     def refuse(self, version: VersionName, refusal: BundleError, *, is_served: bool) -> None:
-        """Keep the reasons for which a version is refused, and log them.
-
-        Args:
-            version: Version whose bundle is refused.
-            refusal: The reasons.
-            is_served: Whether an older bundle of the version is served.
-        """
+        """Keep the reasons for which a version is refused, and log them."""
         _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
         self._keep({**self._refusals, version: refusal})
         self._metrics.server.model_changes["refused"].inc()
@@ -180,11 +152,7 @@ class VersionStates:
             self._metrics.forget((version.name, str(version.version)))
 
     def forget_refusals(self, which: Callable[[VersionName], bool]) -> None:
-        """Forget the refusals of some versions.
-
-        Args:
-            which: Whether a version is one of them.
-        """
+        """Forget the refusals of some versions."""
         self._keep({version: refusal for version, refusal in self._refusals.items() if not which(version)})
 
     def _keep(self, refusals: Mapping[VersionName, BundleError]) -> None:
@@ -193,14 +161,7 @@ class VersionStates:
 
     @contextmanager
     def loading(self, version: VersionName) -> Iterator[None]:
-        """Show that a version is being loaded.
-
-        Args:
-            version: The only one that is.
-
-        Yields:
-            Control while it is loaded.
-        """
+        """Show that a version is being loaded."""
         self._loading = version
         try:
             yield
@@ -208,12 +169,7 @@ class VersionStates:
             self._loading = None
 
     def status(self, version: VersionName, catalog: Catalog) -> ModelStatus:
-        """Return the state of a version.
-
-        Args:
-            version: Version that is loaded or in the folder.
-            catalog: What is served.
-        """
+        """Return the state of a version."""
         model = catalog.find(*version)
         refusal = self._refusals.get(version)
         standing = catalog.standings.get(version.name, Standing())

@@ -25,10 +25,6 @@ class _Matches(NamedTuple):
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Compare texts with their references.
 
-    Args:
-        hypotheses: Texts.
-        references: One reference for each.
-
     Returns:
         0 for nothing in common to 100 for equal texts, white space apart. Counts are summed over all texts, so long
         ones count more; for one text it is the chrF of a sentence.
@@ -77,15 +73,7 @@ class Agreement:
 
 
 def compare(candidate: Sequence[str], live: Sequence[str]) -> Agreement:
-    """Compare translations.
-
-    Args:
-        candidate: Translations by the candidate, at least one.
-        live: Translations of the same texts by the live version.
-
-    Returns:
-        How far they agree.
-    """
+    """Compare translations."""
     equal = sum(ours == theirs for ours, theirs in zip(candidate, live, strict=True))
     lengths = sum(map(len, candidate)), sum(map(len, live))
     return Agreement(

@@ -38,13 +38,6 @@ class GoldenSet:
 def read_golden_set(folder: Path | None, name: str) -> GoldenSet:
     """Read the golden set of a model, as it is now.
 
-    Args:
-        folder: Folder of the golden sets; None if there is none.
-        name: Name of a loaded model, whose file is NAME.tsv.
-
-    Returns:
-        Its sentences.
-
     Raises:
         ModelStateError: There is no such file, or it is not valid; the message says what is wrong where.
     """
@@ -116,18 +109,7 @@ def judge(
     translations: tuple[Sequence[str], Sequence[str]],
     settings: PromotionSettings,
 ) -> Evaluation:
-    """Judge a version by its certificate, the golden set and the translations of the live version; reads a file.
-
-    Args:
-        candidate: Version that would go live.
-        live: Version that is live.
-        golden: Golden set.
-        translations: Translations of the golden set, of the candidate and of the live version.
-        settings: Bounds.
-
-    Returns:
-        What was measured, and the bounds.
-    """
+    """Judge a version by its certificate, the golden set and the translations of the live version; reads a file."""
     checks = list(_compared(*translations, golden=golden, settings=settings))
     faults = list(_narrower(candidate, live))
     try:
@@ -188,13 +170,6 @@ class Judge:
 
     async def evaluate(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
         """Judge a version.
-
-        Args:
-            candidate: Version that would go live.
-            live: Version that is live.
-
-        Returns:
-            What was measured, and the bounds.
 
         Raises:
             ModelStateError: It cannot be judged.

@@ -61,13 +61,7 @@ class KeptState(_Kept):
 
 
 def kept_state(catalog: Catalog, *, configured: Mapping[str, int], verdicts: Verdicts) -> KeptState:
-    """Return what is to be kept of a catalog.
-
-    Args:
-        catalog: What is served.
-        configured: Pins of the settings, which need not be kept.
-        verdicts: Versions that the gate has judged.
-    """
+    """Return what is to be kept of a catalog."""
     pins = {name: version for name, version in catalog.pins.items() if configured.get(name) != version}
     return KeptState(models={name: _kept(name, catalog, pins.get(name), verdicts) for name in sorted(catalog.names)})
 
@@ -133,12 +127,7 @@ def followed_catalog(kept: KeptState, catalog: Catalog, *, configured: Mapping[s
 
 
 def missing_models(kept: KeptState, catalog: Catalog) -> frozenset[str]:
-    """Return the names of models of which a version that is not loaded is pinned or live.
-
-    Args:
-        kept: State that another server has written.
-        catalog: What is served.
-    """
+    """Return the names of models of which a version that is not loaded is pinned or live."""
     known = {(model.name, model.version) for model in known_models(kept, catalog.models)}
     return frozenset(
         name
@@ -180,12 +169,6 @@ class StateFile:
     """
 
     def __init__(self, models: Path, chosen: Path | None) -> None:
-        """Read and write nothing yet.
-
-        Args:
-            models: Folder of the models, which has the file if no other is chosen.
-            chosen: File of the settings, if any.
-        """
         self._file = chosen or models / FILE
         self._is_chosen = chosen is not None
         self._is_writable = True
@@ -233,9 +216,6 @@ class StateFile:
 
     async def write(self, state: KeptState) -> None:
         """Write a state; when this returns it is on the disk, unless nothing is to be kept. Only while exclusive.
-
-        Args:
-            state: What is to be read at the next start.
 
         Raises:
             OSError: It cannot be written; the file is as it was.

@@ -121,13 +121,6 @@ class Promoter:
     async def evaluate(self, name: str, version: int) -> Evaluation:
         """Judge a version without promoting it.
 
-        Args:
-            name: Name of the model.
-            version: Loaded version that is not live.
-
-        Returns:
-            What was measured, and the bounds.
-
         Raises:
             ModelNotFoundError: It is not loaded.
             ModelStateError: It is live, or cannot be judged.
@@ -145,13 +138,6 @@ class Promoter:
 
     async def promote(self, name: str, version: int) -> Evaluation:
         """Let a version go live if it passes the gate.
-
-        Args:
-            name: Name of the model.
-            version: Loaded version that is not live.
-
-        Returns:
-            What was measured, and the bounds.
 
         Raises:
             ModelNotFoundError: It is not loaded.
@@ -183,9 +169,6 @@ class Promoter:
             name: Name of the model.
             version: Loaded version; None for the live one again, now and later.
 
-        Returns:
-            The version that is the default now.
-
         Raises:
             ModelNotFoundError: It is not loaded.
             ModelStateError: The change cannot be kept; nothing has changed.
@@ -209,11 +192,6 @@ class Promoter:
     async def force(self, name: str, version: int, *, reason: str) -> None:
         """Let a version go live without asking the gate.
 
-        Args:
-            name: Name of the model.
-            version: Loaded version that is not live.
-            reason: Reason for the log.
-
         Raises:
             ModelNotFoundError: It is not loaded.
             ModelStateError: It is live already, or another version is pinned.
@@ -229,12 +207,6 @@ class Promoter:
 
     async def roll_back(self, name: str) -> int:
         """Let the version go live again that was live before.
-
-        Args:
-            name: Name of the model.
-
-        Returns:
-            The version that is live now.
 
         Raises:
             ModelNotFoundError: No version of the model is loaded.

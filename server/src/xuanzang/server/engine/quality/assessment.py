@@ -20,13 +20,7 @@ class SentenceAssessor:
     """The sentence as the caller wrote it."""
 
     def assess(self, sentence: Sentence, found: TargetHypothesis, target: str) -> Quality | None:
-        """Return how far to trust a hypothesis; None if it was searched without details.
-
-        Args:
-            sentence: Sentence that was searched.
-            found: Hypothesis as ids.
-            target: Its text.
-        """
+        """Return how far to trust a hypothesis; None if it was searched without details."""
         details = found.details
         if details is None or not details.scores:
             return None
@@ -48,9 +42,6 @@ def combined(sentences: Iterable[Quality | None]) -> Quality | None:
 
     A text can be acceptable only if its least probable sentence is, so that sentence's probability is the text's: the
     product would be right if faults were independent, and would call every long text hopeless.
-
-    Args:
-        sentences: Quality of each sentence; None for those that have none.
     """
     known = [quality for quality in sentences if quality is not None]
     if not known:
@@ -61,12 +52,7 @@ def combined(sentences: Iterable[Quality | None]) -> Quality | None:
 
 
 def with_flags(quality: Quality | None, flags: Iterable[QualityFlag]) -> Quality:
-    """Return a quality with more flags.
-
-    Args:
-        quality: Quality; None for text that was copied.
-        flags: Flags to add.
-    """
+    """Return a quality with more flags."""
     quality = quality or Quality()
     return replace(quality, flags=_in_order({*quality.flags, *flags}))
 

@@ -30,10 +30,6 @@ _MIN_LOWERCASE = 3
 def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[QualityFlag]:
     """Find what is suspicious.
 
-    Args:
-        sentence: Sentence with the hypothesis.
-        limits: Bounds of what is usual.
-
     Yields:
         Flags, each at most once.
     """
@@ -65,12 +61,7 @@ def _is_copy(sentence: SearchedSentence) -> bool:
 
 
 def has_untranslated_part(source: str, target: str) -> bool:
-    """Return whether a target in Latin letters has a part of the source, in the source's script.
-
-    Args:
-        source: Source text.
-        target: Target text.
-    """
+    """Return whether a target in Latin letters has a part of the source, in the source's script."""
     script, scripts = main_script(source), scripts_of(target)
     if script in ("", LATIN) or scripts.keys() & WITH_CHINESE:
         return False
@@ -86,10 +77,6 @@ def loses_number(source: str, target: str) -> bool:
     """Return whether a number of the source, written in digits, is missing in the target.
 
     Small numbers do not count, as they may be written as words, nor those of which a character is a part, such as 3万.
-
-    Args:
-        source: Source text after NFKC.
-        target: Target text after NFKC.
     """
     wanted = {number for number in _numbers(_SCALED.sub(" ", source)) if _is_large(number)}
     return not wanted <= _numbers(target)
@@ -108,10 +95,6 @@ def loses_name(source: str, target: str) -> bool:
 
     In a source of another script any Latin word of more than a few letters counts; in one of Latin script only those
     with digits, underscores or capitals inside.
-
-    Args:
-        source: Source text after NFKC.
-        target: Target text after NFKC.
     """
     written_in_latin = main_script(source) in ("", LATIN)
     kept = target.casefold()

@@ -138,11 +138,6 @@ class QualityEstimator:
     """Estimates with one head. Immutable, so threads may share it."""
 
     def __init__(self, head: QualityHead) -> None:
-        """Look the features up.
-
-        Args:
-            head: Head whose features are all known.
-        """
         self.limits = head.limits
         """Bounds of what is usual."""
         self._intercept = head.intercept
@@ -151,14 +146,7 @@ class QualityEstimator:
         ]
 
     def probability(self, sentence: SearchedSentence) -> float:
-        """Estimate the probability that a translation is acceptable.
-
-        Args:
-            sentence: Sentence with the hypothesis.
-
-        Returns:
-            0 to 1.
-        """
+        """Estimate the probability that a translation is acceptable."""
         logit = self._intercept + sum(self._contributions(sentence))
         return 1 / (1 + math.exp(-min(max(logit, -_MAX_LOGIT), _MAX_LOGIT)))
 

@@ -57,11 +57,6 @@ class CacheShape:
         In the worst case no two hypotheses share a slot. Among sentences that are encoded together a fifth of the
         positions may be padding (`decoding/batch.py`), and `PageTable` makes one spare page for four.
 
-        Args:
-            beam_size: Hypotheses of the sentence.
-            source_tokens: Source ids, end token counted.
-            target_tokens: Maximum target tokens, end token counted.
-
         Returns:
             Bytes; sums of them bound the sums of what sentences take, not what each takes.
         """
@@ -143,11 +138,7 @@ class KeyValueCache:
         return GraphTensors({**own, **past}, present)
 
     def leave(self, indices: Ints) -> None:
-        """Free the pages of sentences that have left, before others join and `select` closes the gaps.
-
-        Args:
-            indices: Batch indices.
-        """
+        """Free the pages of sentences that have left, before others join and `select` closes the gaps."""
         for pages in (self._pages, self._source_pages):
             pages.release(indices)
 
@@ -203,11 +194,7 @@ class KeyValueCache:
             pages.own(order.moved)
 
     def slots(self, parents: Ints) -> SlotArrays:
-        """Return the arrays of a step as the kernels take them.
-
-        Args:
-            parents: As of `advance`.
-        """
+        """Return the arrays of a step as the kernels take them."""
         pages = self._pages
         free = pages.free, pages.free_count
         return SlotArrays(parents, self._visible, pages.table, pages.owners, *free, self._slot_indices)

@@ -59,11 +59,7 @@ class PageTable:
         self.release(indices)
 
     def release(self, indices: Ints) -> None:
-        """Free the pages of sentences that have left.
-
-        Args:
-            indices: Batch indices.
-        """
+        """Free the pages of sentences that have left."""
         left = self.table[indices]
         self.table[indices] = -1
         left = left[left >= 0]
@@ -88,11 +84,7 @@ class PageTable:
         return self._give_back(used) if free > max(used, self._max_free) else []
 
     def own(self, indices: Ints) -> None:
-        """Give sentences the pages that they have in the table, after they have got other batch indices.
-
-        Args:
-            indices: Batch indices.
-        """
+        """Give sentences the pages that they have in the table, after they have got other batch indices."""
         held = self.table[indices]
         sentences, entries = np.nonzero(held >= 0)
         self.owners[held[sentences, entries], 0] = indices[sentences]
@@ -103,11 +95,7 @@ class PageTable:
         self.table = np.ascontiguousarray(self.table[:, : -(-width // _WIDTH_STEP) * _WIDTH_STEP])
 
     def compact(self) -> list[tuple[int, int]]:
-        """Give back all free pages but the spare ones, after `select`.
-
-        Returns:
-            Pages whose content has to move, each with its destination.
-        """
+        """Give back all free pages but the spare ones, after `select`."""
         self._index()
         used = self.count - int(self.free_count[0])
         return self._give_back(used) if self.count > used + used // _PAGES_PER_SPARE else []

@@ -44,13 +44,6 @@ def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
 
     Does nothing where the system does not tell what is mapped, as only Linux does. A mapping that another thread takes
     away at this moment must be left out: what came in its place would lose its content.
-
-    Args:
-        path: File that does not change.
-        but: Addresses of mappings to leave alone.
-
-    Returns:
-        Bytes of the mappings whose pages were returned.
     """
     if not _MAPS.exists():
         return 0

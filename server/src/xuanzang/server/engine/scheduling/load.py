@@ -47,13 +47,6 @@ def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:
 
     Each source token passes the encoder once, and each token of each hypothesis the decoder once. The error of the
     predicted length is part of the measured rate.
-
-    Args:
-        sentence: Sentence with its options.
-        target_tokens: Its predicted target tokens, where they are known already.
-
-    Returns:
-        Tokens, at least 2.
     """
     if target_tokens is None:
         target_tokens = predicted_target_tokens(sentence)
@@ -64,11 +57,6 @@ class Throughput:
     """Predicted tokens per second of all workers while they are busy: past tokens and seconds, old ones fading."""
 
     def __init__(self, *, workers: int) -> None:
-        """Start without measurements.
-
-        Args:
-            workers: Number of workers side by side.
-        """
         self._workers = workers
         self._tokens = 0.0
         self._seconds = 0.0
@@ -86,9 +74,6 @@ class Throughput:
 
     def seconds_for(self, tokens: float) -> float | None:
         """Estimate the time that all workers take for a number of tokens.
-
-        Args:
-            tokens: Predicted tokens.
 
         Returns:
             Seconds; None before the first measurement.
@@ -173,11 +158,7 @@ class RequestSizes:
         return bool(self._sizes)
 
     def record(self, size: RequestSize) -> None:
-        """Add a request.
-
-        Args:
-            size: Its size.
-        """
+        """Add a request."""
         forgotten = self._sizes[0].cost if len(self._sizes) == _RECENT_REQUESTS else math.inf
         is_smallest = not self._sizes or size.cost <= self.smallest
         self._sizes.append(size)

@@ -145,9 +145,6 @@ def read_glossary(path: Path) -> Glossary:
     Args:
         path: File NAME.tsv of lines with a source and one or more targets, with tabs between them, in UTF-8.
 
-    Returns:
-        The glossary.
-
     Raises:
         GlossaryError: The file cannot be read, or a line is no entry; the message names the first lines.
     """
@@ -197,9 +194,6 @@ def entry_faults(entry: GlossaryEntry) -> Iterator[tuple[str, str]]:
 
     Args:
         entry: Entry without white space at the ends of its texts.
-
-    Yields:
-        Field and fault.
     """
     if not 1 <= len(entry.source) <= MAX_SOURCE_CHARACTERS:
         yield "source", f"must have 1 to {MAX_SOURCE_CHARACTERS} characters, has {len(entry.source)}"

@@ -60,19 +60,11 @@ class GlossaryStore:
     """Creates and deletes the files of a folder. Belongs to one event loop; files are written in a thread."""
 
     def __init__(self, folder: GlossaryFolder) -> None:
-        """Write into a folder.
-
-        Args:
-            folder: Folder that is followed.
-        """
         self._folder = folder
         self._changing = asyncio.Lock()
 
     def get(self, name: str) -> Glossary:
         """Return a glossary.
-
-        Args:
-            name: Its name.
 
         Raises:
             GlossaryNotFoundError: There is none of this name.
@@ -88,9 +80,6 @@ class GlossaryStore:
         Args:
             draft: Glossary.
             replace: Whether it takes the place of another one of its name.
-
-        Returns:
-            The glossary, which requests may name from now on.
 
         Raises:
             InvalidInputError: The glossary has faults; the error names the first of them.
@@ -113,9 +102,6 @@ class GlossaryStore:
             name: Its name.
             edit: Function that returns the new entries; it may raise errors of its own.
 
-        Returns:
-            The changed glossary.
-
         Raises:
             GlossaryNotFoundError: There is none of this name.
             InvalidInputError: The new entries have faults.
@@ -137,9 +123,6 @@ class GlossaryStore:
 
     async def delete(self, name: str) -> None:
         """Delete a glossary and its file.
-
-        Args:
-            name: Its name.
 
         Raises:
             GlossaryNotFoundError: There is none of this name.

@@ -33,11 +33,7 @@ class TextWithTerms:
     """In the order of the text."""
 
     def before(self, spans: Iterable[Span]) -> list[Span]:
-        """Map spans to the sentence as it was; each part of a translation stands for the whole term.
-
-        Args:
-            spans: Spans of `text`.
-        """
+        """Map spans to the sentence as it was; each part of a translation stands for the whole term."""
         return [(self._start_before(start), self._end_before(end)) for start, end in spans]
 
     def _start_before(self, place: int) -> int:

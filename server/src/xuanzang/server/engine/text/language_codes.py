@@ -23,11 +23,7 @@ def primary(code: str) -> str:
 
 
 def near(code: str) -> frozenset[str]:
-    """Return the languages that a text in a language may be taken for, itself included.
-
-    Args:
-        code: BCP-47 code.
-    """
+    """Return the languages that a text in a language may be taken for, itself included."""
     language = primary(code)
     return next((group for group in _NEAR if language in group), frozenset({language}))
 
@@ -48,9 +44,6 @@ def matched_target(wanted: str, offered: Iterable[str]) -> str | None:
     Args:
         wanted: BCP-47 code.
         offered: BCP-47 codes of what models write.
-
-    Returns:
-        The code as it is offered, or None.
     """
     return matched(wanted, filter(is_traditional, offered) if is_traditional(wanted) else offered)
 
@@ -61,9 +54,6 @@ def matched(wanted: str, offered: Iterable[str]) -> str | None:
     Args:
         wanted: BCP-47 code: "zh-Hans-CN" finds "zh-Hans", else "zh".
         offered: BCP-47 codes.
-
-    Returns:
-        The code as it is offered, or None.
     """
     if not wanted:
         return None
@@ -80,9 +70,6 @@ def matched_language(language: str, script: str, offered: Iterable[str]) -> str 
         language: Language without script and region.
         script: Its script, such as "Hant"; empty if nothing tells.
         offered: BCP-47 codes; one of that script is preferred, but others of the language will do.
-
-    Returns:
-        The code as it is offered, or None.
     """
     codes = list(offered)
     found = matched(f"{language}-{script}" if script else language, codes)

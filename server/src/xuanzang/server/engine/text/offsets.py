@@ -16,14 +16,7 @@ Span = tuple[int, int]
 
 
 def filled(spans: Sequence[Span]) -> list[Span]:
-    """Give tokens without characters, such as the first bytes of one, the span of the next token that has any.
-
-    Args:
-        spans: Spans in the order of the tokens.
-
-    Returns:
-        One span for each token.
-    """
+    """Give tokens without characters, such as the first bytes of one, the span of the next token that has any."""
     result: list[Span] = []
     following: Span | None = None
     for span in reversed(spans):
@@ -56,15 +49,7 @@ def nfkc(text: str) -> str:
 
 
 def before_nfkc(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Map spans of the NFKC form of a text to the text itself.
-
-    Args:
-        text: Text before normalisation.
-        spans: Spans of its NFKC form.
-
-    Returns:
-        Spans of the text.
-    """
+    """Map spans of the NFKC form of a text to the text itself."""
     if nfkc(text) == text:
         return list(spans)
     # Lengths of the NFKC form of each beginning of the text.

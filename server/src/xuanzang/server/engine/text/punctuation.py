@@ -28,15 +28,7 @@ class Punctuation:
         return text.strip()
 
     def before(self, text: str, spans: Sequence[Span]) -> list[Span]:
-        """Map spans of the normalised form of a text to the text itself.
-
-        Args:
-            text: Text before normalisation.
-            spans: Spans of its normalised form.
-
-        Returns:
-            Spans of the text.
-        """
+        """Map spans of the normalised form of a text to the text itself."""
         origins: list[Span] = [(place, place + 1) for place in range(len(text))]
         for rule in self._rules:
             text, origins = _apply(rule, text, origins)

@@ -102,11 +102,7 @@ class Writing:
 
 
 def writing_of(text: str) -> Writing:
-    """Find out how a text is written.
-
-    Args:
-        text: Any text.
-    """
+    """Find out how a text is written."""
     letters = scripts_of(text)
     words: defaultdict[str, float] = defaultdict(float)
     for script, count in letters.items():

@@ -25,11 +25,6 @@ class Tokenizer:
     """A SentencePiece model whose ids are those of the vocabulary. Immutable."""
 
     def __init__(self, processor: SentencePieceProcessor) -> None:
-        """Wrap a model.
-
-        Args:
-            processor: SentencePiece with the model.
-        """
         self._processor = processor
 
     @property
@@ -179,9 +174,6 @@ class _Side:
 
 def open_tokenizers(bundle: Bundle) -> tuple[Tokenizer, Tokenizer]:
     """Open the tokenisers of a bundle.
-
-    Args:
-        bundle: Bundle with the tokenisers.
 
     Returns:
         The tokenisers of source and target; the same one if both sides have the same files.

@@ -62,20 +62,12 @@ class TraditionalWriter:
         return "".join((*pieces, self._write(text[end:])))
 
     def settled(self, text: str) -> str:
-        """Write as much of the beginning of a text as will not change, whatever comes next.
-
-        Args:
-            text: Beginning of a simplified text.
-        """
+        """Write as much of the beginning of a text as will not change, whatever comes next."""
         end = max((found.end() for found in _BOUNDARY.finditer(text)), default=0)
         return self._write(text[:end])
 
     def write_tokens(self, tokens: Sequence[str], written: str) -> list[str]:
         """Cut a written text into the texts of its tokens.
-
-        Args:
-            tokens: Texts of the tokens, which make up the simplified text.
-            written: That text as it is written.
 
         Returns:
             Texts that make up `written`; where a word has other characters, the cut within it is about the same.
@@ -103,9 +95,6 @@ def settled_by(writer: TraditionalWriter | None, *, whole: bool) -> Callable[[st
 def with_traditional(targets: Sequence[str]) -> tuple[str, ...]:
     """Add the ways to write Chinese that the tables make of what a model writes.
 
-    Args:
-        targets: Codes of the languages that a model translates into.
-
     Returns:
         The same codes and, if the library is there and the model writes simplified Chinese only, those of the tables.
     """
@@ -117,11 +106,7 @@ def with_traditional(targets: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def writer_of(code: str) -> TraditionalWriter:
-    """Return the writer for one of the codes that `with_traditional` adds; it reads its tables, some megabytes, once.
-
-    Args:
-        code: Code of the target language.
-    """
+    """Return the writer for a code that `with_traditional` adds; its tables, some megabytes, are read once."""
     import opencc  # noqa: PLC0415 - an extra
 
     there, back = (opencc.OpenCC(table) for table in _TABLES[code])

@@ -63,13 +63,7 @@ def _is_suffixed(text: str, position: int) -> bool:
 
 
 def find_whole(text: str, phrase: str, start: int = 0) -> int:
-    """Return where a phrase begins in a text, as whole words; -1 if nowhere.
-
-    Args:
-        text: Text to search.
-        phrase: Phrase, not empty.
-        start: First position that counts.
-    """
+    """Return where a phrase begins in a text, as whole words; -1 if nowhere."""
     found = text.find(phrase, start)
     while found >= 0 and not (is_boundary(text, found) and is_boundary(text, found + len(phrase))):
         found = text.find(phrase, found + 1)
@@ -80,12 +74,6 @@ class TargetPhrases:
     """Tokenises phrases that translations must hold. Immutable, so threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
-        """Classify the tokens of a vocabulary.
-
-        Args:
-            tokenizer: Tokeniser of the target.
-            vocab_size: Number of tokens.
-        """
         self._tokenizer = tokenizer
         self._opening = tokenizer.encode(_OPENING)
         self.classes = np.array([_class_of(tokenizer.piece_of(token)) for token in range(vocab_size)], np.int8)
@@ -96,9 +84,6 @@ class TargetPhrases:
 
         Args:
             phrase: Phrase in the target language, without white space at its ends.
-
-        Returns:
-            Its variants; none if the model cannot write it.
         """
         spaced = self._tokenizer.encode(phrase)
         guards_end = joins(phrase[-1:])

@@ -20,11 +20,7 @@ _REASONS: Mapping[types.CandidateReason, pb.CandidateReason.ValueType] = Mapping
 
 
 def explanation_message(explanation: types.Explanation) -> pb.Explanation:
-    """Return the message of an explanation.
-
-    Args:
-        explanation: Explanation of the best hypothesis.
-    """
+    """Return the message of an explanation."""
     return pb.Explanation(
         source_tokens=map(_source_token, explanation.source_tokens),
         target_tokens=map(_target_token, explanation.target_tokens),

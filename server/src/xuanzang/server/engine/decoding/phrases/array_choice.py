@@ -49,7 +49,6 @@ class ArrayChoice:
     """Chooses with numpy, all sentences at once."""
 
     def __init__(self, beam_size: int, eos_id: int) -> None:
-        """Start without sentences."""
         self.beam_size, self._eos_id = beam_size, eos_id
         self.required_ids: Ints = np.zeros((0, 0), np.int64)
         self._automata: list[PhraseAutomaton] = []

@@ -56,7 +56,6 @@ class CompiledChoice:
     """Chooses with the library's functions."""
 
     def __init__(self, functions: StepFunctions, beam_size: int, eos_id: int) -> None:
-        """Start without sentences."""
         self._functions, self._beam_size, self._eos_id = functions, beam_size, eos_id
         self._sentences: list[_Sentence] = []
         self.rebuild([], [])

@@ -63,7 +63,6 @@ class RequiredPhraseSearch:
     """The sentences of a batch that require phrases."""
 
     def __init__(self, beam_size: int, choice: PhraseChoice) -> None:
-        """Start without sentences."""
         self.beam_size, self._choice = beam_size, choice
         self.indices: Ints = np.zeros(0, np.int64)
         """Batch indices of the sentences that require phrases."""

@@ -47,15 +47,7 @@ class TrialProcess:
         self._stdout = stdout
 
     async def ask(self, request: Mapping[str, Any], *, seconds: float) -> bool:
-        """Send the request.
-
-        Args:
-            request: Object for JSON.
-            seconds: Maximum wait.
-
-        Returns:
-            Whether the process is ready to answer.
-        """
+        """Send the request."""
         # A process that has ended already takes no request and gives no answer.
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(seconds):
@@ -66,12 +58,6 @@ class TrialProcess:
 
     async def answer(self, *, seconds: float) -> list[str]:
         """Wait for the next answer.
-
-        Args:
-            seconds: Maximum wait.
-
-        Returns:
-            Reasons for which the next bundle is refused; empty if it can be loaded.
 
         Raises:
             TimeoutError: The process is still busy.
@@ -92,9 +78,6 @@ async def start_trial_process(*, gives_way: bool) -> AsyncIterator[TrialProcess]
 
     Args:
         gives_way: Whether it leaves the cores to this one, which may be translating.
-
-    Yields:
-        The process, which waits for a request.
 
     Raises:
         OSError: No process can be started.
@@ -133,13 +116,7 @@ class TrialLoader:
         known: TriedBundles | None = None,
         max_seconds_per_bundle: float = MAX_SECONDS_PER_BUNDLE,
     ) -> None:
-        """Make a loader; no process starts before `refusals`.
-
-        Args:
-            settings: Settings with which the engine opens graphs.
-            known: Bundles that could be loaded before, which are not tried again; None to try all.
-            max_seconds_per_bundle: Time after which a bundle is refused.
-        """
+        """Make a loader; no process starts before `refusals`."""
         self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
         self._known = known
         self._max_seconds = max_seconds_per_bundle

@@ -46,11 +46,7 @@ class TriedBundles:
         self._context = " ".join([*versions, onnxruntime.get_build_info(), processor(), configuration])
 
     def entry(self, directory: Path) -> str:
-        """Return what the list holds for a bundle; empty if its manifest cannot be read.
-
-        Args:
-            directory: Folder of the bundle.
-        """
+        """Return what the list holds for a bundle; empty if its manifest cannot be read."""
         try:
             return self.entry_of(manifest_digest(directory))
         except BundleError:
@@ -65,11 +61,7 @@ class TriedBundles:
         return hashlib.sha256(f"{self._context}\0{manifest_sha256}".encode()).hexdigest()
 
     def add(self, entries: Sequence[str]) -> None:
-        """Add bundles; if the file cannot be written, they are tried again at the next start.
-
-        Args:
-            entries: Entries of bundles that can be loaded.
-        """
+        """Add bundles; if the file cannot be written, they are tried again at the next start."""
         if not entries:
             return
         kept = list(dict.fromkeys([*self.entries(), *entries]))[-_MAX_ENTRIES:]

@@ -108,11 +108,7 @@ class QueuedSentence:
         return len(self.sentence.source_ids)
 
     def cost_of(self, steps: int) -> int:
-        """Return the part of the predicted tokens that has been worked on.
-
-        Args:
-            steps: Decoder steps so far.
-        """
+        """Return the part of the predicted tokens that has been worked on."""
         decoded = self.cost - self.source_tokens
         return self.source_tokens + decoded * min(steps, self.target_tokens) // self.target_tokens
 
@@ -305,30 +301,16 @@ class Request:
         return self._listener is not None
 
     def deliver(self, position: int, result: SentenceResult) -> None:
-        """Hand over the result of a sentence, from any thread.
-
-        Args:
-            position: Position of the sentence.
-            result: At least one hypothesis.
-        """
+        """Hand over the result of a sentence, from any thread."""
         self._call_in_loop(self._keep, position, result)
 
     def report_prefix(self, position: int, target_ids: Sequence[int]) -> None:
-        """Hand over the beginning of a sentence that will not change, from any thread.
-
-        Args:
-            position: Position of the sentence.
-            target_ids: More than were reported before.
-        """
+        """Hand over the beginning of a sentence that will not change, from any thread."""
         if self._listener:
             self._call_in_loop(self._listener.on_prefix, position, self.context.codec.decode(target_ids))
 
     def fail(self, error: Exception) -> None:
-        """End the request with an error, unless it is answered already, from any thread.
-
-        Args:
-            error: Error that the awaiting task gets.
-        """
+        """End the request with an error, unless it is answered already, from any thread."""
         self._call_in_loop(self._keep_error, error)
 
     def close(self) -> None:

@@ -105,11 +105,7 @@ class ModelRunner:
         return len(self._running)
 
     def admit(self, newcomers: Sequence[QueuedSentence]) -> None:
-        """Let sentences join.
-
-        Args:
-            newcomers: Sentences, at least one.
-        """
+        """Let sentences join."""
         tokens = sum(queued.source_tokens for queued in newcomers)
         self._metrics.batch_source_tokens.observe(tokens)
         self._metrics.source_tokens.inc(tokens)
@@ -138,9 +134,6 @@ class ModelRunner:
             steps: Maximum number of steps; fewer are taken when a sentence is done or at its cutoff, when its caller
                 reads along, or when somebody interrupts.
             seconds: Time after which no further step is taken.
-
-        Returns:
-            Sentences that are answered or were given up.
         """
         given_up = self._give_up_some()
         if not self._running:
@@ -192,11 +185,7 @@ class ModelRunner:
         self._counted_cache_bytes = 0
 
     def fail(self, error: Exception) -> None:
-        """Answer every sentence with an error and begin anew.
-
-        Args:
-            error: Error that a step ended in.
-        """
+        """Answer every sentence with an error and begin anew."""
         failed = [running.queued for running in self._running.values()]
         self._running.clear()
         self._decoder = self._model.new_decoder()

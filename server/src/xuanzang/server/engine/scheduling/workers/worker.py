@@ -41,12 +41,6 @@ class Worker:
     """One thread, which lets sentences join its batches at any step and answers each when it is done."""
 
     def __init__(self, number: int, *, scheduler: Scheduler) -> None:
-        """Start the thread.
-
-        Args:
-            number: Number of the worker, from 0.
-            scheduler: Source of the sentences.
-        """
         self._number = number
         self._scheduler = scheduler
         self._turns = scheduler.turns[number]
@@ -63,14 +57,7 @@ class Worker:
         return not self._thread.is_alive()
 
     def drop(self, model: LoadedModel) -> Future[None]:
-        """Let go what the worker holds of a model, from any thread.
-
-        Args:
-            model: Model that no call in progress uses.
-
-        Returns:
-            A future that is done when the worker holds nothing of it.
-        """
+        """Let go what the worker holds of a model, from any thread."""
         dropped: Future[None] = Future()
         # Whoever waits may give up waiting, but not the drop.
         dropped.set_running_or_notify_cancel()
@@ -83,9 +70,6 @@ class Worker:
 
         Args:
             timeout: Maximum wait, seconds.
-
-        Returns:
-            Whether it has ended.
         """
         self._thread.join(timeout)
         return self.has_stopped
