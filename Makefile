@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels dashboards settings site pictures clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings site pictures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,9 +71,16 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 	$(BIN)/python site/settings_reference.py --check
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
+	$(call schema,github-workflows,.github/workflows/*.yml)
+	$(call schema,github-issue-forms,.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml)
+	$(call schema,dependabot,.github/dependabot.yml)
+	$(call schema,citation-file-format,CITATION.cff)
+	.ci/release --check
 	$(call where-found,promtool,prometheus,check config deploy/prometheus/prometheus.yml)
 	$(call where-found,promtool,prometheus,test rules deploy/prometheus/tests/*.yml)
 	$(call where-found,amtool,prometheus-alertmanager,check-config deploy/alertmanager/alertmanager.yml)
+
+schema = $(BIN)/check-jsonschema --quiet --builtin-schema vendor.$(1) $(2)
 
 # Runs $(1) $(3), or says that it did not.
 where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
@@ -82,6 +89,9 @@ where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
 # Without the network; a link or anchor that leads nowhere ends it.
 site: .venv/ready ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file site/mkdocs.yml
+
+blocks: .venv/ready ## Run the console blocks of README, CONTRIBUTING and the tutorials, the slow ones too (20 minutes)
+	$(BIN)/python site/console_blocks.py --slow $(ARGS)
 
 settings: .venv/ready ## Write docs/settings.md from the settings of server and gateway
 	$(BIN)/python site/settings_reference.py

@@ -54,6 +54,15 @@ def test_all_packages_share_one_version_and_ask_each_other_for_it() -> None:
     assert {need.partition("==")[2] for need in siblings} == versions
 
 
+def test_every_place_that_states_the_version_states_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "release", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    # Each package, what it asks siblings for, images and pages.
+    assert int(re.findall(r"all (\d+) places", done.stdout)[0]) >= 40
+
+
 def test_the_package_without_code_offers_every_room_in_one_version() -> None:
     metadata = project("meta")
     assert (metadata["name"], metadata["version"]) == ("xuanzang", project("client")["version"])
