@@ -70,20 +70,24 @@ def blocks_of(markdown: str) -> list[Block]:
     Args:
         markdown: Text of the page.
     """
-    found = []
+    found: list[Block] = []
+    program = ""
     for fence in _FENCE.finditer(markdown):
         mark, _, reason = (fence["mark"] or "fast").partition(", ")
-        commands = _commands(fence["language"], fence["text"])
+        if fence["language"] == "python":
+            # A later block may use what an earlier one defines.
+            program += fence["text"]
+            commands: tuple[Command, ...] = (Command(text=f"python - <<'END'\n{program}END", output=()),)
+        elif fence["language"] == "sh":
+            commands = (Command(text=fence["text"], output=()),)
+        else:
+            commands = _commands(fence["text"])
         line = markdown.count("\n", 0, fence.start("language")) + 1
         found.append(Block(line=line, speed=mark, reason=reason, commands=commands))  # type: ignore[arg-type]
     return found
 
 
-def _commands(language: str, text: str) -> tuple[Command, ...]:
-    if language == "sh":
-        return (Command(text=text, output=()),)
-    if language == "python":
-        return (Command(text=f"{shlex.quote(sys.executable)} - <<'END'\n{text}END", output=()),)
+def _commands(text: str) -> tuple[Command, ...]:
     # Each command begins with "$ "; a backslash or a here-document continues it.
     found = []
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
@@ -143,7 +147,8 @@ def run(page: Path, *, slow: bool = False) -> int:
 
 def _script(commands: Sequence[tuple[Block, Command]]) -> Iterator[str]:
     yield "trap '[ -z \"$(jobs -p)\" ] || kill $(jobs -p) 2>/dev/null || true; wait' EXIT"
-    if not any(_SERVER.match(command.text) for _, command in commands):
+    texts = [command.text for _, command in commands]
+    if any("xuanzang" in text for text in texts) and not any(map(_SERVER.match, texts)):
         yield from _served("xuanzang serve --models server/models")
     for block, command in commands:
         yield f"printf '{_STEP}'"

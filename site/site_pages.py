@@ -21,9 +21,11 @@ ROOT = Path(__file__).parents[1]
 _ELSEWHERE: Mapping[str, str] = MappingProxyType(
     {
         "README.md": "index.md",
+        "README.zh.md": "index.zh.md",
         "ARCHITECTURE.md": "architecture.md",
         "CHANGELOG.md": "changelog.md",
         "CONTRIBUTING.md": "contributing.md",
+        "CODE_OF_CONDUCT.md": "code-of-conduct.md",
         "SECURITY.md": "security-policy.md",
         "client/README.md": "client.md",
     }
@@ -58,7 +60,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """
     outside = {page: source for source, page in _ELSEWHERE.items()}
     source = outside.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return linked(markdown, source=source, page=page.file.src_uri)
+    # Pictures that are HTML, for dark and light pages.
+    return linked(markdown, source=source, page=page.file.src_uri).replace('="docs/pictures/', '="pictures/')
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:

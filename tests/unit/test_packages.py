@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,14 @@ def test_no_document_installs_from_an_index_that_lacks_the_packages(path: Path) 
 def test_no_message_installs_from_an_index_that_lacks_the_packages(room: str) -> None:
     for path in (ROOT / room / "src").rglob("*.py"):
         assert not re.search(r"pip install[^\n]*xuanzang", path.read_text(encoding="utf-8")), path
+
+
+def test_the_list_of_files_of_a_new_option_names_files_that_are_there() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Adding a decoding option")[2]
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    paths = re.findall(r"`([a-z_]+/[\w/.]*)`", "\n".join(rows))
+    assert len(paths) > 25
+    rooms = {room: f"{room}/src/xuanzang/{room}" for room in ROOMS if room != "proto"}
+    for path in paths:
+        room, _, rest = path.partition("/")
+        assert (ROOT / path).exists() or (ROOT / rooms.get(room, room) / rest).exists(), path
