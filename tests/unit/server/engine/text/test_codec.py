@@ -234,3 +234,14 @@ def test_a_file_that_is_no_tokeniser_is_refused(
     edit_manifest(directory, lambda manifest: list_files(manifest, directory))
     with pytest.raises(BundleError, match=r"shared\.spm is not a SentencePiece model"):
         TextCodec(load_bundle(directory))
+
+
+@pytest.mark.parametrize("normalization", ["none", "nfkc", "moses"])
+def test_what_nobody_sees_costs_no_tokens(normalizing: Normalizing, normalization: str) -> None:
+    codec = normalizing(normalization)
+    text = "he" + "\u0301" * 600 + "llo" + "\u200f" * 600
+    assert codec.encode(text) == codec.encode("he" + "\u0301" * 4 + "llo")
+    [segment] = codec.split(text)
+    [[*spans, _end]] = codec.offsets([segment])
+    assert segment.text == text
+    assert (spans[0][0], spans[-1][1]) == (0, len(text))

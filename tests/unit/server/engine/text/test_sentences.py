@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from xuanzang.server.engine.text.sentences import (
     Joiner,
+    before_seen,
     is_copied,
     is_forced_cut,
     seen_text,
@@ -136,8 +137,34 @@ def test_letters_keep_their_marks(text: str) -> None:
     assert not is_copied(text)
 
 
+MARKED = "a" + "\u0301" * 500 + "b\u0301\tc" + "\u200f" * 9
+
+
 def test_further_marks_of_a_letter_do_not_count() -> None:
-    assert seen_text("a" + "\u0301" * 500 + "b\u0301" + "\u200f" * 9) == "a" + "\u0301" * 4 + "b\u0301"
+    assert seen_text(MARKED) == "a" + "\u0301" * 4 + "b\u0301\tc"
+
+
+@pytest.mark.parametrize("text", ["👨\u200d👩\u200d👧 家。😀😀😀😀😀", "❤\ufe0f\u200d🔥 一二三…………"])
+def test_pictures_that_formats_join_stay_joined(text: str) -> None:
+    assert seen_text(text) == text
+
+
+def test_what_nobody_sees_belongs_to_the_letter_before_it() -> None:
+    assert before_seen(MARKED, [(0, 1), (1, 5), (5, 6), (3, 3), (8, 9)]) == [
+        (0, 1),
+        (1, 501),
+        (501, 502),
+        (3, 3),
+        (504, len(MARKED)),
+    ]
+
+
+@given(st.text(alphabet=st.sampled_from("ab \t\u0301\u0302\u200f")))
+def test_each_character_that_is_seen_is_found_in_the_text(text: str) -> None:
+    seen = seen_text(text)
+    spans = before_seen(text, [(place, place + 1) for place in range(len(seen))])
+    assert "".join(text[start] for start, _ in spans) == seen
+    assert all(left[1] == right[0] for left, right in pairwise(spans))
 
 
 # Letters, marks on them, pauses and scripts that meet without a space.

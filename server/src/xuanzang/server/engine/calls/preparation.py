@@ -182,7 +182,7 @@ class _Preparation:
         }
         if not any(forced.values()):
             return
-        shortest = min(each.seen_tokens for each in sentences)
+        shortest = min(len(each.source_ids) for each in sentences)
         limit = self._context.model.justified_tokens(shortest)
         for option, tokens in forced.items():
             if tokens > limit and not any(fault.field == option for fault in self._violations):
@@ -229,13 +229,7 @@ class _Preparation:
         )
         read = terms.read_in(segment)
         return PlannedSearch(
-            model.sentence(
-                read.source_ids,
-                options,
-                constraints,
-                language_ids=language_ids,
-                seen_tokens=read.seen_tokens,
-            ),
+            model.sentence(read.source_ids, options, constraints, language_ids=language_ids),
             renderer,
         )
 

@@ -276,7 +276,6 @@ class LoadedModel:
         constraints: TargetConstraints = UNCONSTRAINED,
         *,
         language_ids: tuple[int, ...] = (),
-        seen_tokens: int | None = None,
     ) -> Sentence:
         """Make a sentence for the decoder.
 
@@ -285,12 +284,11 @@ class LoadedModel:
             options: Options of the caller.
             constraints: Texts of these options, as ids.
             language_ids: Ids before these texts that name the target language, for which the options leave room.
-            seen_tokens: Number of the ids that the length of the translation follows from; None for all.
 
         Returns:
             The sentence with the options that hold for it.
         """
-        source_tokens = len(source_ids) if seen_tokens is None else seen_tokens
+        source_tokens = len(source_ids)
         limit = self._target_limit(source_tokens, options, constraints)
         if options.max_target_length:
             # More than twice what any translation of the source needs is the work of a search that does not end.

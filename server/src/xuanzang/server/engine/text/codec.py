@@ -12,6 +12,7 @@ from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.punctuation import punctuation_of
 from xuanzang.server.engine.text.sentences import (
     Joiner,
+    before_seen,
     is_copied,
     is_forced_cut,
     seen_text,
@@ -39,11 +40,6 @@ class Segment:
     model cannot take and cutting would spoil."""
     is_forced_cut: bool = False
     """Whether the sentence was cut before it where no reader would pause, because the model takes no more."""
-
-    @property
-    def seen_tokens(self) -> int:
-        """Source ids, about, of what can be seen, end token included: translations follow from these."""
-        return -(-len(self.source_ids) * len(seen_text(self.text)) // len(self.text))
 
 
 class TextCodec:
@@ -152,7 +148,7 @@ class TextCodec:
         Returns:
             Source ids, with those of the languages, as far as the model asks for them, and the end token.
         """
-        return [*self._before, *self._source.encode(self._normalized(sentence)), *self._after]
+        return [*self._before, *self._source.encode(self._normalized(seen_text(sentence))), *self._after]
 
     def _normalized(self, sentence: str) -> str:
         if self._punctuation:
@@ -177,11 +173,13 @@ class TextCodec:
 
     def sentence_offsets(self, sentence: str) -> list[Span]:
         """Find the characters of a sentence that its source ids stand for."""
-        spans = filled(self._source.offsets(self._normalized(sentence)))
+        seen = seen_text(sentence)
+        spans = filled(self._source.offsets(self._normalized(seen)))
         if self._normalization == "nfkc":
-            spans = before_nfkc(sentence, spans)
+            spans = before_nfkc(seen, spans)
         elif self._punctuation:
-            spans = filled(self._punctuation.before(sentence, spans))
+            spans = filled(self._punctuation.before(seen, spans))
+        spans = before_seen(sentence, spans)
         return [*((0, 0) for _ in self._before), *spans, *((len(sentence), len(sentence)) for _ in self._after)]
 
     def encode_target(self, text: str) -> list[int]:

@@ -11,7 +11,9 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
+
+from xuanzang.server.engine.text.offsets import Span
 
 # Marks that end a sentence, and marks that may close it.
 _TERMINATORS = re.compile(r"[。！？；…｡.!?]+")
@@ -68,26 +70,53 @@ def is_copied(part: str) -> bool:
 
 
 def seen_text(text: str) -> str:
-    """Return a text without what has no shape of its own: controls, formats, and more marks than a letter has.
+    """Return a text without what nobody sees of it: long runs of controls, formats and marks, but the first marks.
 
     To a tokeniser each of these characters is as much as a word, or more.
     """
-    if not _ODD_RUN.search(text):
+    unseen = _unseen(text)
+    if not unseen:
         return text
+    starts, ends = [0, *(end for _, end in unseen)], [*(start for start, _ in unseen), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def before_seen(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Map spans of what is seen of a text to the text itself.
+
+    Args:
+        text: Any text.
+        spans: Spans of `seen_text`.
+
+    Returns:
+        Spans of the text. What nobody sees belongs to what is before it.
+    """
+    unseen = _unseen(text)
+    if not unseen:
+        return list(spans)
+    hidden = {place for start, end in unseen for place in range(start, end)}
+    places = [place for place in range(len(text)) if place not in hidden] + [len(text)]
+    return [(places[start], places[end] if start < end else places[start]) for start, end in spans]
+
+
+def _unseen(text: str) -> list[Span]:
+    """Return the places of what nobody sees of a text."""
+    if not _ODD_RUN.search(text):
+        return []
     categories = {character: unicodedata.category(character) for character in set(text)}
-    if _SHAPELESS.union(_MARKS).issuperset(categories.values()):
-        return ""
-    shapeless = _class_of(character for character, category in categories.items() if category in _SHAPELESS)
-    marks = _class_of(character for character, category in categories.items() if category in _MARKS)
-    seen = re.sub(f"{shapeless}+", "", text) if shapeless else text
-    # Those at the beginning have no letter.
-    return re.sub(f"({marks}{{{_MAX_MARKS}}}){marks}+", r"\1", re.sub(f"^{marks}+", "", seen)) if marks else seen
-
-
-def _class_of(characters: Iterable[str]) -> str:
-    """Return a pattern of one of some characters; empty for none."""
-    escaped = "".join(map(re.escape, characters))
-    return f"[{escaped}]" if escaped else ""
+    marks = {character for character, category in categories.items() if category in _MARKS}
+    shapeless = {character for character, category in categories.items() if category in _SHAPELESS}
+    odd = marks | {character for character in shapeless if not character.isspace()}
+    if categories.keys() <= odd:
+        return [(0, len(text))]
+    if not odd:
+        return []
+    places = []
+    for run in re.finditer(f"[{''.join(map(re.escape, odd))}]{{{_MAX_MARKS + 1},}}", text):
+        # Those at the beginning have no letter.
+        kept = takewhile(marks.__contains__, run.group()[: _MAX_MARKS if run.start() else 0])
+        places.append((run.start() + sum(1 for _ in kept), run.end()))
+    return places
 
 
 def split_sentences(text: str) -> list[str]:
