@@ -29,8 +29,7 @@ QUALITY_FLAGS = (
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
-TIERS = ("light", "medium", "heavy")
-"""Tiers of the scheduler by their numbers."""
+TIERS = ("single", "light", "medium", "heavy")
 PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
 """What became of versions that should go live; "forced": in spite of the gate."""
 

@@ -89,8 +89,8 @@ class EngineSettings(BaseModel):
     )
     detection: bool = Field(
         default=True,
-        description="Whether languages are detected, if the libraries of the extra `detection` are installed; they "
-        "take half a second and 75 MB, at the start if models have several source languages, else when first needed.",
+        description="Whether languages are detected by their words, if the libraries of the extra `detection` are "
+        "installed; they take half a second and 75 MB at the start. Without them only scripts tell languages apart.",
     )
     max_batch_sentences: int = Field(
         default=32,

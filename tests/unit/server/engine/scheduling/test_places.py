@@ -60,6 +60,7 @@ def measured(server: VirtualServer, *attackers: tuple[list[int], DecodingOptions
         pytest.param([([LONG] * 64, WIDE)], id="wide beams"),
         pytest.param([([3] * 64, GREEDY)], id="short sentences"),
         pytest.param([([LONG] * 64, GREEDY)] * 4, id="four callers"),
+        pytest.param([([LENGTH * 3] * 4, GREEDY)] * 6, id="six callers of four sentences"),
         pytest.param([([LONG] * 64, WIDE), ([3] * 500, GREEDY)], id="wide and short"),
     ],
 )
@@ -125,9 +126,9 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
     ]
     for request in requests:
         scheduler.submit(request)
-    assert counts() == [(0, 1), (0, 8), (0, 64 * 4)]
+    assert counts() == [(0, 1), (0, 0), (0, 8), (0, 64 * 4)]
     scheduler.take(0, idle_seconds=0)
-    assert counts() == [(1, 0), (0, 8), (0, 64 * 4)]
+    assert counts() == [(1, 0), (0, 0), (0, 8), (0, 64 * 4)]
     for request in requests:
         scheduler.close(request, "cancelled")
     scheduler.report(0)

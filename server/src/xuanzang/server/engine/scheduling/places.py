@@ -38,8 +38,8 @@ class Tier(NamedTuple):
     """Share of a worker's time, relative to those of the other tiers that have sentences."""
 
 
-TIERS = (Tier(4, 1024, 4.0), Tier(16, 4096, 2.0), Tier(math.inf, math.inf, 1.0))
-"""Tiers by their numbers."""
+TIERS = (Tier(1, 256, 8.0), Tier(4, 1024, 4.0), Tier(16, 4096, 2.0), Tier(math.inf, math.inf, 1.0))
+"""Tiers by their numbers; the first one is of single sentences."""
 
 
 class Held(NamedTuple):

@@ -49,7 +49,7 @@ NO_USES: Mapping[BatchKey, BatchUse] = MappingProxyType({})
 """What a worker without sentences and memory uses."""
 _UNUSED = BatchUse(0, 0, 0)
 # Of the memory for keys and values a tier may have what leaves as much to lighter ones; see `TIERS`.
-_MEMORY_SHARES = (1.0, 0.875, 0.75, 0.5)
+_MEMORY_SHARES = (1.0, 0.9375, 0.875, 0.75)
 
 
 class Reservations:
