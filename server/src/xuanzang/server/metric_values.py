@@ -30,6 +30,8 @@ MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
 TIERS = ("single", "light", "medium", "heavy")
+"""Tiers of the scheduler by their numbers."""
+
 PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
 """What became of versions that should go live; "forced": in spite of the gate."""
 

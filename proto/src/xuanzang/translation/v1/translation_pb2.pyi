@@ -1314,8 +1314,8 @@ class SentenceProvenance(google.protobuf.message.Message):
     worker: builtins.int
     """Number of the worker that searched it, counted from 0."""
     batch_sentences: builtins.int
-    """Sentences of all callers that the worker decoded with the model when this one had joined them, itself included. At
-    least 1. The answer does not depend on them.
+    """Sentences that the worker decoded with the model in one batch when this one had joined them, itself included: its own
+    caller's and those of callers who have about as much to do. At least 1. The answer does not depend on them.
     """
     queue_milliseconds: builtins.float
     """Wait in the queue, milliseconds."""
