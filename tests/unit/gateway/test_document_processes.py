@@ -4,74 +4,91 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xuanzang.client.documents import DocumentError, DocumentFile
+from xuanzang.client.documents import DocumentError, DocumentFile, Limits
 from xuanzang.gateway.documents.processes import DocumentCostError, DocumentProcesses
 from xuanzang.gateway.documents.turns import Turns
 from xuanzang.gateway.errors import RefusedError
 
-ENDLESS = partial(exec, "while True: pass")
+
+async def done(processes: DocumentProcesses, work: str, *arguments: Any) -> Any:
+    """Return the value of some work of `hostile_work`."""
+    result, _ = await processes.run(work, {"arguments": arguments}, b"", caller="ann")
+    return result["value"]
+
+
+def hostile(processes: int, cpu_seconds: float) -> DocumentProcesses:
+    return DocumentProcesses(
+        processes=processes, cpu_seconds=cpu_seconds, memory_bytes=2**29, worker="tests.support.hostile_work"
+    )
 
 
 @pytest.fixture
 async def processes() -> AsyncIterator[DocumentProcesses]:
-    started = DocumentProcesses(processes=2, cpu_seconds=0.3, memory_bytes=2**29)
+    started = hostile(2, 0.3)
     yield started
     await started.close()
 
 
 async def test_a_document_is_read_and_written_by_one_process_after_the_other(processes: DocumentProcesses) -> None:
     file = DocumentFile.of("# 猫\n".encode(), suffix=".md")
-    texts = await processes.run(file.texts, caller="ann")
-    assert list(texts.places) == ["猫"]
-    assert await processes.run(partial(file.written, {"猫": "cat"}), caller="ann") == b"# cat\n"
-    first, second = [await processes.run(os.getpid, caller="ann") for _ in range(2)]
+    texts = await processes.texts(file, caller="ann")
+    assert texts == file.texts()
+    assert await processes.written(file, {"猫": "cat"}, caller="ann") == b"# cat\n"
+    first, second = [await done(processes, "pid") for _ in range(2)]
     assert first == second != os.getpid()
+
+
+@pytest.mark.parametrize(
+    "text", ["\ud800\udc00", "\x00\u2028", '"\\', "猫" * 100_000], ids=["pair", "controls", "quotes", "long"]
+)
+async def test_texts_come_and_go_as_they_are(processes: DocumentProcesses, text: str) -> None:
+    file = DocumentFile.of(b'{"a": ["b", null]}', suffix=".json", columns=("a",), limits=Limits(depth=3))
+    assert await processes.texts(file, caller="ann") == file.texts()
+    assert await processes.written(file, {"b": text}, caller="ann") == file.written({"b": text})
 
 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (ENDLESS, "more than 0.3 seconds of CPU time"),
-        (partial(bytes, 2**30), "more memory than a document may have"),
-        (partial(exec, "def f(): f()\nf()", {}), "nested too deep"),
-        (os.abort, "cannot be read or written within 536870912 bytes of memory"),
+        ("endless", "more than 0.3 seconds of CPU time"),
+        ("large", "more memory than a document may have"),
+        ("deep", "nested too deep"),
+        ("abort", "cannot be read or written within 536870912 bytes of memory"),
     ],
 )
 async def test_what_costs_too_much_is_refused_and_the_next_is_answered(
-    processes: DocumentProcesses, work: Callable[[], Any], message: str
+    processes: DocumentProcesses, work: str, message: str
 ) -> None:
     with pytest.raises(DocumentCostError, match=message):
-        await processes.run(work, caller="ann")
-    assert await processes.run(partial(int, "7"), caller="ann") == 7
+        await done(processes, work)
+    assert await done(processes, "number", "7") == 7
 
 
 async def test_what_is_wrong_with_a_document_is_said(processes: DocumentProcesses) -> None:
     with pytest.raises(DocumentError, match="the document: not JSON"):
-        await processes.run(DocumentFile.of(b"{", suffix=".json").texts, caller="ann")
+        await processes.texts(DocumentFile.of(b"{", suffix=".json"), caller="ann")
 
 
 async def test_an_unexpected_error_is_logged_without_what_it_says(
     processes: DocumentProcesses, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(RefusedError, match="the gateway failed"):
-        await processes.run(partial(int, "secret"), caller="ann")
+        await done(processes, "number", "secret")
     assert "secret" not in caplog.text
     assert [record.type for record in caplog.records] == ["ValueError"]  # type: ignore[attr-defined]
 
 
 async def test_what_is_cancelled_is_killed(tmp_path: Path) -> None:
-    processes = DocumentProcesses(processes=1, cpu_seconds=60, memory_bytes=2**29)
-    pid = await processes.run(os.getpid, caller="ann")
+    processes = hostile(1, 60)
+    pid = await done(processes, "pid")
     begun = tmp_path / "begun"
-    work = partial(exec, f"open({str(begun)!r}, 'w')\nwhile True: pass")
-    task = asyncio.create_task(processes.run(work, caller="ann"))
+    task = asyncio.create_task(done(processes, "mark", str(begun)))
     while not begun.exists():  # noqa: ASYNC110 - nothing else tells of it
         await asyncio.sleep(0)
     task.cancel()
@@ -79,14 +96,14 @@ async def test_what_is_cancelled_is_killed(tmp_path: Path) -> None:
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert await processes.run(partial(int, "7"), caller="ann") == 7
+    assert await done(processes, "number", "7") == 7
     await processes.close()
 
 
 async def test_a_process_that_has_grown_ends_with_its_document(processes: DocumentProcesses) -> None:
-    first = await processes.run(os.getpid, caller="ann")
-    await processes.run(partial(exec, "import builtins; builtins.kept = b'a' * (150 * 2**20)"), caller="ann")
-    assert await processes.run(os.getpid, caller="ann") != first
+    first = await done(processes, "pid")
+    await done(processes, "grow", 150 * 2**20)
+    assert await done(processes, "pid") != first
 
 
 async def test_one_caller_leaves_half_of_the_places_to_others() -> None:

@@ -40,8 +40,8 @@ class SentenceProvenance:
     worker: int
     """Number of the server's worker, counted from 0."""
     batch_sentences: int
-    """Sentences that the worker decoded with the model in one batch when this one had joined, itself included; no answer
-    depends on them."""
+    """Sentences that the worker decoded with the model in one batch when this one had joined, itself included. No
+    answer depends on them."""
     queue_milliseconds: float
     """Wait in the queue."""
     encode_milliseconds: float

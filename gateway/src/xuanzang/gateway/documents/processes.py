@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-import pickle
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TypeVar, cast
 
-from xuanzang.client.documents import DocumentError
+from xuanzang.client.documents import DocumentError, DocumentFile, DocumentTexts
 from xuanzang.gateway.documents.turns import Turns
-from xuanzang.gateway.documents.worker import LENGTH_BYTES, Answer
+from xuanzang.gateway.documents.worker import LENGTH_BYTES, Facts, Outcome, facts_of, message
 from xuanzang.gateway.errors import Fault, RefusedError
 
 _LOGGER = logging.getLogger(__name__)
-# Not by -m, which would give the types of answers another module.
-_WORKER = "from xuanzang.gateway.documents.worker import main; main()"
-
-Result = TypeVar("Result")
+WORKER = "xuanzang.gateway.documents.worker"
+"""Module that a process runs."""
 
 
 class DocumentCostError(DocumentError):
@@ -29,58 +26,92 @@ class DocumentCostError(DocumentError):
 
 
 class DocumentProcesses:
-    """Runs functions in other processes, each within limits; a function that is cancelled is killed.
+    """Reads and writes documents in other processes, each within limits; one whose work is cancelled is killed.
 
-    Belongs to one event loop. Processes start when they are needed, and then take one function after the other.
+    Belongs to one event loop. Processes start when they are needed, and then take one document after the other.
     """
 
-    def __init__(self, *, processes: int, cpu_seconds: float, memory_bytes: int) -> None:
+    def __init__(self, *, processes: int, cpu_seconds: float, memory_bytes: int, worker: str = WORKER) -> None:
         """Start nothing yet.
 
         Args:
             processes: Maximum processes; of one caller half as many at a time.
-            cpu_seconds: Maximum CPU time of a function.
+            cpu_seconds: Maximum CPU time of reading or writing one document.
             memory_bytes: Maximum memory of a process.
+            worker: Module that a process runs.
         """
+        self._worker = worker
         self._cpu_seconds = cpu_seconds
         self._memory_bytes = memory_bytes
         self._turns = Turns(processes)
         self._idle: list[Process] = []
         self._all: set[Process] = set()
 
-    async def run(self, work: Callable[[], Result], *, caller: str) -> Result:
-        """Run a function in another process, once one is free.
+    async def texts(self, file: DocumentFile, *, caller: str) -> DocumentTexts:
+        """Return the texts of a file.
 
         Args:
-            work: Function that pickle can send, as can its result.
+            file: File.
             caller: Name of who asks for it; callers share the processes.
 
         Raises:
-            DocumentCostError: The function takes too much time or memory.
-            DocumentError: The function raises it.
-            RefusedError: The function failed.
+            DocumentError: As `DocumentFile.texts`, or it takes too much time or memory.
+            RefusedError: It failed otherwise.
+        """
+        result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, caller=caller)
+        return DocumentTexts(**result)
+
+    async def written(self, file: DocumentFile, translations: Mapping[str, str], *, caller: str) -> bytes:
+        """Return a file with translations.
+
+        Args:
+            file: File.
+            translations: Translations by text.
+            caller: As for `texts`.
+
+        Raises:
+            DocumentError: As `DocumentFile.written`, or it takes too much time or memory.
+            RefusedError: It failed otherwise.
+        """
+        told = {"file": facts_of(file), "translations": dict(translations)}
+        _, content = await self.run("written", told, file.content, caller=caller)
+        return content
+
+    async def run(self, work: str, arguments: Facts, content: bytes, *, caller: str) -> tuple[Facts, bytes]:
+        """Do some work in another process, once one is free.
+
+        Args:
+            work: Name of the work, of `WORKS` of the worker.
+            arguments: Its arguments.
+            content: Content of a file.
+            caller: As for `texts`.
+
+        Raises:
+            DocumentCostError: It takes too much time or memory.
+            DocumentError: The work raises it.
+            RefusedError: The work failed.
         """
         async with self._turns.of(caller):
-            answer = await self._asked(pickle.dumps(work))
-        if answer.refusal:
-            raise (DocumentCostError if answer.is_costly else DocumentError)(answer.refusal)
-        if answer.failure:
-            kind, where = answer.failure
+            outcome, file = await self._asked(message({"work": work, **arguments}, content))
+        if outcome.refusal:
+            raise (DocumentCostError if outcome.is_costly else DocumentError)(outcome.refusal)
+        if outcome.failure:
+            kind, where = outcome.failure
             _LOGGER.error("a document could not be read or written", extra={"type": kind, "where": where})
             raise RefusedError(Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed"))
-        return cast("Result", answer.result)
+        return outcome.result, file
 
     async def close(self) -> None:
         """End all processes."""
         for process in list(self._all):
             await self._end(process)
 
-    async def _asked(self, request: bytes) -> Answer:
+    async def _asked(self, request: bytes) -> tuple[Outcome, bytes]:
         process = self._idle.pop() if self._idle else await self._started()
         stays = False
         try:
-            answer = await _answer(process, request)
-            stays = not answer.is_last
+            outcome, file = await _outcome(process, request)
+            stays = not outcome.is_last
         except (asyncio.IncompleteReadError, ConnectionError):
             raise DocumentCostError(self._reason(await process.wait())) from None
         finally:
@@ -88,12 +119,12 @@ class DocumentProcesses:
                 self._idle.append(process)
             else:
                 await self._end(process)
-        return answer
+        return outcome, file
 
     async def _started(self) -> Process:
         limits = str(self._cpu_seconds), str(self._memory_bytes)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _WORKER, *limits), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+            *(sys.executable, "-m", self._worker, *limits), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
         )
         self._all.add(process)
         return process
@@ -111,11 +142,12 @@ class DocumentProcesses:
         return f"it cannot be read or written within {self._memory_bytes} bytes of memory"
 
 
-async def _answer(process: Process, request: bytes) -> Answer:
+async def _outcome(process: Process, request: bytes) -> tuple[Outcome, bytes]:
     source, target = process.stdout, process.stdin
     if source is None or target is None:
         raise ConnectionError
-    target.write(len(request).to_bytes(LENGTH_BYTES) + request)
+    target.write(request)
     await target.drain()
-    length = int.from_bytes(await source.readexactly(LENGTH_BYTES))
-    return cast("Answer", pickle.loads(await source.readexactly(length)))  # noqa: S301 - of the worker
+    lengths = [int.from_bytes(await source.readexactly(LENGTH_BYTES)) for _ in range(2)]
+    told, file = [await source.readexactly(length) for length in lengths]
+    return Outcome(**json.loads(told)), file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from xuanzang.client import AsyncTranslationClient, TranslateOptions
 from xuanzang.client.documents import DocumentFile, DocumentTranslation, Limits
@@ -58,9 +57,9 @@ class DocumentTranslator:
             TranslationError: The server could not be reached, failed, or refused more than single texts.
         """
         file = DocumentFile.of(content, suffix=suffix, columns=columns or None, limits=self._limits)
-        texts = await self._processes.run(file.texts, caller=caller)
+        texts = await self._processes.texts(file, caller=caller)
         found = await client.translate_document_texts(texts, timeout=self._seconds, **options)
-        written = await self._processes.run(partial(file.written, found.translations), caller=caller)
+        written = await self._processes.written(file, found.translations, caller=caller)
         return DocumentTranslation(content=written, summary=found.summary)
 
     async def close(self) -> None:

@@ -1,37 +1,43 @@
 """Process that reads and writes documents for a gateway: within limits of time and memory, until its input ends.
 
-A message is its length in eight bytes and a pickle: to the process a function without arguments, from it an `Answer`.
+A message, either way, is the lengths of two parts in eight bytes each, a JSON object, and the bytes of a file. The one
+that comes has `work`, a name in `WORKS`, and its arguments; the other has the fields of `Outcome`.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
-import pickle
 import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
-from xuanzang.client.documents import DocumentError
+from xuanzang.client.documents import DocumentError, DocumentFile, Limits
 
 LENGTH_BYTES = 8
-"""Size of the length of a message."""
+"""Size of the length of a part of a message."""
 _LOWER_PRIORITY = 5
 _KEPT_BYTES = 128 * 2**20
 """Memory of a process that takes another document; a larger one ends, which gives its memory back."""
 
+Facts = Mapping[str, Any]
+"""What JSON can say."""
+Work = Callable[[Facts, bytes], tuple[Facts, bytes]]
+"""Arguments and a file to results and a file."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What has become of a function."""
+class Outcome:
+    """What has become of a message."""
 
-    result: object = None
-    """What it returned."""
+    result: Facts = field(default_factory=dict)
+    """Results of the work, beside the file."""
     refusal: str | None = None
     """What is wrong with the document."""
     is_costly: bool = False
@@ -40,6 +46,41 @@ class Answer:
     """Type and place of an unexpected error, without its message, which may quote the document."""
     is_last: bool = False
     """Whether the process ends now."""
+
+
+def message(facts: Facts, content: bytes) -> bytes:
+    """Return the bytes of a message.
+
+    Args:
+        facts: What JSON can say.
+        content: Content of a file.
+    """
+    told = json.dumps(facts).encode()
+    return b"".join((len(told).to_bytes(LENGTH_BYTES), len(content).to_bytes(LENGTH_BYTES), told, content))
+
+
+def facts_of(file: DocumentFile) -> Facts:
+    """Return what is to be told of a file beside its content."""
+    return {"name": file.name, **asdict(file.settings)}
+
+
+def _file(facts: Facts, content: bytes) -> DocumentFile:
+    told = dict(facts["file"])
+    name, limits = told.pop("name"), Limits(**told.pop("limits"))
+    file = DocumentFile.of(content, limits=limits, **told)
+    return replace(file, name=name)
+
+
+def _texts(facts: Facts, content: bytes) -> tuple[Facts, bytes]:
+    return asdict(_file(facts, content).texts()), b""
+
+
+def _written(facts: Facts, content: bytes) -> tuple[Facts, bytes]:
+    return {}, _file(facts, content).written(facts["translations"])
+
+
+WORKS: dict[str, Work] = {"texts": _texts, "written": _written}
+"""What the process can do."""
 
 
 def main() -> None:
@@ -53,36 +94,35 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     source, target = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    while request := _received(source):
+    while lengths := source.read(2 * LENGTH_BYTES):
         # Nothing handles its signal, so that it ends the process, whatever code runs.
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        answer = _answer(request)
-        answered = pickle.dumps(answer)
+        told, content = (source.read(int.from_bytes(lengths[at : at + LENGTH_BYTES])) for at in (0, LENGTH_BYTES))
+        outcome, file = _outcome(told, content)
+        answer = message(asdict(outcome), file)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        target.write(len(answered).to_bytes(LENGTH_BYTES) + answered)
+        target.write(answer)
         target.flush()
-        if answer.is_last:
+        if outcome.is_last:
             break
-        del request, answer, answered
+        del told, content, outcome, file, answer
 
 
-def _received(source: BinaryIO) -> bytes:
-    return source.read(int.from_bytes(source.read(LENGTH_BYTES)))
-
-
-def _answer(request: bytes) -> Answer:
+def _outcome(told: bytes, content: bytes) -> tuple[Outcome, bytes]:
     try:
-        work: Callable[[], object] = pickle.loads(request)  # noqa: S301 - of the gateway
-        result = work()
+        facts = json.loads(told)
+        result, file = WORKS[facts["work"]](facts, content)
     except DocumentError as error:
-        return Answer(refusal=str(error), is_last=_is_large())
+        return Outcome(refusal=str(error), is_last=_is_large()), b""
     except RecursionError:
-        return Answer(refusal="it is nested too deep", is_costly=True, is_last=True)
+        return Outcome(refusal="it is nested too deep", is_costly=True, is_last=True), b""
     except MemoryError:
-        return Answer(refusal="it needs more memory than a document may have", is_costly=True, is_last=True)
+        refusal = "it needs more memory than a document may have"
+        return Outcome(refusal=refusal, is_costly=True, is_last=True), b""
     except Exception as error:  # noqa: BLE001 - the gateway says so
-        return Answer(failure=(type(error).__name__, traceback.format_tb(error.__traceback__)), is_last=True)
-    return Answer(result=result, is_last=_is_large())
+        failure = type(error).__name__, traceback.format_tb(error.__traceback__)
+        return Outcome(failure=failure, is_last=True), b""
+    return Outcome(result=result, is_last=_is_large()), file
 
 
 def _is_large() -> bool:
@@ -93,3 +133,7 @@ def _is_large() -> bool:
         # On macOS, in bytes.
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return resident > _KEPT_BYTES
+
+
+if __name__ == "__main__":
+    main()
