@@ -75,3 +75,26 @@ def test_a_killed_process_loses_and_doubles_no_line(tmp_path: Path) -> None:
     assert main(["batch", *command(source, undisturbed, *options)]) == 0
     assert output.read_bytes() == undisturbed.read_bytes()
     assert [json.loads(line)["id"] for line in output.read_text(encoding="utf-8").splitlines()] == list(range(60))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_end_a_job_in_order_or_not_at_all(tmp_path: Path, number: signal.Signals) -> None:
+    source, output = tmp_path / "corpus.txt", tmp_path / "output.txt"
+    lines = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()][:60]
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    options = ("--shard-rows", "10", "--beam-size", "1")
+    parts = tmp_path / "output.txt.job" / "parts"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xuanzang.batch", *command(source, output, *options)], start_new_session=True
+    )
+    while not list(parts.glob("*.json")):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+    process.send_signal(number)
+    status = process.wait()
+    is_end = number in (signal.SIGTERM, signal.SIGHUP)
+    assert (status, output.exists()) == ((128 + number, False) if is_end else (0, True))
+    if is_end:
+        assert list(parts.glob("*.json"))
+        assert main(command(source, output, *options)) == 0
+    assert len(output.read_text(encoding="utf-8").splitlines()) == len(lines)

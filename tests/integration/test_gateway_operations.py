@@ -19,6 +19,10 @@ ASK: Any = {"texts": ["我有一只猫。"], "source_language": "zh", "target_la
 LONG = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
 
+def threads_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
 async def raw(port: int, *pieces: bytes) -> bytes:
     """Send bytes and return everything that is answered until the connection is closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -225,3 +229,37 @@ async def test_metrics_count_requests_by_api_and_status_and_are_documented(runni
 def unused_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+async def test_half_open_scrapes_take_no_thread_each_and_keep_nobody_out(running: Any) -> None:
+    async with gateway_process(f"--server={running.address}", "--metrics-address=127.0.0.1:0") as (process, gateway):
+        before = threads_of(process.pid)
+        held = [await asyncio.open_connection("127.0.0.1", gateway.metrics_port) for _ in range(200)]
+        for _, writer in held:
+            writer.write(b"GET /metrics HT")
+        answer = await raw(gateway.metrics_port, b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        assert b"nmt_gateway_requests_in_progress" in answer
+        assert threads_of(process.pid) <= before + 2
+        for _, writer in held:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+async def test_other_signals_end_no_gateway(running: Any, number: signal.Signals) -> None:
+    async with gateway_process(f"--server={running.address}") as (process, gateway):
+        process.send_signal(number)
+        assert (await gateway.post("/v1/translate", json=ASK)).status == 200
+        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+async def test_sigquit_ends_a_gateway_without_waiting(running: Any) -> None:
+    async with gateway_process(f"--server={running.address}") as (process, gateway):
+        body = ASK | {"texts": [*ASK["texts"]] * 40, "options": LONG}
+        answering = asyncio.create_task(gateway.post("/v1/translate", json=body))
+        while (await running.scrape()).value("nmt_requests_running") == 0:
+            assert process.returncode is None
+        process.send_signal(signal.SIGQUIT)
+        assert await process.wait() == 0
+        await asyncio.gather(answering, return_exceptions=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -60,20 +58,3 @@ class Metrics:
             count: Function that returns the number.
         """
         self._documents.labels(state).set_function(count)
-
-
-def serve_metrics(metrics: Metrics, *, host: str, port: int) -> tuple[WSGIServer, threading.Thread]:
-    """Serve metrics at http://HOST:PORT/metrics, in a thread.
-
-    Args:
-        metrics: Metrics.
-        host: Address of this machine.
-        port: Port; 0 for any free one.
-
-    Returns:
-        The server, and its thread.
-
-    Raises:
-        OSError: The address is taken, or not this machine's.
-    """
-    return start_http_server(port, host, registry=metrics.registry)

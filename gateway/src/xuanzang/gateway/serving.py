@@ -7,15 +7,16 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import FrameType
 
 import uvicorn
+from prometheus_client import make_asgi_app
 
 from xuanzang.gateway.app import Gateway
 from xuanzang.gateway.entry.connections import ConnectionLimits, bounded
-from xuanzang.gateway.metrics import Metrics, serve_metrics
+from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings, split_address
 
 _LOGGER = logging.getLogger(__name__)
@@ -24,6 +25,9 @@ _ACCEPTED_AT_ONCE = 64
 """Connections between two turns of others: asyncio takes the same number for this and for the kernel's backlog."""
 _OTHER_FILES = 256
 _LATE_SECONDS = 2.0
+_SCRAPES = 64
+"""Connections that may ask for metrics at a time."""
+_SCRAPE_SECONDS = 5.0
 
 
 class GatewayServer(uvicorn.Server):
@@ -91,7 +95,9 @@ def serve(settings: Settings) -> None:
 
 async def _serve(settings: Settings) -> None:
     metrics = Metrics()
-    with listener(settings.address) as listening, _served(metrics, settings.metrics_address) as metrics_port:
+    async with AsyncExitStack() as opened:
+        listening = opened.enter_context(listener(settings.address))
+        metrics_port = await opened.enter_async_context(_served(metrics, settings.metrics_address))
         _allow_files(settings.max_connections)
         gateway = Gateway(settings, metrics)
         server = GatewayServer(gateway)
@@ -134,20 +140,44 @@ def _stop_at_once(server: uvicorn.Server) -> None:
     server.should_exit = server.force_exit = True
 
 
-@contextmanager
-def _served(metrics: Metrics, address: str | None) -> Iterator[int | None]:
-    """Serve metrics while the context lasts; yield their port."""
+class _MetricsServer(uvicorn.Server):
+    """uvicorn's server beside another one, to which signals go."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
+@asynccontextmanager
+async def _served(metrics: Metrics, address: str | None) -> AsyncIterator[int | None]:
+    """Serve metrics in the event loop while the context lasts; yield their port."""
     if address is None:
         yield None
         return
-    host, port = split_address(address)
-    server, thread = serve_metrics(metrics, host=host, port=port)
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    limits = ConnectionLimits(
+        total=_SCRAPES, of_address=_SCRAPES, receive_seconds=_SCRAPE_SECONDS, send_seconds=_SCRAPE_SECONDS
+    )
+    with listener(address) as listening:
+        server = _MetricsServer(
+            uvicorn.Config(
+                make_asgi_app(metrics.registry),
+                http=bounded(limits),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await serving
 
 
 def listener(address: str) -> socket.socket:

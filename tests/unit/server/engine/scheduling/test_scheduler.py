@@ -268,9 +268,9 @@ async def test_idle_workers_try_any_deadline(make_queue: MakeQueue) -> None:
 async def test_a_sentence_that_cannot_be_done_in_time_any_more_is_given_up(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
     hopeless = queue.submit(5, 5, deadline=time.monotonic() + 60, caller="hopeless")
-    queue.submit(3)
+    queue.submit(3, 3)
     queue.work(5, seconds=1.0, in_batch=1000.0)
-    assert queue.take() == [3]
+    assert queue.take() == [3, 3]
     with pytest.raises(DeadlineExceededError, match="would pass") as expiry:
         await hopeless.done
     assert expiry.value.in_queue

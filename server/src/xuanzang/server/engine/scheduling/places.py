@@ -40,6 +40,8 @@ class Tier(NamedTuple):
 
 TIERS = (Tier(1, 256, 8.0), Tier(4, 1024, 4.0), Tier(16, 4096, 2.0), Tier(math.inf, math.inf, 1.0))
 """Tiers by their numbers; the first one is of single sentences."""
+LIGHT = 1
+"""Number of the tier after that of single sentences."""
 
 
 class Held(NamedTuple):
@@ -112,7 +114,8 @@ class Places:
             heavier = len(TIERS) - tier - 1
             self._lighter_came[tier + 1 :] = [now] * heavier
         elif caller != alone or tier >= heaviest or now > until:
-            self._alone = (tier, caller, now + _ALONE_SECONDS)
+            # Its next sentence joins the batch of this one, so it is in no tier of single ones.
+            self._alone = (max(tier, LIGHT), caller, now + _ALONE_SECONDS)
 
     def settle(self, request: Request) -> None:
         """Forget a request that is answered or given up."""

@@ -13,7 +13,7 @@ from xuanzang.server.engine.types import Reading, TextKind
 
 # Of what is detected with this probability 92% to 98% is right, the more the longer the text.
 _MIN_CONFIDENCE = 0.5
-# It takes more to refuse a text that could be translated: tests/benchmark/language_detection.py counts both errors.
+# It takes more to refuse a text that could be translated: benchmarks/language_readings.py counts both errors.
 _MAX_SERVED = 0.01
 # Fewer words in other scripts are quotations and names.
 _MIN_SHARE = 0.7
