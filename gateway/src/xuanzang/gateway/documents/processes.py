@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from xuanzang.client.documents import DocumentError, DocumentFile, DocumentTexts
 from xuanzang.gateway.documents.turns import Turns
-from xuanzang.gateway.documents.worker import LENGTH_BYTES, Facts, Outcome, facts_of, message
+from xuanzang.gateway.documents.worker import LENGTH_BYTES, Facts, Outcome, facts_of, give_back_memory, message
 from xuanzang.gateway.errors import Fault, RefusedError
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ class DocumentProcesses:
         """
         async with self._turns.of(caller):
             outcome, file = await self._asked(message({"work": work, **arguments}, content))
+            give_back_memory()
         if outcome.refusal:
             raise (DocumentCostError if outcome.is_costly else DocumentError)(outcome.refusal)
         if outcome.failure:

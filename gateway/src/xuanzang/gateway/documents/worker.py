@@ -6,6 +6,7 @@ that comes has `work`, a name in `WORKS`, and its arguments; the other has the f
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -23,7 +24,7 @@ from xuanzang.client.documents import DocumentError, DocumentFile, Limits
 LENGTH_BYTES = 8
 """Size of the length of a part of a message."""
 _LOWER_PRIORITY = 5
-_KEPT_BYTES = 128 * 2**20
+_KEPT_BYTES = 64 * 2**20
 """Memory of a process that takes another document; a larger one ends, which gives its memory back."""
 
 Facts = Mapping[str, Any]
@@ -125,7 +126,14 @@ def _outcome(told: bytes, content: bytes) -> tuple[Outcome, bytes]:
     return Outcome(result=result, is_last=_is_large()), file
 
 
+def give_back_memory() -> None:
+    """Give memory that was freed back to the system, where glibc would keep it."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+
+
 def _is_large() -> bool:
+    give_back_memory()
     try:
         # Not the greatest of `getrusage`, which begins on Linux with that of the process that started this one.
         resident = int(Path("/proc/self/statm").read_text("ascii").split()[1]) * mmap.PAGESIZE
