@@ -233,6 +233,7 @@ def unused_address() -> str:
 
 async def test_half_open_scrapes_take_no_thread_each_and_keep_nobody_out(running: Any) -> None:
     async with gateway_process(f"--server={running.address}", "--metrics-address=127.0.0.1:0") as (process, gateway):
+        assert gateway.metrics_port is not None
         before = threads_of(process.pid)
         held = [await asyncio.open_connection("127.0.0.1", gateway.metrics_port) for _ in range(200)]
         for _, writer in held:
