@@ -96,5 +96,5 @@ def test_signals_end_a_job_in_order_or_not_at_all(tmp_path: Path, number: signal
     assert (status, output.exists()) == ((128 + number, False) if is_end else (0, True))
     if is_end:
         assert list(parts.glob("*.json"))
-        assert main(command(source, output, *options)) == 0
+        assert main(["batch", *command(source, output, *options)]) == 0
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(lines)
