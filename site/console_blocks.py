@@ -15,11 +15,13 @@ import argparse
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -121,19 +123,9 @@ def run(page: Path, *, slow: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="blocks-") as folder:
         address = f"127.0.0.1:{_unused_port()}"
         script = "\n".join(_script(commands)).replace("127.0.0.1:50051", address).replace("localhost:50051", address)
-        try:
-            done = subprocess.run(  # noqa: S603 - the project's own pages
-                ["bash", "-euo", "pipefail", "-c", script],  # noqa: S607
-                cwd=_workplace(Path(folder)),
-                env=_environment(address),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_SLOW_SECONDS if slow else _FAST_SECONDS,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise BlockError(f"{page.name}: not done within {error.timeout:.0f} s") from error
+        done = _run(script, _workplace(Path(folder)), address, seconds=_SLOW_SECONDS if slow else _FAST_SECONDS)
+    if done is None:
+        raise BlockError(f"{page.name}: not done in time")
     printed = done.stdout.split(_STEP)[1:]
     for (block, command), output in zip(commands, printed, strict=False):
         missing = [line for line in command.output if line not in output.splitlines()]
@@ -143,6 +135,31 @@ def run(page: Path, *, slow: bool = False) -> int:
         block, command = commands[max(len(printed) - 1, 0)]
         raise BlockError(f"{page.name}:{block.line}: status {done.returncode}: {command.text}\n{done.stderr[-3000:]}")
     return len(commands)
+
+
+def _run(script: str, folder: Path, address: str, *, seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """Run a script and end whatever it leaves behind; None if it takes too long."""
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    process = subprocess.Popen(  # noqa: S603 - the project's own pages
+        command,
+        cwd=folder,
+        env=_environment(address),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        # Servers of a page are children of a shell that is killed before them.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def _script(commands: Sequence[tuple[Block, Command]]) -> Iterator[str]:
@@ -165,7 +182,7 @@ def _real(command: str) -> str:
 
 
 def _served(command: str) -> Iterator[str]:
-    yield '[ -z "${SERVER:-}" ] || { kill $SERVER; wait $SERVER || true; }'
+    yield '[ -z "${SERVER:-}" ] || { pkill -P $SERVER; wait $SERVER || true; }'
     yield f"{{ {command}\n}} >server.log 2>&1 & SERVER=$!"
     yield f"until {_PROBE} 2>/dev/null; do kill -0 $SERVER || {{ cat server.log >&2; exit 1; }}; done"
 
