@@ -36,7 +36,7 @@ class WatchedFiles:
         return seen != self._seen
 
     def _looks(self) -> list[tuple[int, ...] | None]:
-        return [_look(file) for file in self._files]
+        return [look_at(file) for file in self._files]
 
 
 class ReloadedContent(ABC, Generic[Content]):
@@ -100,7 +100,8 @@ async def reload_when_changed(parts: Sequence[Reloadable], *, interval: float = 
                 _LOGGER.exception("a reload failed")
 
 
-def _look(file: Path) -> tuple[int, ...] | None:
+def look_at(file: Path) -> tuple[int, ...] | None:
+    """Return what tells a file from an earlier one under its name; None if it cannot be looked at."""
     try:
         status = file.stat()
     except OSError:

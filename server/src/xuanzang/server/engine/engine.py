@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Unpack
 
 from xuanzang.kernels import Kernels
-from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.arrays import take_small_blocks
 from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
@@ -21,7 +20,7 @@ from xuanzang.server.engine.calls.running import RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
 from xuanzang.server.engine.hardware import choose_kernels, log_kernels, memory_limit
 from xuanzang.server.engine.models.folder import FolderWatch
-from xuanzang.server.engine.models.live import LiveModels
+from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models, require_models
 from xuanzang.server.engine.models.trial.loader import TrialLoader
@@ -40,6 +39,7 @@ from xuanzang.server.engine.text.traditional import writer_of
 from xuanzang.server.engine.threads import EngineThreads
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.watched_files import reload_when_changed
 
 __all__ = ["Engine", "ServedModel"]
 
@@ -149,9 +149,11 @@ class Engine:
         self._threads.start(self._metrics.server)
         self.promoter.start(kept)
         if self._settings.watch_models:
-            self._watching.append(asyncio.create_task(self._watch(watch)))
+            followed = FollowedFolder(self.live, watch)
+            interval = self._settings.watch_models
+            self._watching.append(asyncio.create_task(reload_when_changed([followed], interval=interval)))
         await self.glossaries.reload_if_changed()
-        self._watching.append(asyncio.create_task(self.glossaries.follow()))
+        self._watching.append(asyncio.create_task(reload_when_changed([self.glossaries, self.promoter])))
 
     def _report_machine(self) -> None:
         """Log and measure what the engine runs on."""
@@ -159,17 +161,6 @@ class Engine:
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.server.memory_limit_bytes.set(memory_limit())
         self._metrics.server.cache_limit_bytes.set(self._threads.scheduler.max_cache_bytes)
-
-    async def _watch(self, watch: FolderWatch) -> None:
-        """Follow the folder of the models until the drain."""
-        while True:
-            await asyncio.sleep(self._settings.watch_models)
-            try:
-                await self.live.follow(watch)
-            except BundleError as error:
-                _LOGGER.warning("the folder of the models cannot be read", extra={"reasons": error.reasons})
-            except Exception:  # the watch must live on
-                _LOGGER.exception("the folder of the models cannot be followed")
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics, self._settings)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 AddressClass = Literal["loopback", "private", "public", "unix", "unknown"]
 
 # gRPC percent-encodes the brackets of "ipv6:[2001:db8::1]:50051".
-_PEER = re.compile(r"ipv[46]:(?:%5B|\[)?(?P<address>[0-9a-fA-F:.]+?)(?:%.*|\])?:[0-9]+")
+_HOST = re.compile(r"ipv[46]:(?:%5B|\[)?(?P<address>[0-9a-fA-F:.]+?)(?:%.*|\])?")
 
 
 class CallerFacts(NamedTuple):
@@ -24,6 +24,11 @@ class CallerFacts(NamedTuple):
     """Class of its network address."""
 
 
+def host_of(peer: str) -> str:
+    """Return a peer, in gRPC's form such as "ipv4:127.0.0.1:50051", without its port."""
+    return peer.rpartition(":")[0]
+
+
 def address_class(peer: str) -> AddressClass:
     """Classify the network address of a peer.
 
@@ -31,18 +36,25 @@ def address_class(peer: str) -> AddressClass:
         peer: Peer in gRPC's form, such as "ipv4:127.0.0.1:50051".
     """
     # Every connection has another port.
-    return _class_of(peer.rpartition(":")[0])
+    return _class_of(host_of(peer))
 
 
 @lru_cache(1024)
 def _class_of(host: str) -> AddressClass:
     if host.startswith("unix"):
         return "unix"
-    match = _PEER.fullmatch(f"{host}:0")
-    try:
-        address = ipaddress.ip_address(match["address"] if match else "")
-    except ValueError:
+    address = ip_of(host)
+    if address is None:
         return "unknown"
     if address.is_loopback:
         return "loopback"
     return "private" if address.is_private else "public"
+
+
+def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the network address in what `host_of` returns; None if it has none, as a socket of this machine."""
+    match = _HOST.fullmatch(host)
+    try:
+        return ipaddress.ip_address(match["address"]) if match else None
+    except ValueError:
+        return None

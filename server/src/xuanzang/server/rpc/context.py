@@ -15,6 +15,7 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.observation.callers import host_of
 from xuanzang.server.observation.observation import REQUEST_ID
 from xuanzang.server.observation.rpc_record import RpcRecord
 
@@ -145,7 +146,7 @@ def _unproven_name(context: ServicerContext, metadata: Metadata) -> str:
     if len(name) > MAX_CLIENT_ID_CHARACTERS:
         description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
         raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
-    return name or context.peer().rpartition(":")[0]
+    return name or host_of(context.peer())
 
 
 class _Usage:

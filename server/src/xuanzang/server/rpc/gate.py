@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import ipaddress
-import re
 from collections import Counter
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, cast
 
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.observation.callers import host_of, ip_of
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotReadyError
 from xuanzang.server.rpc.limits import RpcLimits
 
 # There are no figures to estimate from: the RPCs may be streams that stay open for hours.
 _RETRY_AFTER_SECONDS = 1.0
-# gRPC percent-encodes the brackets of "ipv6:[2001:db8::1]:50051".
-_IPV6 = re.compile(r"ipv6:(?:%5B|\[)(?P<address>[0-9a-fA-F:.]+)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,10 +219,9 @@ def address_of(peer: str) -> str:
     Returns:
         The peer without its port; of an IPv6 address the first 64 bits, because one host has the rest.
     """
-    match = _IPV6.match(peer)
-    if match is None:
-        return peer.rpartition(":")[0]
-    return str(ipaddress.ip_network((match["address"], 64), strict=False))
+    host = host_of(peer)
+    ip = ip_of(host)
+    return str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip and ip.version == 6 else host
 
 
 def _keys(place: Place) -> tuple[Hashable, Hashable]:

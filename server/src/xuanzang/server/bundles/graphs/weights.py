@@ -27,7 +27,7 @@ _IN_ANOTHER_FILE = 1
 _MAX_DIGITS = 18
 
 
-class Span(NamedTuple):
+class WeightSpan(NamedTuple):
     """Part of a weights file that a tensor consists of."""
 
     tensor: str
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     length: int
 
 
-def float_faults(directory: Path, weights: str, size: int, spans: Collection[Span]) -> Iterator[str]:
+def float_faults(directory: Path, weights: str, size: int, spans: Collection[WeightSpan]) -> Iterator[str]:
     """Find floats that are infinite or not a number, which would spoil the translations of some sentences only."""
     # Graphs share tensors.
     floats = {span[1:]: span for span in spans if span.data_type in _FLOATS}.values()
@@ -52,7 +52,7 @@ def float_faults(directory: Path, weights: str, size: int, spans: Collection[Spa
         yield f"{weights} {error}"
 
 
-def _is_finite(file: FileIO, span: Span) -> bool:
+def _is_finite(file: FileIO, span: WeightSpan) -> bool:
     file.seek(span.offset)
     left = span.length
     while left > 0:
@@ -74,7 +74,7 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str
     onnxruntime maps these files into memory; it must be led to no other file, and to no byte outside it.
     """
     size = {file.name: file.size_bytes for file in manifest.files}[manifest.weights]
-    spans: list[Span] = []
+    spans: list[WeightSpan] = []
     faults: list[str] = []
     for name in graph_files(manifest):
         if not name.endswith(".onnx"):
@@ -89,7 +89,7 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str
         else:
             references = [_reference(tensor, manifest.weights, size) for tensor in _tensors(model)]
             faults += sorted({f"{name}: {fault}" for fault in references if isinstance(fault, str)})
-            spans += [span for span in references if isinstance(span, Span)]
+            spans += [span for span in references if isinstance(span, WeightSpan)]
     return faults or list(float_faults(directory, manifest.weights, size, spans))
 
 
@@ -125,7 +125,7 @@ def _of_attributes(attributes: Iterable[graph_pb2.OnnxAttribute]) -> Iterator[gr
             yield from _of_graph(graph)
 
 
-def _reference(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> Span | str | None:
+def _reference(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> WeightSpan | str | None:
     """Return the bytes that a tensor refers to, or what is wrong with that; None if it has its own."""
     if not tensor.external_data and tensor.data_location != _IN_ANOTHER_FILE:
         return None
@@ -138,7 +138,7 @@ def _reference(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> Span | 
     if offset is None or length is None or offset + length > size:
         span = f"offset {entries['offset']!r}, length {entries['length']!r}"
         return f"{tensor.name!r} has {span}; {weights} has {size} bytes"
-    return Span(tensor.name, tensor.data_type, offset, length)
+    return WeightSpan(tensor.name, tensor.data_type, offset, length)
 
 
 def _number(text: str) -> int | None:

@@ -13,6 +13,7 @@ import onnxruntime
 
 from xuanzang.server.bundles.graphs.attention import AttentionGraph, attention_decoder, attention_encoder
 from xuanzang.server.engine.arrays import Floats
+from xuanzang.server.engine.decoding.beams import DEAD_LIMIT
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, no_edits, stack
@@ -26,8 +27,6 @@ from xuanzang.server.engine.runtime.sessions import Sessions
 
 ALTERNATIVES = 5
 """Likeliest tokens that are returned of each step."""
-# Less than any log-probability: of what is forbidden.
-_EXCLUDED = -5.0e8
 
 
 class ShownGraph:
@@ -193,7 +192,7 @@ class ForcedDecoding:
         self._binding.bind(inputs, {**outputs, **self._cache.decoder_tensors.outputs})
         self._binding.run()
         likeliest = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
-        return [(token_id, score) for token_id, score in likeliest if score > _EXCLUDED]
+        return [(token_id, score) for token_id, score in likeliest if score > DEAD_LIMIT]
 
     def _edits(self, before: Sequence[int]) -> LogitEdits:
         changes = hypothesis_edits(self._options, before, eos_id=self._ids.eos_id)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from xuanzang.server.engine.calls.journal import Journal
+from xuanzang.server.engine.decoding.beams import DEAD_LIMIT
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import prohibitions
 from xuanzang.server.engine.decoding.search_recorder import RecordedStep, SearchRecorder
@@ -20,8 +21,6 @@ from xuanzang.server.engine.text.offsets import Span
 
 MAX_CANDIDATES = 64
 """Candidates of a step that are shown: the search has 32 at most, and options exclude others."""
-# Less than any sum of log-probabilities: of what is forbidden, and of what continues no hypothesis.
-_EXCLUDED = -5.0e8
 Pieces = Callable[[int], str]
 """Function that returns the piece of a target id."""
 
@@ -139,7 +138,8 @@ class SearchTree:
         """Yield the candidates from which the search chose."""
         going_on = 0
         for score, token, parent in step.candidates:
-            if score <= _EXCLUDED or parent not in self._live:
+            # What is forbidden, and what continues no hypothesis.
+            if score <= DEAD_LIMIT or parent not in self._live:
                 continue
             before = self._live[parent]
             candidate = Candidate(

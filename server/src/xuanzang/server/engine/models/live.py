@@ -294,3 +294,17 @@ class LiveModels:
         """
         if self._closed:
             raise DrainingError("the server is stopping")
+
+
+class FollowedFolder:
+    """The folder of the models, whose changes are taken over as files that are read again."""
+
+    def __init__(self, live: LiveModels, watch: FolderWatch) -> None:
+        self._live, self._watch = live, watch
+
+    async def reload_if_changed(self) -> None:
+        """Take over what has changed; a folder that cannot be read changes nothing."""
+        try:
+            await self._live.follow(self._watch)
+        except BundleError as error:
+            _LOGGER.warning("the folder of the models cannot be read", extra={"reasons": error.reasons})

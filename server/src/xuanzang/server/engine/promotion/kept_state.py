@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.watched_files import look_at
 from xuanzang.server.whole_files import remove_abandoned, write_whole
 
 _LOGGER = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class StateFile:
             matters: Whether more than commands change the state, so that it is a loss if it cannot be kept.
         """
         remove_abandoned(self._file.parent, self._file.name)
-        self._seen = self._look()
+        self._seen = look_at(self._file)
         self._state = state = await asyncio.to_thread(self._read, sets_aside=True)
         self._is_writable = self._is_chosen or os.access(self._file.parent, os.W_OK)
         if not self._is_writable:
@@ -196,7 +197,7 @@ class StateFile:
     @property
     def has_changed(self) -> bool:
         """Whether another process has written the file since this one has read or written it."""
-        seen = self._look()
+        seen = look_at(self._file)
         return seen is not None and seen != self._seen
 
     @asynccontextmanager
@@ -209,7 +210,7 @@ class StateFile:
         async with self._lock, self._locked():
             state = None
             if self.has_changed:
-                self._seen = self._look()
+                self._seen = look_at(self._file)
                 state = await asyncio.to_thread(self._read)
                 self._state = state or self._state
             yield state
@@ -226,7 +227,7 @@ class StateFile:
         # The next one is written whatever it is, if this one fails.
         self._state = None
         await asyncio.to_thread(write_whole, self._file, f"{state.model_dump_json(indent=1)}\n".encode())
-        self._state, self._seen = state, self._look()
+        self._state, self._seen = state, look_at(self._file)
 
     def keep(self, state: Callable[[], KeptState]) -> None:
         """Write a state soon, unless another server has written one by then; what fails is logged.
@@ -268,13 +269,6 @@ class StateFile:
             yield
         finally:
             os.close(descriptor)
-
-    def _look(self) -> tuple[int, ...] | None:
-        try:
-            status = self._file.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def _read(self, *, sets_aside: bool = False) -> KeptState | None:
         """Return what the file holds; None if there is none or it is damaged, which is logged."""

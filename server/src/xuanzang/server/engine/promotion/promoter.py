@@ -27,7 +27,6 @@ from xuanzang.server.engine.promotion.kept_state import (
 )
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.watched_files import reload_when_changed
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -70,7 +69,6 @@ class Promoter:
         self._judged: WeakSet[LoadedModel] = WeakSet()
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
         self._changing: set[asyncio.Task[None]] = set()
         # What another server has decided about versions that this one has not loaded.
         self._wanted: KeptState | None = None
@@ -94,13 +92,11 @@ class Promoter:
             self._changed.set()
             self._live.listen(self._on_change)
             self._following = asyncio.create_task(self._follow())
-        self._watching = asyncio.create_task(reload_when_changed([self]))
 
     def close(self) -> None:
         """Judge nothing any more, and take nothing up."""
-        for task in (self._following, self._watching):
-            if task:
-                task.cancel()
+        if self._following:
+            self._following.cancel()
 
     async def settle(self) -> None:
         """Wait until what was decided outlives the process, or cannot."""

@@ -26,7 +26,6 @@ _LOGGER = logging.getLogger(__name__)
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
 _MAX_FAULTS = 3
-_LOOK_SECONDS = 1.0
 
 _State = tuple[int, int, int]
 _UNREADABLE: _State = (0, 0, 0)
@@ -85,15 +84,6 @@ class GlossaryFolder:
             description = "is not a glossary of this server; ListGlossaries names them"
             raise InvalidInputError([FieldViolation(field="glossary", description=description)])
         return self._glossaries[name]
-
-    async def follow(self) -> None:
-        """Take over changes of the folder, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                await self.reload_if_changed()
-            except Exception:  # the watch must live on
-                _LOGGER.exception("the folder of the glossaries cannot be followed")
 
     async def reload_if_changed(self) -> None:
         """Read new and changed files; keep what there is of those that are not valid."""
