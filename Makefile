@@ -125,7 +125,7 @@ failover: .venv/ready .venv-envoy/ready ## Kill and drain servers under load, th
 	$(BIN)/python -m benchmarks.drains --drains 20
 
 # make soak HOURS=8; make soak MINUTES=12
-soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hour); check memory, files, answers
+soak: .venv/ready ## Load a server at 80% for HOURS or MINUTES (default: an hour); check memory, files, answers
 	$(BIN)/python -m benchmarks.soak.soak \
 		$(if $(HOURS)$(MINUTES),--hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0),--hours 1) $(ARGS)
 

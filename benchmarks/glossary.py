@@ -186,7 +186,7 @@ def added_costs(bench: Bench, free: Sequence[Item], bound: Sequence[Item], round
 
 
 def ratio_of(costs: Sequence[tuple[float, float]]) -> str:
-    """Return the ratio of two sums, and the interval that holds 95 % of those of resampled batches."""
+    """Return the ratio of two sums, and the interval that holds 95% of those of resampled batches."""
     chosen = random.Random(1)
 
     def ratio(sample: Sequence[tuple[float, float]]) -> float:
@@ -194,7 +194,7 @@ def ratio_of(costs: Sequence[tuple[float, float]]) -> str:
 
     resampled = sorted(ratio(chosen.choices(costs, k=len(costs))) for _ in range(RESAMPLES))
     low, high = (resampled[int(RESAMPLES * share)] for share in (0.025, 0.975))
-    return f"{ratio(costs):.3f} (95 %: {low:.3f} to {high:.3f}, {len(costs)} batches)"
+    return f"{ratio(costs):.3f} (95%: {low:.3f} to {high:.3f}, {len(costs)} batches)"
 
 
 def report_terms(bench: Bench, items: Sequence[Item], rounds: int) -> None:

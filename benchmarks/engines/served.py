@@ -156,7 +156,7 @@ def best_batching(model: ComparedModel, effort: Effort, callers: Callers) -> Bat
 
     Workers and threads are those with the most sentences per second at the largest batch size, which suits several
     threads best. The batch size is the one with the most sentences per second at these. The delay is the one with the
-    lowest median latency at 60 % of that rate.
+    lowest median latency at 60% of that rate.
     """
     load = Load(
         address="", rate=None, callers=CALLERS, seconds=effort.seconds / 2, warm_up_seconds=effort.seconds / 6, seed=0

@@ -1,4 +1,4 @@
-"""Soak: put 80 % of its capacity on a server for hours; check what it holds, what it answers and what it gives back.
+"""Soak: put 80% of its capacity on a server for hours; check what it holds, what it answers and what it gives back.
 
     python -m benchmarks.soak.soak --minutes 60
 
@@ -255,7 +255,7 @@ def summary(figures: dict[str, Any]) -> str:
         quantiles = ", ".join(f"{key[:-3]} {each[key]:.0f}" for key in ("p50_ms", "p95_ms", "p99_ms"))
         lines.append(f"{name}: {quantiles} ms of {each['calls']} calls")
     for name, each in slopes.items():
-        lines.append(f"{name}: {each['per_hour']:+.2f} per hour, 95 % [{each['low']:+.2f}, {each['high']:+.2f}]")
+        lines.append(f"{name}: {each['per_hour']:+.2f} per hour, 95% [{each['low']:+.2f}, {each['high']:+.2f}]")
     warm, idle = figures["warm"]["rss_mb"], figures["idle"]["rss_mb"]
     lines += [
         f"RSS: warm {warm:.0f} MB, peak {figures['peak_rss_mb']:.0f} MB, after {IDLE_SECONDS:.0f} s idle {idle:.0f} MB",

@@ -22,7 +22,7 @@ class Trend:
 
     per_hour: float
     low: float
-    """Lower end of the 95 % confidence interval of `per_hour`."""
+    """Lower end of the 95% confidence interval of `per_hour`."""
     high: float
     """Upper end of it."""
     hours: float

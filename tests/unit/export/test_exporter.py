@@ -112,7 +112,7 @@ def changed(bleu: tuple[float, float, float], chrf: tuple[float, float, float]) 
         ((0.0, -0.1, 0.1), (0.0, -0.1, 0.1), ()),
         ((4.0, 3.0, 5.0), (0.3, 0.25, 0.4), ()),  # a gain, however sure
         ((-0.9, -2.0, -0.29), (-0.5, -1.0, 0.1), ()),  # losses that the sample leaves in doubt
-        ((-0.9, -1.5, -0.31), (0.0, -0.1, 0.1), ("0.90 BLEU lost on web (90 % interval 0.31 to 1.50, 300 pairs)",)),
+        ((-0.9, -1.5, -0.31), (0.0, -0.1, 0.1), ("0.90 BLEU lost on web (90% interval 0.31 to 1.50, 300 pairs)",)),
         ((-1.0, -1.2, -0.8), (-0.3, -0.4, -0.21), ("1.00 BLEU lost on web", "0.30 chrF lost on web")),
     ],
 )

@@ -58,7 +58,7 @@ class ExportSettings(BaseModel):
     fewer if the model is large, and fewer still without `valid`."""
     max_bleu_change: float = Field(default=0.3, gt=0)
     """Maximum loss in BLEU against the float32 graphs, on `valid` and on each test. An export is refused only if the
-    loss exceeds it with 95 % confidence; a gain never counts."""
+    loss exceeds it with 95% confidence; a gain never counts."""
     max_chrf_change: float = Field(default=0.2, gt=0)
     """The same for chrF."""
     min_agreement: float = Field(default=70.0, ge=0, le=100)

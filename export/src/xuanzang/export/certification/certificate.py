@@ -43,7 +43,7 @@ class Certificate(BaseModel):
     """Sentences translated for `quality`."""
     shipped_quality: dict[str, dict[str, float]]
     """By name of the pairs: sentences, BLEU and chrF of the float32 graphs and the shipped, and of each the change with
-    its 90 % interval (`…_change`, `…_change_low`, `…_change_high`); empty for float32."""
+    its 90% interval (`…_change`, `…_change_low`, `…_change_high`); empty for float32."""
     agreement: dict[str, float]
     """Of the translations by the shipped graphs with those by the float32 graphs: sentences, chrF of one against the
     other, and share that is the same, `equal`; empty for float32."""

@@ -131,7 +131,7 @@ def require_quality(
         settings: Settings with the limits.
 
     Raises:
-        ParityError: The loss in BLEU or chrF on some pairs exceeds its limit with 95 % confidence.
+        ParityError: The loss in BLEU or chrF on some pairs exceeds its limit with 95% confidence.
     """
     limits = dict(zip(METRICS, (settings.max_bleu_change, settings.max_chrf_change), strict=True))
     faults = [
@@ -162,7 +162,7 @@ def _flag(metric: str) -> str:
 def _loss(name: str, quality: Mapping[str, float], key: str, metric: str, limit: float) -> str:
     loss, low, high = -quality[key], -quality[f"{key}_high"], -quality[f"{key}_low"]
     return (
-        f"{loss:.2f} {METRICS[metric]} lost on {name} (90 % interval {low:.2f} to {high:.2f}, "
+        f"{loss:.2f} {METRICS[metric]} lost on {name} (90% interval {low:.2f} to {high:.2f}, "
         f"{quality['sentences']:.0f} pairs), the limit is {limit:g}"
     )
 

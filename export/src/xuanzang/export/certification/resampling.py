@@ -21,13 +21,13 @@ class Change(NamedTuple):
     change: float
     """Score of the second system minus that of the first, on all sentences."""
     low: float
-    """5th percentile of the change over the resamples: 95 % of them change by more."""
+    """5th percentile of the change over the resamples: 95% of them change by more."""
     high: float
-    """95th percentile: 95 % of them change by less."""
+    """95th percentile: 95% of them change by less."""
 
 
 def paired_change(metric: Metric, before: Sequence[str], after: Sequence[str], references: Sequence[str]) -> Change:
-    """Measure how a corpus score changes from one system to another, with a 90 % interval.
+    """Measure how a corpus score changes from one system to another, with a 90% interval.
 
     Sentences are drawn with replacement, the same ones for both systems, and the score of each draw is computed from
     the sums of the sentences' statistics. The draws are the same every time.

@@ -44,7 +44,7 @@ class TrainingSettings(BaseModel):
     max_minutes: float = Field(default=0, ge=0)
     """Minutes of training, all sittings together, validations and saves not counted; 0 trains for max_steps. The
     learning rate and the validations then go by the clock: warm-up takes a tenth of the time at most, the rate falls to
-    0 over the last 30 %, and there is a validation every ten minutes and at the end."""
+    0 over the last 30%, and there is a validation every ten minutes and at the end."""
     batch_tokens: int = Field(default=4096, ge=64)
     """Maximum tokens per batch on the longer side, padding counted, for each process."""
     accumulate: int = Field(default=1, ge=1)

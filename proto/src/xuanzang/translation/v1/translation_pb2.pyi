@@ -881,7 +881,7 @@ class DecodingOptions(google.protobuf.message.Message):
     """
     partial_on_deadline: builtins.bool
     """Whether a call that runs out of time is answered with the best hypotheses so far, finish reason DEADLINE, instead
-    of DEADLINE_EXCEEDED. The answer is sent before the deadline by 5 % of the time that the call had on arrival, at
+    of DEADLINE_EXCEEDED. The answer is sent before the deadline by 5% of the time that the call had on arrival, at
     least 20 ms. If a sentence of the text has not been started by then, the call is DEADLINE_EXCEEDED all the same.
     """
     refuse_long_sentences: builtins.bool
