@@ -1,188 +1,228 @@
-"""What required terms do to translations, and what they cost.
+"""What terms do to translations, and what they cost.
 
-    python -m benchmarks.glossary server/models/zh-en/2 valid.tsv.gz
+    python -m benchmarks.glossary server/models zh-en valid.tsv.gz
 
-Terms are taken from the references: words that a free search left out, one or two a sentence. Printed are the share of
-them that translations hold, BLEU with and without them on the same sentences, and processor time: of sentences with
-terms against the same without, in all and by token of the translations, and of sentences without terms: what they add
-to a batch of others with terms, to what they add to one without. The runs of a comparison take turns, batch by batch,
-and each batch counts with its shortest time. Made requests require texts that no translation of theirs would hold.
+Two kinds of sentences have a term each. Product sentences are those of `tests/support/product_sentences.tsv`; `--show`
+prints their translations, which only a reader can judge. Made requests are sentences of the pairs in which a word, one
+that the model translates as the reference does, is to be a made name. Printed are the share of terms that translations
+hold, the share of sentences that are searched again, chrF with the term left out of both sides beside that of the free
+translation without the word, and processor time: that of sentences with terms, and that of others beside them. Sides of
+a ratio take turns, batch by batch, and each batch counts with its shortest time. `--search-alone` keeps terms out of
+the source.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gzip
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import sacrebleu
 
-from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, compile_phrases
-from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server import AsyncTranslator, Translation
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.text.words import find_whole
-from xuanzang.server.engine.types import DecodingOptions
 
+PRODUCTS = Path(__file__).parents[1] / "tests" / "support" / "product_sentences.tsv"
 BATCH = 16
+LARGE_BATCH = 100
 MADE_REQUESTS = 500
 RESAMPLES = 2000
-_WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}(?: [A-Z][a-z]+)*")
-_MADE = (
-    *("Zephyrix {n}", "v{n}.2.1", "https://example.org/{n}", "Kowalczyk-{n} GmbH"),
-    *("max_size_{n}", "ann{n}@example.org"),
-)
+_SLOT = " _ "
+_WORD = re.compile(r"[A-Za-z]{4,}|[\u4e00-\u9fff]{2,4}")
+_LETTERS = re.compile(r"\w+(?: \w+)?")
+# English words that are nouns nearly always, by what stands around them.
+_NOUN = r"(?<=\b(?:the|this|your) ){}(?=[.,;:]| (?:is|are|was|were|of|in|on|for|and|with|from|at|has|can|will)\b)"
+_MADE = {
+    "en": ("control hub", "Zephyrix {n}", "workbench", "OpenDesk", "Kowalczyk app"),
+    "zh": ("控制中枢", "泽菲{n}号", "工作台", "飞书", "科瓦奇软件"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A sentence with its reference and its terms."""
+    """A sentence with a term, or without."""
 
     source: str
-    reference: str
-    terms: tuple[str, ...] = ()
+    term: str = ""
+    target: str = ""
+    word: str = ""
+    """Word of the reference, and of the free translation, for which the target stands."""
+    reference: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Translations with terms and without."""
-
-    held: list[str]
-    free: list[str]
-    cost: float
-    """Processor time with, to without."""
-    length: float
-    """Tokens of the translations with, to without."""
-
-    def __str__(self) -> str:
-        per_token = self.cost / self.length
-        return f"cost {self.cost:.2f}, of it by longer translations {self.length:.2f}, by token {per_token:.2f}"
+    @property
+    def glossary(self) -> dict[str, str]:
+        """Terms of the request."""
+        return {self.term: self.target} if self.term else {}
 
 
 class Bench:
     """A model, and what it is asked."""
 
-    def __init__(self, directory: Path) -> None:
-        bundle = load_bundle(directory)
-        defaults = bundle.manifest.generation_defaults
-        self.codec = TextCodec(bundle)
-        self._sessions = Sessions(bundle, provider="cpu", intra_op_threads=1)
-        self._options = DecodingOptions(
-            beam_size=defaults.beam_size,
-            num_hypotheses=1,
-            length_penalty=defaults.length_penalty,
-            min_target_length=1,
-            max_target_length=None,
-        )
+    def __init__(self, models: Path, model: str) -> None:
+        self.model, self._translator = model, AsyncTranslator(models, workers=1)
+        self.language = model.rpartition("-")[2]
 
-    def translate(self, items: Sequence[Item]) -> tuple[list[TargetHypothesis], float]:
+    async def open(self) -> None:
+        """Load the models."""
+        await self._translator.__aenter__()
+
+    async def close(self) -> None:
+        """Stop the threads."""
+        await self._translator.__aexit__(None, None, None)
+
+    async def translate(self, items: Sequence[Item], **options: bool) -> tuple[list[Translation], float]:
         """Return the translations of one batch, and its processor time in seconds."""
         started = time.process_time()
-        decoder, sentences = Decoder(self._sessions), [self._sentence(item) for item in items]
-        decoder.admit(sentences)
-        found: dict[Sentence, TargetHypothesis] = {}
-        while len(decoder):
-            found |= {sentence: best[0] for sentence, best in decoder.step()}
-        return [found[sentence] for sentence in sentences], time.process_time() - started
+        calls = (self._translator.translate_one(each.source, **self._asked(each), **options) for each in items)  # type: ignore[arg-type]
+        found = await asyncio.gather(*calls)
+        return list(found), time.process_time() - started
 
-    def _sentence(self, item: Item) -> Sentence:
-        ids, target = self.codec.encode(item.source), self.codec.target_phrases
-        phrases = [RequiredPhrase(variants=target.variants(term)) for term in dict.fromkeys(item.terms)]
-        options = SearchOptions(
-            decoding=self._options,
-            max_target_length=2 * len(ids) + 20 + sum(phrase.min_tokens for phrase in phrases),
-            phrases=compile_phrases(phrases, target.classes) if phrases else None,
-        )
-        return Sentence(source_ids=ids, options=options)
+    def _asked(self, item: Item) -> dict[str, object]:
+        return {"model": self.model, "glossary": item.glossary or None, "return_provenance": True}
 
-    def texts(self, items: Sequence[Item]) -> list[str]:
-        """Return the translations of one batch."""
-        return [self.codec.decode(found.target_ids) for found in self.translate(items)[0]]
+    async def all(self, items: Sequence[Item], **options: bool) -> list[Translation]:
+        """Return the translations of many sentences."""
+        batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+        return [one for batch in batches for one in (await self.translate(batch, **options))[0]]
 
-    def race(self, batches: Sequence[Sequence[Item]], rounds: int) -> list[float]:
+    async def race(self, sides: Sequence[Sequence[Item]], rounds: int) -> list[float]:
         """Translate batches in turns; return the shortest processor time of each in seconds."""
-        spent = [[self.translate(one)[1] for one in batches] for _ in range(rounds)]
+        spent = [[(await self.translate(side))[1] for side in sides] for _ in range(rounds)]
         return [min(times) for times in zip(*spent, strict=True)]
 
-    def compare(self, these: Sequence[Item], rounds: int) -> Comparison:
-        """Translate items with and without their terms, batch by batch in turns."""
-        texts: tuple[list[str], list[str]] = ([], [])
-        seconds, tokens = [0.0, 0.0], [0, 0]
-        for start in range(0, len(these), BATCH):
-            batch = these[start : start + BATCH]
-            sides = [batch, [replace(item, terms=()) for item in batch]]
-            for side, spent in enumerate(self.race(sides, rounds)):
-                found, _ = self.translate(sides[side])
-                texts[side].extend(self.codec.decode(one.target_ids) for one in found)
-                tokens[side] += sum(one.token_count for one in found)
-                seconds[side] += spent
-        return Comparison(*texts, cost=seconds[0] / seconds[1], length=tokens[0] / tokens[1])
 
-
-def read(path: Path, count: int) -> list[Item]:
-    """Return the first pairs that are long enough to leave words out."""
+def read_pairs(path: Path, count: int, *, turned: bool) -> list[Item]:
+    """Return the first pairs of ordinary length."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         pairs = [line.rstrip("\n").split("\t")[:2] for line in file]
-    return [Item(source=source, reference=target) for source, target in pairs if 15 < len(target) < 200][:count]
+    sides = [pair[::-1] if turned else pair for pair in pairs]
+    fitting = [(source, target) for source, target in sides if 8 < len(source) < 250 and 8 < len(target) < 250]
+    return [Item(source=source, reference=target) for source, target in fitting][:count]
 
 
-def with_missed_words(bench: Bench, items: Sequence[Item], count: int) -> list[Item]:
-    """Give each item words of its reference that a free search leaves out; items without enough are left out."""
-    chosen, found = random.Random(1), []
-    for start in range(0, len(items), BATCH):
-        batch = items[start : start + BATCH]
-        for item, text in zip(batch, bench.texts(batch), strict=True):
-            words = [match.group() for match in _WORD.finditer(item.reference) if match.start()]
-            missed = [word for word in dict.fromkeys(words) if word.lower() not in text.lower()]
-            missed = [word for word in missed if bench.codec.target_phrases.variants(word)]
-            if len(missed) >= count:
-                found.append(replace(item, terms=tuple(chosen.sample(missed, count))))
-    return found
+def read_products(model: str) -> list[Item]:
+    """Return the product sentences of a model."""
+    lines = [line.split("\t") for line in PRODUCTS.read_text(encoding="utf-8").splitlines()]
+    return [Item(source=text, term=term, target=target) for name, text, term, target in lines if name == model]
 
 
-def made(bench: Bench, items: Sequence[Item]) -> list[Item]:
-    """Give items terms that no translation of theirs would hold."""
-    requests = []
-    for number in range(MADE_REQUESTS):
-        terms = [_MADE[(number + more) % len(_MADE)].format(n=number) for more in range(1 + number % 3)]
-        writable = tuple(term for term in terms if bench.codec.target_phrases.variants(term))
-        if writable:
-            requests.append(replace(items[number % len(items)], terms=writable))
-    return requests
+async def made_requests(bench: Bench, items: Sequence[Item], count: int) -> tuple[list[Item], list[str]]:
+    """Return sentences in which a made name stands for a word, and their free translations."""
+    made: list[Item] = []
+    texts: list[str] = []
+    chosen = random.Random(1)
+    for item, translation in zip(items, await bench.all(items, token_details=True), strict=True):
+        words = list(_aligned_words(item, translation))
+        if not words or len(made) == count:
+            continue
+        term, word = chosen.choice(words)
+        names = _MADE[bench.language]
+        target = names[len(made) % len(names)].format(n=1 + len(made) % 9)
+        made.append(replace(item, term=term, target=target, word=word))
+        texts.append(translation.text)
+    return made, texts
 
 
-def honoured(items: Sequence[Item], texts: Sequence[str]) -> float:
-    """Return the share of terms that the translations hold."""
-    held = [find_whole(text, term) >= 0 for item, text in zip(items, texts, strict=True) for term in item.terms]
-    return sum(held) / len(held)
+def _aligned_words(item: Item, translation: Translation) -> Iterable[tuple[str, str]]:
+    """Yield words of a translation that the reference has, too, each once, and what they stand for in the source."""
+    [hypothesis] = translation.hypotheses
+    text = "".join(token.text for token in hypothesis.tokens)
+    place, tokens = 0, []
+    for token in hypothesis.tokens:
+        tokens.append((place, place + len(token.text), token))
+        place += len(token.text)
+    for match in _WORD.finditer(text):
+        word = match.group()
+        inside = [token for start, end, token in tokens if start < match.end() and match.start() < end]
+        start, end = min(token.source_start for token in inside), max(token.source_end for token in inside)
+        term = item.source[start:end].strip()
+        once = item.reference.count(word) == translation.text.count(word) == item.source.count(term) == 1
+        whole = len(term) > 1 and _LETTERS.fullmatch(term) and find_whole(item.source, term) >= 0
+        if once and whole and any(_is_noun(item, each) for each in (term, word)):
+            yield term, word
 
 
-def bleu(items: Sequence[Item], texts: Sequence[str]) -> float:
-    """Return the BLEU of translations."""
-    return float(sacrebleu.corpus_bleu(list(texts), [[item.reference for item in items]]).score)
+def _is_noun(item: Item, word: str) -> bool:
+    return any(re.search(_NOUN.replace("{}", re.escape(word)), text) for text in (item.source, item.reference))
 
 
-def added_costs(bench: Bench, free: Sequence[Item], bound: Sequence[Item], rounds: int) -> list[tuple[float, float]]:
-    """Return what free sentences add to batches of others with terms, and to the same without, in seconds.
+def masked_chrf(texts: Sequence[str], slots: Sequence[str], items: Sequence[Item]) -> float:
+    """Return chrF with a slot for the term in the translations, and for the word in the references."""
+    pairs = [
+        (text.replace(slot, _SLOT, 1), item.reference.replace(item.word, _SLOT, 1))
+        for text, slot, item in zip(texts, slots, items, strict=True)
+    ]
+    return float(sacrebleu.corpus_chrf([text for text, _ in pairs], [[reference for _, reference in pairs]]).score)
 
-    Sentences with terms may be longer, and a step costs something whatever the batch has; so the others' own cost is
-    taken from a batch of theirs.
+
+def kept(items: Sequence[Item], translations: Sequence[Translation]) -> str:
+    """Say how many terms translations hold, and how often a second search was needed."""
+    held = sum(find_whole(each.text, item.target) >= 0 for item, each in zip(items, translations, strict=True))
+    sentences = [one for each in translations if each.provenance for one in each.provenance.sentences]
+    again = sum(sentence.searches > 1 for sentence in sentences)
+    return f"honoured {held / len(items):.2%}, searched again {again / len(sentences):.1%}"
+
+
+async def cost(bench: Bench, items: Sequence[Item], rounds: int) -> str:
+    """Return the processor time of sentences with terms to that of the same without, and the ratio of their tokens."""
+    seconds, tokens = [0.0, 0.0], [0, 0]
+    for start in range(0, len(items), LARGE_BATCH):
+        batch = items[start : start + LARGE_BATCH]
+        sides = [batch, [replace(item, term="") for item in batch]]
+        for side, spent in enumerate(await bench.race(sides, rounds)):
+            seconds[side] += spent
+            tokens[side] += sum(each.hypotheses[0].token_count for each in (await bench.translate(sides[side]))[0])
+    return f"cost {seconds[0] / seconds[1]:.3f}, of it by longer translations {tokens[0] / tokens[1]:.3f}"
+
+
+async def report_products(bench: Bench, _: Sequence[Item], parsed: argparse.Namespace) -> None:
+    """Print what becomes of product sentences."""
+    items = read_products(bench.model)
+    found = await bench.all(items)
+    if parsed.show:
+        for item, each in zip(items, found, strict=True):
+            print(f"{item.source}\t{item.target}\t{each.text}")
+    print(f"{len(items)} product sentences: {kept(items, found)}, {await cost(bench, items, parsed.rounds)}")
+
+
+async def report_made(bench: Bench, pairs: Sequence[Item], parsed: argparse.Namespace) -> None:
+    """Print what becomes of made requests."""
+    items, free = await made_requests(bench, pairs, MADE_REQUESTS)
+    found = await bench.all(items)
+    if parsed.show:
+        for item, each, text in zip(items, found, free, strict=True):
+            print(f"{item.source}\t{item.term}={item.target}\t{each.text}\t{text}")
+    bound = masked_chrf([each.text for each in found], [item.target for item in items], items)
+    unbound = masked_chrf(free, [item.word for item in items], items)
+    print(
+        f"{len(items)} made requests: {kept(items, found)}, chrF without the terms {bound:.2f}, of free translations "
+        f"{unbound:.2f}, {await cost(bench, items, parsed.rounds)}"
+    )
+
+
+async def report_neighbours(bench: Bench, pairs: Sequence[Item], parsed: argparse.Namespace) -> None:
+    """Print what sentences without terms cost beside others with one, to that beside the same without.
+
+    The others' own cost is taken from a batch of theirs.
     """
-    costs, half = [], BATCH // 2
-    for start in range(0, min(len(free), len(bound)) - half + 1, half):
-        place = slice(start, start + half)
-        these, those = free[place], bound[place]
-        without = [replace(item, terms=()) for item in those]
-        held, alone, lacked, alone_without = bench.race(([*these, *those], those, [*these, *without], without), rounds)
+    items, _ = await made_requests(bench, pairs, MADE_REQUESTS)
+    half, costs = BATCH // 2, []
+    for start in range(0, min(len(pairs), len(items)) - half + 1, half):
+        these, those = pairs[start : start + half], items[start : start + half]
+        without = [replace(item, term="") for item in those]
+        sides = ([*these, *those], those, [*these, *without], without)
+        held, alone, lacked, alone_without = await bench.race(sides, parsed.rounds)
         costs.append((held - alone, lacked - alone_without))
-    return costs
+    print(f"cost of sentences beside others with a term, to that beside others without: {ratio_of(costs)}")
 
 
 def ratio_of(costs: Sequence[tuple[float, float]]) -> str:
@@ -197,43 +237,41 @@ def ratio_of(costs: Sequence[tuple[float, float]]) -> str:
     return f"{ratio(costs):.3f} (95%: {low:.3f} to {high:.3f}, {len(costs)} batches)"
 
 
-def report_terms(bench: Bench, items: Sequence[Item], rounds: int) -> None:
-    """Print what terms do and cost."""
-    for count in (1, 2):
-        bound = with_missed_words(bench, items, count)
-        found = bench.compare(bound, rounds)
-        print(
-            f"{count} term(s) a sentence, {len(bound)} sentences: honoured {honoured(bound, found.held):.2%}, "
-            f"BLEU {bleu(bound, found.held):.2f} against {bleu(bound, found.free):.2f}, {found}"
-        )
-    requests = made(bench, items)
-    found = bench.compare(requests, rounds)
-    print(f"{len(requests)} made requests: honoured {honoured(requests, found.held):.2%}, {found}")
+_PARTS = {"products": report_products, "made": report_made, "neighbours": report_neighbours}
 
 
-def report_neighbours(bench: Bench, items: Sequence[Item], rounds: int) -> None:
-    """Print what sentences without terms cost beside others with one."""
-    bound = with_missed_words(bench, items, 1)
-    ratio = ratio_of(added_costs(bench, items, bound, rounds))
-    print(f"cost of sentences without terms beside others with one, to that beside others without: {ratio}")
+def _parsed() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("models", type=Path)
+    arguments.add_argument("model", help="name of one of them, such as zh-en")
+    arguments.add_argument("valid", type=Path, help="pairs, Chinese<TAB>English, gzip")
+    arguments.add_argument("--pairs", type=int, default=1500)
+    arguments.add_argument("--rounds", type=int, default=2, help="times that each batch is translated")
+    arguments.add_argument("--parts", nargs="+", choices=_PARTS, default=list(_PARTS))
+    arguments.add_argument("--search-alone", action="store_true", help="put no term into the source")
+    arguments.add_argument("--show", action="store_true", help="print sentences")
+    return arguments.parse_args()
 
 
-_PARTS = {"terms": report_terms, "neighbours": report_neighbours}
+async def _run(parsed: argparse.Namespace) -> None:
+    bench = Bench(parsed.models, parsed.model)
+    pairs = read_pairs(parsed.valid, parsed.pairs, turned=parsed.model.startswith("en"))
+    alone: AbstractContextManager[object] = nullcontext()
+    if parsed.search_alone:
+        alone = patch.object(LoadedModel, "reads_terms", new=False)
+    await bench.open()
+    try:
+        with alone:
+            await bench.translate(pairs[:BATCH])
+            for part in parsed.parts:
+                await _PARTS[part](bench, pairs, parsed)
+    finally:
+        await bench.close()
 
 
 def main() -> None:
     """Print the figures."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("bundle", type=Path)
-    arguments.add_argument("valid", type=Path, help="pairs, source<TAB>reference, gzip")
-    arguments.add_argument("--pairs", type=int, default=1000)
-    arguments.add_argument("--rounds", type=int, default=3, help="times that each batch is translated")
-    arguments.add_argument("--parts", nargs="+", choices=_PARTS, default=list(_PARTS))
-    parsed = arguments.parse_args()
-    bench, items = Bench(parsed.bundle), read(parsed.valid, parsed.pairs)
-    bench.translate(items[:BATCH])
-    for part in parsed.parts:
-        _PARTS[part](bench, items, parsed.rounds)
+    asyncio.run(_run(_parsed()))
 
 
 if __name__ == "__main__":

@@ -40,15 +40,15 @@ def export(settings: ExportSettings) -> Path:
     use_fastest_threads(checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     with tempfile.TemporaryDirectory() as scratch, closing(WeightStore(Path(scratch))) as weights:
-        graphs, certificate = _certified(checkpoint, settings, shortlist, weights)
+        graphs, certificate, terms = _certified(checkpoint, settings, shortlist, weights)
         for gap in certificate.not_measured:
             logger.warning("not measured: %s", gap)
-        return _write(checkpoint, settings, graphs, certificate)
+        return _write(checkpoint, settings, graphs, certificate, terms)
 
 
 def _certified(
     checkpoint: Checkpoint, settings: ExportSettings, shortlist: Shortlist | None, weights: WeightStore
-) -> tuple[GraphSet, Certificate]:
+) -> tuple[GraphSet, Certificate, manifest_pb2.Terms]:
     """Build and measure float32 graphs for comparison, and last the shipped ones."""
     examples = read_examples(checkpoint, settings)
     tests = {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
@@ -58,7 +58,7 @@ def _certified(
     if not shipped:
         precision = _rounded(checkpoint, examples, certifier, settings)
         graphs = _measured(certifier, checkpoint, precision, shortlist, weights)
-    return graphs, certifier.certificate()
+    return graphs, certifier.certificate(), certifier.terms
 
 
 def _measured(
@@ -95,9 +95,16 @@ def _calibration_ids(
     return translation_ids(checkpoint, examples.sentences, certifier.translations)[-count:]
 
 
-def _write(checkpoint: Checkpoint, settings: ExportSettings, graphs: GraphSet, certificate: Certificate) -> Path:
+def _write(
+    checkpoint: Checkpoint,
+    settings: ExportSettings,
+    graphs: GraphSet,
+    certificate: Certificate,
+    terms: manifest_pb2.Terms,
+) -> Path:
     version = settings.version or next_version(settings.repository / settings.model)
     manifest = make_manifest(checkpoint, settings, version, certificate.machine)
+    manifest.terms.CopyFrom(terms)
     files = _text_files(checkpoint, manifest) | {
         "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
         "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),

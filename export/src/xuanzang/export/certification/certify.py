@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sacrebleu.metrics import CHRF
 
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.certification.certificate import Certificate, ParityError, Sample
 from xuanzang.export.certification.coverage import not_measured
 from xuanzang.export.certification.parity import Parity, follow
@@ -25,6 +26,7 @@ from xuanzang.export.certification.recording import Recording, record
 from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
 from xuanzang.export.certification.samples import choose_samples
 from xuanzang.export.certification.step_times import step_milliseconds
+from xuanzang.export.certification.terms import measure_terms
 from xuanzang.export.examples import Example, Examples, sources_of
 from xuanzang.export.freed_memory import return_freed_memory
 from xuanzang.export.graphs.build import GraphSet
@@ -68,6 +70,8 @@ class Certifier:
         self._shortlisted: Translations = []
         self._expected: list[list[int]] = []
         self._samples: list[Sample] = []
+        self.terms = manifest_pb2.Terms()
+        """How the shipped graphs keep terms; unset before they are measured."""
 
     @property
     def translations(self) -> Translations:
@@ -93,6 +97,7 @@ class Certifier:
         times = _step_times(model)
         if graphs.precision == settings.precision:
             self._choose_samples(model, translations)
+            self.terms = self._measured_terms(model, translations)
         # Closes the graphs.
         del model
         return_freed_memory()
@@ -162,6 +167,12 @@ class Certifier:
         self._samples = choose_samples(
             self._checkpoint, model, self._examples.sentences, found, self._settings, self._rules
         )
+
+    def _measured_terms(self, model: OnnxModel, translations: Translations) -> manifest_pb2.Terms:
+        def translate(made: Sequence[Example]) -> Translations:
+            return onnx_translations(model, made, self._settings, self._rules)
+
+        return measure_terms(self._checkpoint, self._examples.sentences, translations, translate)
 
     def _scores(self) -> dict[str, Scores]:
         found = {f"onnx_{precision}": measured.translations for precision, measured in self._measured.items()}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, RequiredPhrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
 from xuanzang.server.engine.terminology.source_terms import TextWithTerms, with_terms
@@ -44,10 +44,8 @@ class SentenceTerms:
 
     found: tuple[tuple[FoundTerm, GlossaryOutcome | None], ...] = ()
     """Each term, with the reason why it is not kept; spans are those in the whole text."""
-    phrases: PhraseAutomaton | None = None
+    phrases: RequiredPhrases | None = None
     """What a search requires to keep them; None for nothing."""
-    tokens: int = 0
-    """Target tokens that the required phrases have at the least."""
     source: TextWithTerms | None = None
     """The sentence with translations in it; None if the model reads it as it is."""
     source_ids: tuple[int, ...] = ()
@@ -59,9 +57,10 @@ class SentenceTerms:
         """Return constraints that hold for the sentence, too."""
         if self.phrases is None:
             return constraints
+        tokens = self.phrases.tokens
         if self.are_in_source:
-            return replace(constraints, expected_phrases=self.phrases, phrase_tokens=self.tokens)
-        return replace(constraints, phrases=self.phrases, phrase_tokens=self.tokens)
+            return replace(constraints, expected_phrases=self.phrases, phrase_tokens=tokens)
+        return replace(constraints, phrases=self.phrases.compiled(), phrase_tokens=tokens)
 
     def read_in(self, segment: Segment) -> Segment:
         """Return the sentence as the model reads it."""
@@ -129,11 +128,10 @@ def plan_terms(
     kept = [(term, target) for term, refusal, target in judged if refusal is None]
     put = [each for each in kept if in_source and _is_put(*each, codec)]
     source, source_ids = _with_terms(segment, start, put, codec) if put else (None, ())
-    automaton = compile_phrases(phrases, codec.target_phrases.classes) if phrases else None
+    required = RequiredPhrases(phrases=phrases, classes=codec.target_phrases.classes) if phrases else None
     return SentenceTerms(
         found=tuple((term, refusal) for term, refusal, _ in judged),
-        phrases=automaton,
-        tokens=automaton.tokens if automaton else 0,
+        phrases=required,
         source=source,
         source_ids=source_ids,
         are_in_source=all(source and each in put for each in kept if _differs(*each)),
@@ -142,7 +140,7 @@ def plan_terms(
 
 def _judged(
     found: Sequence[FoundTerm], codec: TextCodec, suppressed_texts: Sequence[str], budget: int
-) -> tuple[list[_Judged], list[RequiredPhrase]]:
+) -> tuple[list[_Judged], tuple[RequiredPhrase, ...]]:
     """Say of each term whether it can be kept, and what a search must require for that."""
     required: Counter[tuple[Variant, ...]] = Counter()
     judged: list[_Judged] = []
@@ -159,7 +157,7 @@ def _judged(
             required[variants] += 1
             tokens += shortest
             judged.append(_Judged(term, None, next(iter(writable))))
-    return judged, [RequiredPhrase(variants=variants, count=count) for variants, count in required.items()]
+    return judged, tuple(RequiredPhrase(variants=variants, count=count) for variants, count in required.items())
 
 
 def _differs(term: FoundTerm, target: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrases
 from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
 from xuanzang.server.engine.types import DecodingOptions
 
@@ -39,7 +39,7 @@ class SearchOptions:
     """Sequences of tokens that no hypothesis may hold; none is empty."""
     phrases: PhraseAutomaton | None = None
     """Phrases that every hypothesis must hold; None for none."""
-    expected_phrases: PhraseAutomaton | None = None
+    expected_phrases: RequiredPhrases | None = None
     """Phrases that the source suggests; a search that does not find them is made again, with them as `phrases`."""
     rules: SearchRules = UNTIL_FIRST
     """When searches by the model end."""

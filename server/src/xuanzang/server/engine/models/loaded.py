@@ -16,7 +16,7 @@ from xuanzang.server.bundles.graphs.interface import inspects_rows
 from xuanzang.server.bundles.repository import read_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrases
 from xuanzang.server.engine.quality.head import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
@@ -37,7 +37,7 @@ class TargetConstraints:
     """Sequences that no hypothesis may hold."""
     phrases: PhraseAutomaton | None = None
     """Phrases that every hypothesis must hold."""
-    expected_phrases: PhraseAutomaton | None = None
+    expected_phrases: RequiredPhrases | None = None
     """Phrases that the source suggests, to be required only of a second search; not together with `phrases`."""
     phrase_tokens: int = 0
     """Tokens that the phrases have at the least."""

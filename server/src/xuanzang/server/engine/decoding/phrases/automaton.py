@@ -36,6 +36,30 @@ class RequiredPhrase:
         return min(anywhere or [len(variant.ids) for variant in self.variants])
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RequiredPhrases:
+    """The phrases of one sentence, compiled only for a search that requires them."""
+
+    phrases: tuple[RequiredPhrase, ...]
+    """At least one; none is another's twin."""
+    classes: npt.NDArray[np.int8]
+    """CONTINUES and OPENS of each token, [vocab]."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that suffice for all phrases."""
+        return sum(phrase.count * phrase.min_tokens for phrase in self.phrases)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """All tokens of the phrases."""
+        return sorted({token for phrase in self.phrases for variant in phrase.variants for token in variant.ids})
+
+    def compiled(self) -> PhraseAutomaton:
+        """Return the automaton of the phrases."""
+        return compile_phrases(self.phrases, self.classes)
+
+
 class StateTables(NamedTuple):
     """What is known in each state of an automaton."""
 

@@ -53,7 +53,7 @@ def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis
     options = queued.sentence.options
     if options.expected_phrases is None or not any(queued.renderer.missed_terms(each.target_ids) for each in found):
         return None
-    return _again(queued, replace(options, phrases=options.expected_phrases, expected_phrases=None))
+    return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
 
 
 def best_of(
