@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,30 @@ def test_sentences_of_names_are_for_chinese_and_english_only(settings: PrepareSe
     assert metadata.corpora[-1] == "naming"
     with pytest.raises(ValidationError, match="naming-share is for zh and en, not for zh and de"):
         PrepareSettings(**(settings.model_dump() | {"naming_share": 0.1, "target_language": "de"}))
+
+
+def test_terms_are_a_corpus_of_their_own_with_target_words_in_the_source(
+    settings: PrepareSettings, tmp_path: Path
+) -> None:
+    pytest.importorskip("scipy")
+    words = {"学校": "school", "学生": "student", "医院": "hospital", "图书馆": "library", "公园": "park"}
+    frames = [("我去{}。", "I go to the {}."), ("这是{}吗？", "Is this the {}?"), ("{}很大", "The {} is big")]
+    pairs = [(source.format(word), target.format(words[word])) for word in words for source, target in frames]
+    (tmp_path / "tokenizers").mkdir()
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(
+            Path(__file__).parents[4] / "server" / "models" / "zh-en" / "2" / "source.spm",
+            tmp_path / "tokenizers" / name,
+        )
+    changes = {"train": [write(tmp_path / "words.tsv", pairs)], "tokenizers_from": tmp_path / "tokenizers"}
+    metadata = prepare(settings.model_copy(update=changes | {"term_share": 0.4, "weight": {}}))
+    assert metadata.corpora == ["words", "terms"]
+    made = texts(settings.output, "train")[len(pairs) :]
+    assert len(made) == 6
+    for source, target in made:
+        assert {word for word in words.values() if word in source} == {
+            word for word in words.values() if word in target
+        }
 
 
 def test_traditional_characters_are_read_as_simplified_ones(settings: PrepareSettings) -> None:

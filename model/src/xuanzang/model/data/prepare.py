@@ -79,6 +79,9 @@ class PrepareSettings(BaseModel):
     """Share of an epoch to add in targets as pairs of their own, so that text of that language passes unchanged."""
     naming_share: float = Field(default=0.0, ge=0, le=1)
     """Share of an epoch to add in Chinese and English sentences made of names, dates, numbers and sums of money."""
+    term_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of an epoch to add in pairs with words of the target in the source, as glossaries put them there; needs the
+    package scipy."""
     seed: int = Field(default=0, ge=0)
     """Seed of the pairs that are drawn for the shares."""
 
@@ -149,7 +152,8 @@ def _write_ids(
         _shares(settings),
         settings.languages,
         settings.source_normalization,
-        settings.seed,
+        seed=settings.seed,
+        tokenizers=tokenizers,
     )
     corpora = gathered.corpora | made
     names, pairs = list(corpora), [pair for corpus in corpora.values() for pair in corpus]
@@ -203,7 +207,12 @@ def _read_corpora(
 
 
 def _shares(settings: PrepareSettings) -> Shares:
-    return Shares(copying=settings.copying_share, passing=settings.passing_share, naming=settings.naming_share)
+    return Shares(
+        copying=settings.copying_share,
+        passing=settings.passing_share,
+        naming=settings.naming_share,
+        terms=settings.term_share,
+    )
 
 
 def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) -> tuple[Tokenizer, Tokenizer]:

@@ -11,18 +11,22 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from xuanzang.model.data.augmentation.naming import NamingMaker
 from xuanzang.model.data.augmentation.random_spans import SpanMaker
 from xuanzang.model.data.augmentation.spans import copied_spans
+from xuanzang.model.data.augmentation.terms import TermMaker
 from xuanzang.model.data.corpus import Pair
-from xuanzang.model.tokenizer import Normalization, normalize
+from xuanzang.model.tokenizer import Normalization, Tokenizer, normalize
 
 _WORD = re.compile(r"[A-Za-z][\w.-]*\w", re.ASCII)
 _NUMBER = re.compile(r"\d[\d.,]*", re.ASCII)
 _FINAL = re.compile(r"[\s。.!?！？:：;；]*$")
 _LOWERCASE_WORD = re.compile(r"\b[a-z]{3,9}\b")
 _WORDS = 5000
+# Not every pair has a word that is known to be a translation of one in the target.
+_DRAWS_PER_TERM = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class Shares:
     """Pairs with the target on both sides."""
     naming: float
     """Chinese and English sentences about names, dates, numbers and sums of money."""
+    terms: float = 0.0
+    """Pairs with target words in the source."""
 
 
 def augment(
@@ -43,9 +49,11 @@ def augment(
     shares: Shares,
     languages: tuple[str, str],
     normalization: Normalization,
+    *,
     seed: int,
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
 ) -> dict[str, list[Pair]]:
-    """Make the corpora "copying", "passing" and "naming".
+    """Make the corpora "copying", "passing", "naming" and "terms".
 
     Args:
         corpora: Real pairs.
@@ -54,6 +62,7 @@ def augment(
         languages: Of the sources and of the targets; naming takes zh and en.
         normalization: Unicode form of the sources.
         seed: Seed of all choices.
+        tokenizers: Those of the sources and of the targets, which terms need.
 
     Returns:
         Pairs of each corpus made.
@@ -71,6 +80,8 @@ def augment(
     }
     if shares.naming:
         made["naming"] = list(_naming(draw(shares.naming), languages, normalization, seed))
+    if shares.terms and tokenizers:
+        made["terms"] = _terms(draw(_DRAWS_PER_TERM * shares.terms), pairs, tokenizers, seed)
     return {name: corpus for name, corpus in made.items() if corpus}
 
 
@@ -141,6 +152,14 @@ class Augmenter:
             _alone,
         )
     )
+
+
+def _terms(
+    drawn: Sequence[Pair], pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], seed: int
+) -> list[Pair]:
+    """Return a pair with terms for every few pairs drawn, as far as they have any."""
+    made = TermMaker(pairs, tokenizers, seed).made(drawn)
+    return list(islice(made, len(drawn) // _DRAWS_PER_TERM))
 
 
 def _naming(
