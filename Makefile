@@ -169,7 +169,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel]' -e 'client[documents]' -e loadtest -e 'batch[parquet]' -e 'gateway[grpc,google]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel,hub]' -e 'client[documents]' -e loadtest -e 'batch[parquet]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
 .venv/browser: .venv/ready

@@ -197,6 +197,8 @@ FIELDS = {
         "max_source_length": (9, "int32"),
         "max_target_length": (10, "int32"),
         "max_content_characters": (11, "int32"),
+        "licence": (12, "string"),
+        "source_model": (13, "string"),
     },
 }
 

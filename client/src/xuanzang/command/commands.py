@@ -42,6 +42,11 @@ SECTIONS: Mapping[str, Mapping[str, Known]] = {
     "translate corpora": {
         "batch": Known("xuanzang-batch", "Translate a corpus, in one process or on Ray"),
     },
+    "get models": {
+        "models available": Known("xuanzang-server", "List published models that can be pulled"),
+        "pull": Known("xuanzang-server", "Bring a published model here, by its name on the hub"),
+        "push": Known("xuanzang-server", "Publish a bundle on the hub"),
+    },
     "make models": {
         "prepare": Known("xuanzang-model", "Filter pairs, train the tokeniser, write what train reads"),
         "train": Known("xuanzang-model", "Train a Transformer, or go on training it"),

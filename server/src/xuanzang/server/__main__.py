@@ -1,4 +1,4 @@
-"""The commands `xuanzang serve`, `keys` and `admin`."""
+"""The commands `xuanzang serve`, `keys` and `admin`, and those for models of a hub."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from xuanzang.server.commands.admin import run_admin_command  # noqa: PLC0415 - as below
 
         return run_admin_command(flags, environment=os.environ)
+    if command in ("pull", "push", "models"):
+        return _hub(command, flags)
     settings = read_settings(flags)
     if settings.probe:
         return 0 if _is_serving(settings) else 1
@@ -53,6 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1
     return 0
+
+
+def _hub(command: str, flags: Sequence[str]) -> int:
+    from xuanzang.server.commands import hub  # noqa: PLC0415 - as above
+
+    if command == "pull":
+        return hub.run_pull_command(flags, os.environ)
+    # The other one is `models available`.
+    return hub.run_push_command(flags) if command == "push" else hub.run_available_command(flags[1:])
 
 
 def _is_serving(settings: Settings) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, TextIO
 
@@ -12,6 +12,8 @@ from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._values.offers import Model
 from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation
+
+_LISTED_LANGUAGES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +140,20 @@ def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> N
     if as_json:
         output.writelines(json.dumps(asdict(model), ensure_ascii=False) + "\n" for model in models)
         return
-    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "MANIFEST")]
+    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "LICENCE", "MANIFEST")]
     for model in models:
-        languages = ",".join(model.source_languages), ",".join(model.target_languages)
+        languages = _listed(model.source_languages), _listed(model.target_languages)
         default = "yes" if model.is_default else "no"
-        rows.append((model.name, model.version, *languages, model.precision, default, model.manifest_sha256[:12]))
+        facts = model.precision, default, model.licence or "-", model.manifest_sha256[:12]
+        rows.append((model.name, model.version, *languages, *facts))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     output.writelines(line + "\n" for line in lines)
+
+
+def _listed(languages: Sequence[str]) -> str:
+    """Return codes of languages, or their number where there are many; `--json` has all."""
+    return ",".join(languages) if len(languages) <= _LISTED_LANGUAGES else f"{len(languages)} languages"
 
 
 def _result_or_retry(

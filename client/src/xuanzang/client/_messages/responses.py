@@ -210,6 +210,8 @@ def _model(message: pb.Model) -> Model:
         max_source_length=message.max_source_length,
         max_target_length=message.max_target_length,
         max_content_characters=message.max_content_characters,
+        licence=message.licence,
+        source_model=message.source_model,
     )
 
 

@@ -63,3 +63,7 @@ class Model:
     """Maximum number of target tokens per sentence, end token counted."""
     max_content_characters: int = 0
     """Maximum number of characters of a text; 0 if the server does not say."""
+    licence: str = ""
+    """Licence of the weights as their publisher states it, such as "cc-by-4.0"; empty if unknown."""
+    source_model: str = ""
+    """The published model that it was made from, such as "Helsinki-NLP/opus-mt-zh-en"; empty if there is none."""

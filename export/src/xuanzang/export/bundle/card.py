@@ -104,7 +104,13 @@ def _between(certificate: Certificate) -> str:
 def _origin(checkpoint: Checkpoint) -> dict[str, str]:
     """Return the origin of the weights."""
     if imported := checkpoint.training.get("imported"):
-        return {"imported from": imported["name"], "licence": imported["licence"] or "not stated"}
+        files = imported.get("files", {})
+        return {
+            "imported from": imported["name"],
+            **({"commit": imported["revision"]} if imported.get("revision") else {}),
+            "licence": imported["licence"] or "not stated",
+            **{f"SHA-256 of `{name}`": f"`{digest}`" for name, digest in sorted(files.items())},
+        }
     return {
         "training pairs": f"{checkpoint.metadata.train_pairs:,}",
         "optimiser steps": f"{checkpoint.training.get('step', 0):,}",

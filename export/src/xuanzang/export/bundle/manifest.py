@@ -82,6 +82,15 @@ def _provenance(checkpoint: Checkpoint, tool_versions: Mapping[str, str]) -> man
         tool_versions=tool_versions,
     )
     provenance.create_time.GetCurrentTime()
+    if imported := checkpoint.training.get("imported"):
+        provenance.source.CopyFrom(
+            manifest_pb2.Source(
+                name=imported["name"],
+                licence=imported["licence"],
+                revision=imported.get("revision", ""),
+                file_sha256=imported.get("files", {}),
+            )
+        )
     return provenance
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+_INDEX = ".index.json"
 
 _LFS = b"version https://git-lfs"
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -52,7 +53,8 @@ class Directory(NamedTuple):
     """Settings that take precedence over `config`; may be empty."""
     tokenizer: dict[str, Any]
     """Contents of tokenizer_config.json; may be empty."""
-    weights: Path
+    weights: tuple[Path, ...]
+    """One file, or the parts that an index names; all of one format."""
     layout: Layout
     vocabularies: tuple[dict[str, int], ...]
     """Contents of the files of the layout."""
@@ -106,22 +108,36 @@ def read_directory(folder: Path, config: dict[str, Any], layout: Layout) -> Dire
     faults: list[str] = []
     tokenizer = read_object(folder / "tokenizer_config.json", faults, optional=True)
     generation = read_object(folder / "generation_config.json", faults, optional=True)
-    weights = folder / (SAFETENSORS if (folder / SAFETENSORS).exists() else PICKLE)
-    if not weights.is_file():
-        faults.append(f"missing {SAFETENSORS} or {PICKLE}")
-    faults += _missing(folder, layout.models, weights)
+    weights = _weights(folder, faults)
+    faults += _missing(folder, (*layout.models, *(path.name for path in weights)))
     vocabularies = tuple(read_object(folder / name, faults) for name in layout.vocabularies)
     if faults:
         raise DirectoryError(folder, faults)
     return Directory(folder, config, generation, tokenizer, weights, layout, vocabularies, _readme(folder))
 
 
-def _missing(folder: Path, models: Sequence[str], weights: Path) -> list[str]:
-    faults = [f"missing {name}" for name in models if not (folder / name).is_file()]
+def _weights(folder: Path, faults: list[str]) -> tuple[Path, ...]:
+    """Return the files of the weights: safetensors before pickles, a file of all before the parts of an index."""
+    for name in (SAFETENSORS, PICKLE):
+        if (folder / name).exists():
+            return (folder / name,)
+        if (index := folder / f"{name}{_INDEX}").exists():
+            parts = read_object(index, faults).get("weight_map")
+            names = sorted(set(parts.values()) if isinstance(parts, dict) else ())
+            if not names or any(part != Path(str(part)).name for part in names):
+                faults.append(f"{index.name} has no weight_map of files beside it")
+                return ()
+            return tuple(folder / part for part in names)
+    faults.append(f"missing {SAFETENSORS} or {PICKLE}")
+    return ()
+
+
+def _missing(folder: Path, names: Sequence[str]) -> list[str]:
+    faults = [f"missing {name}" for name in names if not (folder / name).is_file()]
     return faults + [
-        f"{path.name} is not there yet, only what Git LFS knows it by: git lfs pull"
-        for path in (weights, *(folder / name for name in models))
-        if path.is_file() and _is_pointer(path)
+        f"{name} is not there yet, only what Git LFS knows it by: git lfs pull"
+        for name in names
+        if (folder / name).is_file() and _is_pointer(folder / name)
     ]
 
 

@@ -40,6 +40,8 @@ _REASONS = {
     "FSMTForConditionalGeneration": "Its tokeniser is Moses with byte-pair merges; bundles hold SentencePiece models"
 }
 """Why architectures that people may ask for are not read."""
+PULLED_FILE = "pulled.json"
+"""What `xuanzang pull` knows of the files beside it: "name", "licence", "revision", and "files", SHA-256 by name."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _EVERYTHING = Wanted()
 
@@ -160,4 +162,6 @@ def _origin(directory: Directory) -> dict[str, Any]:
     """Return what the checkpoint says of its training."""
     name = directory.config.get("_name_or_path") or ""
     shown = name if _HUB_NAME.fullmatch(name) else directory.folder.resolve().name
-    return {"step": 0, "imported": {"name": shown, "licence": directory.readme.licence}}
+    pulled = read_object(directory.folder / PULLED_FILE, [], optional=True)
+    facts: dict[str, Any] = {"name": shown, "licence": directory.readme.licence, "revision": "", "files": {}}
+    return {"step": 0, "imported": facts | {name: pulled[name] for name in facts if pulled.get(name)}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,11 +13,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
 
-from xuanzang.model.importing.directory import SAFETENSORS
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.positions import fixed_positions
 from xuanzang.model.network.transformer import Transformer
 
+_SAFETENSORS = ".safetensors"
 _NEVER = -1.0e9
 """Bias on the logit of a piece that is never chosen and whose probability goes to the others."""
 
@@ -58,18 +58,28 @@ _POSITION_OFFSET = 2
 """Rows of a table of positions, learned or fairseq's, before that of the first token."""
 
 
-def read_weights(path: Path, faults: list[str]) -> dict[str, Tensor] | None:
-    """Read all tensors of a file under their own names, without running anything that it may hold.
+def read_weights(paths: Sequence[Path], faults: list[str]) -> dict[str, Tensor] | None:
+    """Read all tensors of files under their own names, without running anything that they may hold.
 
     Args:
-        path: model.safetensors or pytorch_model.bin.
+        paths: model.safetensors or pytorch_model.bin, or their parts.
         faults: List to which faults are added.
 
     Returns:
         Tensors by name, None if they cannot be read.
     """
+    tensors: dict[str, Tensor] = {}
+    for path in paths:
+        part = _read_file(path, faults)
+        if part is None:
+            return None
+        tensors |= part
+    return tensors
+
+
+def _read_file(path: Path, faults: list[str]) -> dict[str, Tensor] | None:
     try:
-        return _read_safetensors(path) if path.name == SAFETENSORS else _read_pickle(path)
+        return _read_safetensors(path) if path.suffix == _SAFETENSORS else _read_pickle(path)
     except pickle.UnpicklingError:
         faults.append(f"{path.name} holds more than tensors, which is not read because it could be made to run code")
     except (SafetensorError, OSError, EOFError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:

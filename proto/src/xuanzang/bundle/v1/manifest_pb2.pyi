@@ -557,6 +557,7 @@ class Provenance(google.protobuf.message.Message):
     TRAINING_STEPS_FIELD_NUMBER: builtins.int
     TOOL_VERSIONS_FIELD_NUMBER: builtins.int
     CREATE_TIME_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
     git_commit: builtins.str
     """Commit of the code that exported it."""
     data_sha256: builtins.str
@@ -571,6 +572,10 @@ class Provenance(google.protobuf.message.Message):
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the bundle was made."""
 
+    @property
+    def source(self) -> global___Source:
+        """The published model that it was made from; unset if it was trained here."""
+
     def __init__(
         self,
         *,
@@ -579,11 +584,60 @@ class Provenance(google.protobuf.message.Message):
         training_steps: builtins.int = ...,
         tool_versions: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        source: global___Source | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["create_time", b"create_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["create_time", b"create_time", "data_sha256", b"data_sha256", "git_commit", b"git_commit", "tool_versions", b"tool_versions", "training_steps", b"training_steps"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["create_time", b"create_time", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["create_time", b"create_time", "data_sha256", b"data_sha256", "git_commit", b"git_commit", "source", b"source", "tool_versions", b"tool_versions", "training_steps", b"training_steps"]) -> None: ...
 
 global___Provenance = Provenance
+
+@typing.final
+class Source(google.protobuf.message.Message):
+    """A published model that a bundle was made from."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class FileSha256Entry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    NAME_FIELD_NUMBER: builtins.int
+    REVISION_FIELD_NUMBER: builtins.int
+    LICENCE_FIELD_NUMBER: builtins.int
+    FILE_SHA256_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name on the hub, such as "Helsinki-NLP/opus-mt-zh-en", or of the folder that it was imported from."""
+    revision: builtins.str
+    """Commit of the hub's repository; empty if it was imported from a folder."""
+    licence: builtins.str
+    """Licence as the model states it, such as "cc-by-nc-4.0"; empty if it states none."""
+    @property
+    def file_sha256(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Files that were read: name → lower-case hexadecimal SHA-256."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        revision: builtins.str = ...,
+        licence: builtins.str = ...,
+        file_sha256: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["file_sha256", b"file_sha256", "licence", b"licence", "name", b"name", "revision", b"revision"]) -> None: ...
+
+global___Source = Source
 
 @typing.final
 class SourceFormat(google.protobuf.message.Message):

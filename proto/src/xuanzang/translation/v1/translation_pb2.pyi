@@ -1417,6 +1417,8 @@ class Model(google.protobuf.message.Message):
     MAX_SOURCE_LENGTH_FIELD_NUMBER: builtins.int
     MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
     MAX_CONTENT_CHARACTERS_FIELD_NUMBER: builtins.int
+    LICENCE_FIELD_NUMBER: builtins.int
+    SOURCE_MODEL_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests, such as "zh-en"."""
     version: builtins.str
@@ -1433,6 +1435,10 @@ class Model(google.protobuf.message.Message):
     """Maximum number of target tokens per sentence, the end token counted."""
     max_content_characters: builtins.int
     """Maximum number of characters of a text."""
+    licence: builtins.str
+    """Licence of the weights as their publisher states it, such as "cc-by-4.0"; empty if unknown."""
+    source_model: builtins.str
+    """The published model that it was made from, such as "Helsinki-NLP/opus-mt-zh-en"; empty if there is none."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from."""
@@ -1459,9 +1465,11 @@ class Model(google.protobuf.message.Message):
         max_source_length: builtins.int = ...,
         max_target_length: builtins.int = ...,
         max_content_characters: builtins.int = ...,
+        licence: builtins.str = ...,
+        source_model: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["default_options", b"default_options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
 
 global___Model = Model
 

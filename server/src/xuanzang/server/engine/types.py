@@ -225,6 +225,10 @@ class ServedModel:
     """Maximum target tokens of a sentence, the end token counted."""
     max_content_characters: int = 0
     """Maximum characters of a text."""
+    licence: str = ""
+    """Licence of the weights as their publisher states it; empty if unknown."""
+    source_model: str = ""
+    """The published model that it was made from; empty if there is none."""
     needs_source_language: bool = False
     """Whether requests must name one of its source languages."""
     needs_target_language: bool = False

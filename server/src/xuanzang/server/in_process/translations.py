@@ -205,6 +205,10 @@ class Model:
     """Maximum number of target tokens per sentence, end token counted."""
     max_content_characters: int
     """Maximum number of characters of a text."""
+    licence: str = ""
+    """Licence of the weights as their publisher states it; empty if unknown."""
+    source_model: str = ""
+    """The published model that it was made from; empty if there is none."""
 
 
 def translation_of(

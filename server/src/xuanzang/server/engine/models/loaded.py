@@ -260,6 +260,8 @@ class LoadedModel:
             max_source_length=manifest.dimensions.max_source_length,
             max_target_length=manifest.dimensions.max_target_length,
             max_content_characters=self._max_content_characters,
+            licence=manifest.provenance.source.licence,
+            source_model=manifest.provenance.source.name,
             needs_source_language=len(manifest.source_format.source_language_ids) > 1,
             needs_target_language=max(
                 len(manifest.source_format.language_prefix_ids), len(manifest.target_format.language_ids)

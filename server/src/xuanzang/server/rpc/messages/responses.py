@@ -211,6 +211,8 @@ def _model(model: ServedModel) -> pb.Model:
         max_source_length=model.max_source_length,
         max_target_length=model.max_target_length,
         max_content_characters=model.max_content_characters,
+        licence=model.licence,
+        source_model=model.source_model,
     )
 
 

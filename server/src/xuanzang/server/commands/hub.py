@@ -1,0 +1,134 @@
+"""The commands `xuanzang pull`, `push` and `models available`: models from and for a hub."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from xuanzang.command.parser import CommandParser, fail
+from xuanzang.server.hub.errors import HubError
+from xuanzang.server.hub.known_models import known_models
+from xuanzang.server.hub.pulling import Wish, default_repository, pull
+from xuanzang.server.hub.pushing import push
+
+_PULL = """\
+Brings a published model into the folder that `xuanzang serve` reads: downloads what is needed, imports it, exports it
+in int8 with a certificate, and names it after the model. A bundle that somebody has pushed needs neither import nor
+export, and no torch. What was interrupted goes on when the same command is given again.
+
+MODEL is a name on the hub, such as Helsinki-NLP/opus-mt-zh-en, or a folder in the same layout. `xuanzang models
+available` lists models that work. Flags of `xuanzang export` may follow after --.
+"""
+
+
+def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Pull a model.
+
+    Args:
+        arguments: Arguments after the command.
+        environment: Environment variables, for the default folder.
+
+    Returns:
+        Exit status: 0; 1 if the model cannot be had; 130 if interrupted.
+    """
+    program = "xuanzang pull"
+    ours, exporting = _split(list(arguments))
+    options = _pull_parser(program, environment).parse_args(ours)
+    importing = [f"--{side}-language={code}" for side in ("source", "target") for code in getattr(options, side) or ()]
+    wish = Wish(
+        model=options.model,
+        repository=options.repository.absolute(),
+        revision=options.revision,
+        name=options.name,
+        import_flags=[*importing, *([f"--punctuation={options.punctuation}"] if options.punctuation else [])],
+        export_flags=exporting,
+    )
+    try:
+        folder = pull(wish, _said)
+    except HubError as error:
+        return fail(program, str(error), status=1)
+    except KeyboardInterrupt:
+        return fail(program, "interrupted; the same command goes on", status=130)
+    sys.stdout.write(f"{folder}\n")
+    return 0
+
+
+def run_push_command(arguments: Sequence[str]) -> int:
+    """Publish a bundle.
+
+    Args:
+        arguments: Arguments after the command.
+
+    Returns:
+        Exit status: 0, or 1 if the bundle is not sound or not taken.
+    """
+    program = "xuanzang push"
+    parser = CommandParser(prog=program, description="Publishes a bundle, for `xuanzang pull` on other machines.")
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle, MODEL/VERSION")
+    parser.add_argument("model", metavar="NAME", help="name on the hub, such as my-team/zh-en; made if it is not there")
+    parser.add_argument("--private", action="store_true", help="make a new repository private")
+    options = parser.parse_args(arguments)
+    try:
+        commit = push(options.bundle, options.model, _said, private=options.private)
+    except HubError as error:
+        return fail(program, str(error), status=1)
+    sys.stdout.write(f"{options.model} {commit}\n")
+    return 0
+
+
+def run_available_command(arguments: Sequence[str]) -> int:
+    """List models that are known to work.
+
+    Args:
+        arguments: Arguments after the command.
+    """
+    parser = CommandParser(
+        prog="xuanzang models available",
+        description="Lists published models of families that can be pulled, with what their cards say of them.",
+    )
+    parser.add_argument("pair", nargs="?", default="", metavar="PAIR", help="languages, such as zh-en (default: all)")
+    rows = [("MODEL", "LANGUAGES", "DOWNLOAD", "BUNDLE", "LICENCE", "QUALITY, BY ITS CARD")]
+    for each in known_models(parser.parse_args(arguments).pair):
+        sizes = (f"{each.download_bytes / 1e9:.1f} GB", f"{each.bundle_bytes / 1e9:.1f} GB")
+        rows.append((each.name, each.languages, *sizes, each.licence, each.quality))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sys.stdout.writelines("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+    return 0
+
+
+def _pull_parser(program: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = CommandParser(prog=program, description=_PULL)
+    parser.add_argument("model", metavar="MODEL", help="name on the hub, or folder of a checkpoint")
+    place = default_repository(environment)
+    parser.add_argument(
+        "--repository",
+        type=Path,
+        default=place,
+        metavar="PATH",
+        help=f"folder to put the bundle into (default: {place})",
+    )
+    parser.add_argument("--revision", metavar="NAME", help="branch, tag or commit (default: the main branch)")
+    parser.add_argument("--name", default="", metavar="NAME", help="name of the bundle (default: that of the model)")
+    languages = parser.add_argument_group("languages of a checkpoint")
+    for side in ("source", "target"):
+        languages.add_argument(
+            f"--{side}-language",
+            dest=side,
+            nargs="+",
+            metavar="CODE",
+            help="those to offer, where the model does not say them or has more, as for `xuanzang import`",
+        )
+    languages.add_argument("--punctuation", choices=("as-is", "moses"), help="as for `xuanzang import`")
+    return parser
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _said(line: str) -> None:
+    sys.stderr.write(f"xuanzang: {line}\n")
+    sys.stderr.flush()

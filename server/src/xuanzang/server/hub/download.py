@@ -1,0 +1,248 @@
+"""Download of a model from the hub: which commit, which files, and whether what came is what was published.
+
+The client library of the hub does the transfers. Tokens, caches, endpoint and offline mode follow its own rules:
+HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It keeps what has come, so a download that was cut off goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from xuanzang.server.hub.errors import HubError
+
+MANIFEST_FILE = "manifest.json"
+# In the order in which they are preferred; nothing that a safetensors file holds is executed.
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_SMALL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "README.md",
+)
+_TOKENIZERS: Mapping[str, Sequence[str]] = {
+    "marian": ("source.spm", "target.spm", "vocab.json", "target_vocab.json"),
+    "m2m_100": ("sentencepiece.bpe.model", "vocab.json"),
+    "mbart": ("sentencepiece.bpe.model",),
+}
+"""By the family that config.json names."""
+_LISTS_TOKENS = "tokenizer.json"
+_ATTEMPTS = 4
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
+
+Result = TypeVar("Result")
+
+
+class Published(NamedTuple):
+    """A model as the hub has it."""
+
+    name: str
+    """Name on the hub."""
+    revision: str
+    """Commit."""
+    licence: str
+    """As its card states it; may be empty."""
+    sizes: Mapping[str, int]
+    """Bytes of its files, by name."""
+    digests: Mapping[str, str]
+    """SHA-256 of those that the hub has one for, the large ones."""
+
+    @property
+    def is_bundle(self) -> bool:
+        """Whether it is a bundle and not a checkpoint."""
+        return MANIFEST_FILE in self.sizes and "encoder.onnx" in self.sizes
+
+
+class Downloaded(NamedTuple):
+    """Files of a model on this machine."""
+
+    folder: Path
+    digests: Mapping[str, str]
+    """SHA-256 of the files that were asked for."""
+
+
+def published(name: str, revision: str | None, report: Callable[[str], None]) -> Published:
+    """Ask the hub for a model.
+
+    Args:
+        name: Name on the hub.
+        revision: Branch, tag or commit; None: the main branch.
+        report: Callback for a line on what is waited for.
+
+    Raises:
+        HubError: There is no such model, or it may not be read, or the hub cannot be reached.
+    """
+    api = HfApi(library_name="xuanzang")
+    info = _asked(name, revision, report, lambda: api.model_info(name, revision=revision, files_metadata=True))
+    siblings = info.siblings or []
+    licence = getattr(info.card_data, "license", None) or next(
+        (tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), ""
+    )
+    return Published(
+        name=info.id,
+        revision=str(info.sha),
+        licence=str(licence[0] if isinstance(licence, list) and licence else licence or ""),
+        sizes={each.rfilename: each.size or 0 for each in siblings},
+        digests={each.rfilename: each.lfs.sha256 for each in siblings if each.lfs},
+    )
+
+
+def checkpoint_files(model: Published, report: Callable[[str], None]) -> list[str]:
+    """Return the files that an import of a checkpoint reads.
+
+    Args:
+        model: Model on the hub.
+        report: Callback for a line on what is waited for.
+
+    Raises:
+        HubError: It has no weights that can be read, or is of a family that is not.
+    """
+    small = [name for name in _SMALL_FILES if name in model.sizes]
+    if "config.json" not in small:
+        raise HubError(f"{model.name} has no config.json: it is neither a checkpoint of transformers nor a bundle")
+    folder = download(model, small, report).folder
+    config = _object(folder / "config.json")
+    family = str(config.get("model_type"))
+    if family not in _TOKENIZERS:
+        known = ", ".join(_TOKENIZERS)
+        raise HubError(f"{model.name} is of the family {family!r}, none of those that can be imported: {known}")
+    weights = next((name for name in _WEIGHTS if name in model.sizes), None)
+    if weights is None:
+        others = [name for name in model.sizes if name.endswith((".h5", ".msgpack", ".ot", ".gguf", ".onnx"))]
+        has = f"; it has {', '.join(others)}" if others else ""
+        raise HubError(f"{model.name} has neither model.safetensors nor pytorch_model.bin{has}")
+    tokenizers = [name for name in _TOKENIZERS[family] if name in model.sizes]
+    if family != "marian" and _lacks_languages(folder) and _LISTS_TOKENS in model.sizes:
+        tokenizers.append(_LISTS_TOKENS)
+    parts = _parts(model, weights, report) if weights.endswith(".index.json") else []
+    return [*small, *tokenizers, weights, *parts]
+
+
+def _lacks_languages(folder: Path) -> bool:
+    """Return whether the small files leave open which ids the languages have."""
+    tokenizer, others = (_object(folder / name) for name in ("tokenizer_config.json", "special_tokens_map.json"))
+    listed = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
+    return not any(each.get(name) for each in (tokenizer, others) for name in listed)
+
+
+def _parts(model: Published, index: str, report: Callable[[str], None]) -> list[str]:
+    found = _object(download(model, [index], report).folder / index).get("weight_map")
+    parts = sorted(set(map(str, found.values()))) if isinstance(found, dict) else []
+    if strange := [part for part in parts if "/" in part]:
+        raise HubError(f"{index} of {model.name} names files elsewhere: {', '.join(strange)}")
+    return parts
+
+
+def _object(path: Path) -> dict[str, object]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def download(model: Published, files: Sequence[str], report: Callable[[str], None]) -> Downloaded:
+    """Download files of a model and compare them with what the hub says of them.
+
+    Args:
+        model: Model on the hub.
+        files: Names of the files.
+        report: Callback for a line on what is waited for.
+
+    Raises:
+        HubError: A file does not come, or is another than the hub has.
+    """
+    if missing := [name for name in files if name not in model.sizes]:
+        raise HubError(f"{model.name} has no {', '.join(missing)}, which others of its files name")
+    fetch = lambda: snapshot_download(  # noqa: E731 - a call that is made again
+        model.name, revision=model.revision, allow_patterns=list(map(_pattern, files)), library_name="xuanzang"
+    )
+    folder = Path(_asked(model.name, model.revision, report, fetch))
+    digests = {name: _digest(folder / name) for name in files}
+    for name, digest in digests.items():
+        if digest != model.digests.get(name, digest):
+            # Else the next run would take it for whole.
+            (folder / name).resolve().unlink()
+            raise HubError(
+                f"{name} of {model.name} came damaged: its SHA-256 is {digest}, the hub says {model.digests[name]}; it "
+                "is deleted, so the next run downloads it again"
+            )
+    return Downloaded(folder, digests)
+
+
+def _pattern(name: str) -> str:
+    """Return a pattern that only this name matches."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in name)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _asked(name: str, revision: str | None, report: Callable[[str], None], call: Callable[[], Result]) -> Result:
+    """Call the hub, again after faults that may pass, and name the others in one line."""
+    for attempt in range(_ATTEMPTS):
+        with _explained(name, revision):
+            try:
+                return call()
+            except (HfHubHTTPError, ConnectionError) as error:
+                if attempt == _ATTEMPTS - 1 or not _may_pass(error):
+                    raise
+                report(f"the hub does not answer ({_first_line(error)}); asking again")
+        time.sleep(2.0**attempt / 2)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, OfflineModeIsEnabled):
+        return False
+    response = getattr(error, "response", None)
+    return response is None or response.status_code in _TRANSIENT
+
+
+@contextlib.contextmanager
+def _explained(name: str, revision: str | None) -> Iterator[None]:
+    try:
+        yield
+    except HFValidationError as error:
+        raise HubError(f"{name!r} is no name of a model on the hub: {_first_line(error)}") from error
+    except GatedRepoError as error:
+        raise HubError(
+            f"{name} asks for agreement to its terms: accept them on its page, then `hf auth login` or HF_TOKEN"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise HubError(
+            f"the hub has no model {name}, or only for those who may see it: check the name; if it is private, "
+            "`hf auth login` or HF_TOKEN"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise HubError(f"{name} has no revision {revision!r}") from error
+    except OfflineModeIsEnabled as error:
+        raise HubError("HF_HUB_OFFLINE is set, and the model is not on this machine") from error
+    except LocalEntryNotFoundError as error:
+        raise HubError(f"{name} did not come: {_first_line(error)}; the next run goes on where it stopped") from error
+    except (EntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise HubError(f"{name} did not come: {_first_line(error)}; the next run goes on where it stopped") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,274 @@
+"""From the name of a published model to a bundle in the folder of the models.
+
+A checkpoint is imported and exported by the commands `xuanzang import` and `export`, each in a process of its own,
+whose memory is free afterwards. Everything unfinished is in a hidden folder, which no server reads, and is renamed when
+it is whole: a pull may be killed at any point, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.manifest import read_manifest
+from xuanzang.server.bundles.repository import find_bundles, load_bundle
+from xuanzang.server.hub.errors import HubError
+from xuanzang.server.hub.known_models import forbids_commerce, is_pair, known_models
+
+if TYPE_CHECKING:
+    from xuanzang.server.hub.download import Published
+
+_UNFINISHED = ".pulling"
+_PULLED_FILE = "pulled.json"
+_NAME = re.compile(r"[^a-z0-9._-]+")
+_BUNDLE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_GIGABYTE = 1e9
+# Measured: the import of float32 weights, and the export's fixed part.
+_MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.6, 1.1e9
+# The checkpoint, then the graphs in both precisions.
+_DISK_PER_WEIGHT_BYTE = 2.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be pulled, and how."""
+
+    model: str
+    """Name on the hub, or folder of a checkpoint in the same layout."""
+    repository: Path
+    """Folder of bundles to put it into."""
+    revision: str | None = None
+    """Branch, tag or commit; None: the main branch."""
+    name: str = ""
+    """Name of the bundle; empty: that of the model, in lower case."""
+    import_flags: Sequence[str] = ()
+    export_flags: Sequence[str] = ()
+
+    @property
+    def bundle_name(self) -> str:
+        """Name of the bundle."""
+        return self.name or _NAME.sub("-", Path(self.model).name.lower()).strip("-._")[:63]
+
+
+def default_repository(environment: Mapping[str, str]) -> Path:
+    """Return the user's folder of models, which `xuanzang serve` reads, too.
+
+    Args:
+        environment: Environment variables; XDG_DATA_HOME is where programs keep what is the user's.
+    """
+    data = environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "xuanzang" / "models"
+
+
+def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
+    """Return the newest bundle that was made of a published model, None if there is none.
+
+    Args:
+        repository: Folder of bundles.
+        model: Name on the hub.
+        revision: Commit; empty: any.
+    """
+    try:
+        folders = find_bundles(repository)
+    except BundleError:
+        return None
+    for folder in reversed(folders):
+        with contextlib.suppress(BundleError):
+            source = read_manifest(folder)[0].provenance.source
+            pushed = _object(folder.parent / f".{folder.name}.pulled")
+            names = {(source.name, source.revision), (pushed.get("name"), pushed.get("revision"))}
+            if any(name == model and revision in ("", commit) for name, commit in names):
+                return folder
+    return None
+
+
+def pull(wish: Wish, report: Callable[[str], None]) -> Path:
+    """Bring a model into the folder of bundles, unless it is there already.
+
+    Args:
+        wish: What is wanted.
+        report: Callback for a line on what is being done.
+
+    Returns:
+        Folder of the bundle.
+
+    Raises:
+        HubError: It cannot be had; the message says why.
+    """
+    if is_pair(wish.model) and not Path(wish.model).is_dir():
+        names = ", ".join(each.name for each in known_models(wish.model) if each.translates(wish.model))
+        raise HubError(f"{wish.model} is a pair of languages; models for it: {names}")
+    wish.repository.mkdir(parents=True, exist_ok=True)
+    with _alone(wish):
+        if Path(wish.model).is_dir():
+            return _converted(wish, Path(wish.model), {}, report)
+        return _pulled(wish, report)
+
+
+def _pulled(wish: Wish, report: Callable[[str], None]) -> Path:
+    try:
+        from xuanzang.server.hub import download as hub  # noqa: PLC0415 - the extra `hub`
+    except ImportError as error:
+        raise HubError("pulling needs the extra hub: pip install -e 'server[hub]' in a clone") from error
+    try:
+        model = hub.published(wish.model, wish.revision, report)
+    except HubError as error:
+        if wish.revision is None and (there := pulled_bundle(wish.repository, wish.model)):
+            report(f"{error}; {there} is from an earlier pull")
+            return there
+        raise
+    if there := pulled_bundle(wish.repository, model.name, model.revision):
+        return there
+    if forbids_commerce(model.licence):
+        report(f"licence {model.licence}: commercial use is forbidden")
+    if model.is_bundle:
+        return _ready(wish, model, report)
+    files = hub.checkpoint_files(model, report)
+    size = sum(model.sizes[name] for name in files)
+    _require_room(wish, size, size)
+    report(f"1 of 3: download, {size / _GIGABYTE:.2f} GB, commit {model.revision[:12]}")
+    here = hub.download(model, files, report)
+    origin = {"name": model.name, "revision": model.revision, "licence": model.licence, "files": dict(here.digests)}
+    with _view(wish, here.folder, files, origin) as folder:
+        return _converted(wish, folder, origin, report)
+
+
+def _ready(wish: Wish, model: Published, report: Callable[[str], None]) -> Path:
+    """Download a bundle, check it as a server would, and put it into its place."""
+    from xuanzang.server.hub import download as hub  # noqa: PLC0415 - as above
+
+    files = sorted(name for name in model.sizes if not name.startswith(".") and "/" not in name)
+    size = sum(model.sizes[name] for name in files)
+    _require_room(wish, size, 0)
+    report(f"download of a bundle, {size / _GIGABYTE:.2f} GB, commit {model.revision[:12]}")
+    here = hub.download(model, files, report).folder
+    manifest = _manifest(model.name, here)
+    listed = {file.name for file in manifest.files} | {"manifest.json"}
+    scratch = wish.repository / _UNFINISHED / model.revision / manifest.model / str(manifest.version)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    for name in listed & set(files):
+        shutil.copyfile(here / name, scratch / name)
+    try:
+        load_bundle(scratch)
+    except BundleError as error:
+        shutil.rmtree(scratch.parent.parent, ignore_errors=True)
+        raise HubError(f"{model.name} is not a sound bundle: {'; '.join(error.reasons)}") from error
+    place = wish.repository / manifest.model / str(manifest.version)
+    if place.exists():
+        raise HubError(f"{place} exists and is another bundle: remove it, or give another --repository")
+    place.parent.mkdir(exist_ok=True)
+    origin = {"name": model.name, "revision": model.revision}
+    (place.parent / f".{place.name}.pulled").write_text(json.dumps(origin), encoding="utf-8")
+    scratch.rename(place)
+    shutil.rmtree(wish.repository / _UNFINISHED / model.revision, ignore_errors=True)
+    return place
+
+
+def _manifest(name: str, folder: Path) -> manifest_pb2.Manifest:
+    """Read the manifest of a bundle, whose model and version become names of folders."""
+    try:
+        manifest, _ = read_manifest(folder)
+    except BundleError as error:
+        raise HubError(f"{name} is not a sound bundle: {'; '.join(error.reasons)}") from error
+    if not _BUNDLE_NAME.fullmatch(manifest.model) or manifest.version < 1:
+        raise HubError(f"{name} is not a sound bundle: it names itself {manifest.model!r}, {manifest.version}")
+    return manifest
+
+
+def _converted(wish: Wish, folder: Path, origin: Mapping[str, object], report: Callable[[str], None]) -> Path:
+    """Import a checkpoint and export it."""
+    checkpoint = _work_folder(wish, origin) / "checkpoint"
+    if not (checkpoint / "config.json").is_file():
+        report("2 of 3: import" if origin else "1 of 2: import")
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        _run(["import", str(folder), "--output", str(checkpoint), *wish.import_flags])
+    report("3 of 3: export, int8 unless flags say otherwise" if origin else "2 of 2: export")
+    flags = ["--checkpoint", str(checkpoint), "--repository", str(wish.repository), "--model", wish.bundle_name]
+    shown = _run(["export", *flags, *wish.export_flags])
+    shutil.rmtree(checkpoint.parent, ignore_errors=True)
+    return Path(shown.splitlines()[-1])
+
+
+def _run(arguments: Sequence[str]) -> str:
+    """Run a command of this program in a process of its own and return what it printed."""
+    command = [sys.executable, "-m", "xuanzang.command", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own program
+    if done.returncode:
+        raise HubError(f"xuanzang {arguments[0]} ended with status {done.returncode}; the lines above say why")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _view(wish: Wish, folder: Path, files: Sequence[str], origin: Mapping[str, object]) -> Iterator[Path]:
+    """Yield a folder of links to the files that were asked for, and what is known of them."""
+    view = _work_folder(wish, origin) / "files"
+    shutil.rmtree(view, ignore_errors=True)
+    view.mkdir(parents=True)
+    for name in files:
+        (view / name).symlink_to((folder / name).resolve())
+    (view / _PULLED_FILE).write_text(json.dumps(origin), encoding="utf-8")
+    yield view
+
+
+def _work_folder(wish: Wish, origin: Mapping[str, object]) -> Path:
+    return wish.repository / _UNFINISHED / f"{wish.bundle_name}-{str(origin.get('revision') or 'folder')[:12]}"
+
+
+@contextlib.contextmanager
+def _alone(wish: Wish) -> Iterator[None]:
+    """Let no other process pull the same model into the same folder meanwhile."""
+    folder = wish.repository / _UNFINISHED
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{wish.bundle_name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise HubError(f"another process is pulling {wish.bundle_name} into {wish.repository}") from error
+        yield
+
+
+def _require_room(wish: Wish, download: float, weights: float) -> None:
+    """See that disk and memory suffice before gigabytes are moved.
+
+    Raises:
+        HubError: They do not.
+    """
+    needed = download + _DISK_PER_WEIGHT_BYTE * weights
+    free = shutil.disk_usage(wish.repository).free
+    if free < needed:
+        raise HubError(f"{wish.repository} needs {needed / _GIGABYTE:.1f} GB, and {free / _GIGABYTE:.1f} GB are free")
+    memory = _MEMORY_PER_WEIGHT_BYTE * weights + _MEMORY_FLOOR
+    available = _available_memory()
+    if weights and available is not None and available < memory:
+        raise HubError(
+            f"the conversion takes about {memory / _GIGABYTE:.1f} GB of memory, and {available / _GIGABYTE:.1f} GB are "
+            "available: pull it on a larger machine, and `xuanzang push` the bundle"
+        )
+
+
+def _available_memory() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+
+
+def _object(path: Path) -> Mapping[str, object]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

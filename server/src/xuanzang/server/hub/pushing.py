@@ -1,0 +1,59 @@
+"""From a bundle in a folder to the hub, where other machines pull it from without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.hub.errors import HubError
+
+_CARD = "MODEL_CARD.md"
+
+
+def push(folder: Path, name: str, report: Callable[[str], None], *, private: bool = False) -> str:
+    """Publish a bundle; its model card becomes the README.
+
+    Args:
+        folder: Folder of the bundle, MODEL/VERSION.
+        name: Name on the hub; made if it is not there.
+        report: Callback for a line on what is being done.
+        private: Whether a new repository is private.
+
+    Returns:
+        Commit.
+
+    Raises:
+        HubError: The bundle is not sound, or the hub does not take it.
+    """
+    try:
+        from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - the extra `hub`
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+    except ImportError as error:
+        raise HubError("pushing needs the extra hub: pip install -e 'server[hub]' in a clone") from error
+    try:
+        manifest = load_bundle(folder).manifest
+    except BundleError as error:
+        raise HubError(f"{folder} is not a sound bundle: {'; '.join(error.reasons)}") from error
+    licence = manifest.provenance.source.licence
+    head = ["library_name: xuanzang", "tags:", "- translation", *([f"license: {licence}"] if licence else [])]
+    head += ["language:", *dict.fromkeys(f"- {code}" for code in _languages(manifest))]
+    card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).is_file() else f"# {manifest.model}\n"
+    readme = "\n".join(["---", *head, "---", "", card])
+    files = [*(file.name for file in manifest.files), "manifest.json"]
+    added = [CommitOperationAdd(each, folder / each) for each in files]
+    added.append(CommitOperationAdd("README.md", readme.encode()))
+    report(f"{sum(file.size_bytes for file in manifest.files) / 1e9:.2f} GB go to {name}")
+    api = HfApi(library_name="xuanzang")
+    try:
+        api.create_repo(name, private=private, exist_ok=True)
+        message = f"{manifest.model}, version {manifest.version}"
+        return str(api.create_commit(name, added, commit_message=message).oid)
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise HubError(f"the hub does not take {name}: {str(error).strip().splitlines()[0]}") from error
+
+
+def _languages(manifest: object) -> list[str]:
+    codes = [*getattr(manifest, "source_language_codes", ()), *getattr(manifest, "target_language_codes", ())]
+    return sorted({code.partition("-")[0] for code in codes})
