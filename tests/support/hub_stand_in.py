@@ -28,10 +28,11 @@ class HubStandIn:
     tokens: dict[str, str] = field(default_factory=dict)
     """By repository, the token without which it is not shown."""
     faults: list[tuple[str, str]] = field(default_factory=list)
-    """Pattern of a path and what happens to the next request for it, once: a status, "cut" after half of the body, or
-    "damage" of a byte of it."""
+    """Pattern of a path and what happens to the next request for it, once: a status, "cut" after half of the body,
+    "damage" of a byte of it, or "stop": nothing more comes, and `stopped` is released."""
     asked: list[str] = field(default_factory=list)
     """Method and path of every request."""
+    stopped: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     address: str = ""
 
     @property
@@ -96,6 +97,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.asked.append(f"{self.command} {path}")
         self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self._fault = self.hub.fault(f"{self.command} {path}")
+        if self._fault == "stop":
+            self.hub.stopped.release()
+            # Until the caller is gone.
+            self.rfile.read(1)
+            return
         if self._fault.isdecimal():
             self._send(int(self._fault), b"")
             return

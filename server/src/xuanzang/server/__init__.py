@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         QualityFlag,
         TokenDetail,
     )
+    from xuanzang.server.hub.errors import HubError
     from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings, check_options
     from xuanzang.server.in_process.options import ContentFormat, SamplingOptions, TranslateOptions
     from xuanzang.server.in_process.translations import (
@@ -77,6 +78,7 @@ __all__ = [
     "FinishReason",
     "GlossaryMatch",
     "GlossaryOutcome",
+    "HubError",
     "Hypothesis",
     "InvalidInputError",
     "MemoryLimitError",
@@ -128,6 +130,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "QualityFlag",
             "TokenDetail",
         ),
+        "hub.errors": ("HubError",),
         "in_process.aio_translator": ("AsyncTranslator", "TranslatorSettings", "check_options"),
         "in_process.options": ("ContentFormat", "SamplingOptions", "TranslateOptions"),
         "in_process.translations": (

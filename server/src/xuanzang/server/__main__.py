@@ -8,12 +8,16 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 
+from xuanzang.command.parser import fail
+from xuanzang.command.settings import read_flags
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.commands.keys import run_keys_command
 from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.hub.errors import HubError
 from xuanzang.server.rpc.probe import is_serving
-from xuanzang.server.settings import Settings, read_settings
+from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
@@ -30,19 +34,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
     """
     command, *flags = ["serve", *sys.argv[1:]] if arguments is None else arguments
-    if command == "keys":
-        return run_keys_command(flags, os.environ)
-    if command == "admin":
-        from xuanzang.server.commands.admin import run_admin_command  # noqa: PLC0415 - as below
+    return {"serve": _run_server, "keys": _keys, "admin": _admin}.get(command, partial(_hub, command))(flags)
 
-        return run_admin_command(flags, environment=os.environ)
-    if command in ("pull", "push", "models"):
-        return _hub(command, flags)
-    settings = read_settings(flags)
+
+def _keys(flags: Sequence[str]) -> int:
+    return run_keys_command(flags, os.environ)
+
+
+def _admin(flags: Sequence[str]) -> int:
+    from xuanzang.server.commands.admin import run_admin_command  # noqa: PLC0415 - as below
+
+    return run_admin_command(flags, environment=os.environ)
+
+
+def _hub(command: str, flags: Sequence[str]) -> int:
+    from xuanzang.server.commands import hub  # noqa: PLC0415 - as below
+
+    if command == "pull":
+        return hub.run_pull_command(flags, os.environ)
+    # The other one is `models available`.
+    return hub.run_push_command(flags) if command == "push" else hub.run_available_command(flags[1:])
+
+
+def _run_server(flags: Sequence[str]) -> int:
+    settings = read_flags(ServeCommand, flags, program=PROGRAM, variables=PREFIX)
     if settings.probe:
         return 0 if _is_serving(settings) else 1
     # Containers probe every few seconds, so imports that only a server needs come later.
+    from xuanzang.server.commands.serve import with_models  # noqa: PLC0415
     from xuanzang.server.logs import configure_logging  # noqa: PLC0415
+
+    try:
+        settings = with_models(settings)
+    except HubError as error:
+        return fail(PROGRAM, str(error), status=1)
 
     # Until the server takes signals itself; USR1 and USR2 mean nothing to it, and would end it.
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -55,15 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1
     return 0
-
-
-def _hub(command: str, flags: Sequence[str]) -> int:
-    from xuanzang.server.commands import hub  # noqa: PLC0415 - as above
-
-    if command == "pull":
-        return hub.run_pull_command(flags, os.environ)
-    # The other one is `models available`.
-    return hub.run_push_command(flags) if command == "push" else hub.run_available_command(flags[1:])
 
 
 def _is_serving(settings: Settings) -> bool:

@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from xuanzang.command.settings import read_flags
+from xuanzang.command.settings import Positional, read_flags
 from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
@@ -34,7 +34,8 @@ from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang serve"
 
-_PREFIX = "XUANZANG_"
+PREFIX = "XUANZANG_"
+"""Of the environment variables."""
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 
 _LOOPBACK = "127.0.0.1"
@@ -138,7 +139,7 @@ class Settings(
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
     """
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
     drain_timeout_seconds: float = Field(
         default=30,
@@ -236,6 +237,20 @@ class Settings(
         return "server" if self.tls_client_ca is None else "mutual"
 
 
+class ServeCommand(Settings):
+    """Serve translation models over gRPC, and before that pull those that are named and not there.
+
+    Without --models it serves the folder `models`, else what was pulled, else the models of a clone.
+
+    A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
+    """
+
+    pull: Annotated[list[str], Positional()] = Field(
+        default_factory=list, description="Published models, such as Helsinki-NLP/opus-mt-zh-en."
+    )
+    yes: bool = Field(default=False, description="Pull without asking.")
+
+
 def read_settings(arguments: Sequence[str]) -> Settings:
     """Read the settings from flags and the environment; exit if they are invalid.
 
@@ -248,7 +263,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """
-    return read_flags(Settings, arguments, program=PROGRAM, variables=_PREFIX)
+    return read_flags(Settings, arguments, program=PROGRAM, variables=PREFIX)
 
 
 def _is_installed(module: str) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
+import os
 import re
 import shutil
 import subprocess
@@ -29,6 +31,8 @@ from xuanzang.server.hub.known_models import forbids_commerce, is_pair, known_mo
 if TYPE_CHECKING:
     from xuanzang.server.hub.download import Published
 
+_LOGGER = logging.getLogger(__name__)
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _UNFINISHED = ".pulling"
 _PULLED_FILE = "pulled.json"
 _NAME = re.compile(r"[^a-z0-9._-]+")
@@ -91,6 +95,28 @@ def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | No
             if any(name == model and revision in ("", commit) for name, commit in names):
                 return folder
     return None
+
+
+def folder_of(models: str | os.PathLike[str]) -> Path:
+    """Return a folder of bundles: the one that is given or, for the name of a published model, one with it alone.
+
+    Args:
+        models: Folder, or name on the hub; the model is pulled unless it is there.
+
+    Raises:
+        HubError: It cannot be had.
+    """
+    folder = Path(models)
+    if folder.exists() or not _HUB_NAME.fullmatch(os.fspath(models)):
+        return folder
+    repository = default_repository(os.environ)
+    name = os.fspath(models)
+    bundle = pulled_bundle(repository, name) or pull(Wish(model=name, repository=repository), _LOGGER.info)
+    alone = repository / f".{bundle.parent.name}.alone"
+    alone.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (alone / bundle.parent.name).symlink_to(bundle.parent)
+    return alone
 
 
 def pull(wish: Wish, report: Callable[[str], None]) -> Path:

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypedDict, Unpack
 
@@ -28,6 +27,7 @@ from xuanzang.server.engine.scheduling.requests.request import CallArguments
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import Hypothesis, kept_texts
+from xuanzang.server.hub.pulling import folder_of
 from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
 from xuanzang.server.in_process.translations import (
@@ -80,10 +80,12 @@ class AsyncTranslator:
     take wait for their turn instead of being refused.
 
     Args:
-        models: Folder of bundles, laid out as MODEL/VERSION/.
+        models: Folder of bundles, laid out as MODEL/VERSION/, or the name of a published model, such as
+            "Helsinki-NLP/opus-mt-zh-en", which is pulled first unless it is there, and is the only one to translate.
         settings: Keyword arguments listed in TranslatorSettings.
 
     Raises:
+        HubError: The published model cannot be had.
         TypeError: There is no such setting.
         ValueError: A setting is out of range.
         EngineError: The provider is "cuda", and onnxruntime comes without.
@@ -93,7 +95,7 @@ class AsyncTranslator:
         if unknown := settings.keys() - TranslatorSettings.__optional_keys__:
             raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
         checked = EngineSettings(**settings)
-        self._engine = Engine(Path(models), settings=checked, metrics=Metrics(CollectorRegistry()))
+        self._engine = Engine(folder_of(models), settings=checked, metrics=Metrics(CollectorRegistry()))
         workers = checked.workers or default_workers(self._engine.runtime.execution_provider, checked.intra_op_threads)
         self._room = workers * _TEXTS_PER_WORKER
         self._places = asyncio.Semaphore(self._room)

@@ -26,10 +26,12 @@ class Translator:
     threads. Texts beyond what the workers can take wait for their turn instead of being refused.
 
     Args:
-        models: Folder of bundles, laid out as MODEL/VERSION/.
+        models: Folder of bundles, laid out as MODEL/VERSION/, or the name of a published model, such as
+            "Helsinki-NLP/opus-mt-zh-en", which is pulled first unless it is there, and is the only one to translate.
         settings: Keyword arguments listed in TranslatorSettings.
 
     Raises:
+        HubError: The published model cannot be had.
         BundleError: No bundle can be served. If only some cannot, a warning in the log says why.
         EngineError: The provider is "cuda", and onnxruntime comes without.
         TypeError: There is no such setting.

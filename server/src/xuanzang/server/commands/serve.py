@@ -1,0 +1,67 @@
+"""Which folder `xuanzang serve` serves, and what is pulled into it before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import find_bundles
+from xuanzang.server.hub.errors import HubError
+from xuanzang.server.hub.pulling import Wish, default_repository, pull, pulled_bundle
+from xuanzang.server.settings import ServeCommand
+
+_BUNDLED = Path(__file__).parents[4] / "models"
+_BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` pulls and serves one"
+
+
+def with_models(settings: ServeCommand) -> ServeCommand:
+    """Pull what is named and return the settings with the folder to serve.
+
+    Args:
+        settings: Settings as given.
+
+    Raises:
+        HubError: A model cannot be had, or nobody has agreed to pull it.
+    """
+    named = "models" in settings.model_fields_set
+    if settings.pull:
+        repository = settings.models if named else default_repository(os.environ)
+        for model in settings.pull:
+            _require(model, repository, agreed=settings.yes)
+        return settings.model_copy(update={"models": repository})
+    if named or settings.models.is_dir():
+        return settings
+    pulled = default_repository(os.environ)
+    if _has_bundles(pulled):
+        return settings.model_copy(update={"models": pulled})
+    if _has_bundles(_BUNDLED):
+        _say(f"serving the bundled models, which are small; {_BETTER}")
+        return settings.model_copy(update={"models": _BUNDLED})
+    raise HubError(f"there are no models, neither in ./models nor in {pulled}; {_BETTER}")
+
+
+def _require(model: str, repository: Path, *, agreed: bool) -> None:
+    if pulled_bundle(repository, model):
+        return
+    if not agreed:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise HubError(f"{model} is not in {repository}: --yes pulls it, or `xuanzang pull {model}` before")
+        sys.stderr.write(f"xuanzang: {model} is not in {repository}. Pull it? [Y/n] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
+            raise HubError(f"{model} was not pulled")
+    pull(Wish(model=model, repository=repository.absolute()), _say)
+
+
+def _has_bundles(folder: Path) -> bool:
+    try:
+        return bool(find_bundles(folder))
+    except BundleError:
+        return False
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"xuanzang: {line}\n")
+    sys.stderr.flush()
