@@ -1,4 +1,4 @@
-"""Models from a hub by the commands of a user, against a stand-in for it on this machine and its real client library."""
+"""Models from a hub by the commands of a user, against a stand-in for it here and its real client library."""
 
 from __future__ import annotations
 
