@@ -214,7 +214,8 @@ def test_serving_a_name_pulls_it_if_that_is_agreed_to(
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as server:
         assert server.stderr
         lines = (json.loads(line) for line in server.stderr if line.startswith("{"))
-        address = next(line["address"] for line in lines if line["event"] == "serving")
+        address = next(f"127.0.0.1:{line['port']}" for line in lines if line["event"] == "listening")
+        assert any(line["event"] == "serving" for line in lines)
         done = run("translate", "--address", address, "我有一只猫。")
         listed = run("models", "--address", address, "--json")
         server.terminate()

@@ -169,6 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
         content = (self.hub.folder / repository / name).read_bytes()
         self._send_file(content, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'})
 
+    def _validate(self) -> None:
+        self._send_json({"errors": [], "warnings": []})
+
     def _create(self) -> None:
         wanted = json.loads(self._body)
         name = "/".join(filter(None, (wanted.get("organization"), wanted["name"])))
@@ -229,6 +232,7 @@ _ROUTES: tuple[tuple[str, Callable[..., None]], ...] = (
     (rf"/{_NAME}/resolve/([^/]+)/(.+)", _Handler._resolve),
     (rf"/large/{_NAME}/(.+)", _Handler._large),
     (r"/api/repos/create", _Handler._create),
+    (r"/api/validate-yaml", _Handler._validate),
     (rf"/api/models/{_NAME}/preupload/([^/]+)", _Handler._preupload),
     (rf"/api/models/{_NAME}/commit/([^/]+)", _Handler._commit),
 )

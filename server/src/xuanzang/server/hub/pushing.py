@@ -29,7 +29,7 @@ def push(folder: Path, name: str, report: Callable[[str], None], *, private: boo
     """
     try:
         from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - the extra `hub`
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+        from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
     except ImportError as error:
         raise HubError("pushing needs the extra hub: pip install -e 'server[hub]' in a clone") from error
     try:
@@ -50,7 +50,7 @@ def push(folder: Path, name: str, report: Callable[[str], None], *, private: boo
         api.create_repo(name, private=private, exist_ok=True)
         message = f"{manifest.model}, version {manifest.version}"
         return str(api.create_commit(name, added, commit_message=message).oid)
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except (HfHubHTTPError, ValueError, OSError) as error:
         raise HubError(f"the hub does not take {name}: {str(error).strip().splitlines()[0]}") from error
 
 

@@ -223,3 +223,9 @@ def test_each_text_in_an_unserved_language_is_named() -> None:
     assert second.startswith("is in another language;")
     assert (caught.value.detected, caught.value.served) == (("fr",), ("zh",))
     require_served([reading("zh")], choice)
+
+
+@pytest.mark.parametrize("wanted", ["zh_CN", "cn", "zho", "chinese", "Chinese", "ZH_hans"])
+def test_what_is_no_code_is_answered_with_the_one_that_is_meant(wanted: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=f"; '{wanted}': did you mean 'zh'?"):
+        find(source=wanted, target="en", models=(ZH_EN,))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
-from xuanzang.server.engine.text.language_codes import matched, matched_target, primary
+from xuanzang.server.engine.text.language_codes import matched, matched_target, meant_language, primary
 from xuanzang.server.engine.text.readings import LanguageChoice
 from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
 
@@ -153,8 +153,20 @@ def _fits(models: Sequence[ServedModel], source_language: str, target_language: 
     fits = [(fit, served) for served in models if (fit := _fit(served, source_language, target_language)) is not None]
     if not fits:
         wanted = f"{source_language or 'any'} to {target_language or 'any'}"
-        raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {_listed(_pairs(models))}")
+        hint = "".join(_hints(models, source_language, target_language))
+        raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {_listed(_pairs(models))}{hint}")
     return fits
+
+
+def _hints(models: Sequence[ServedModel], source_language: str, target_language: str) -> Iterator[str]:
+    """Yield what codes of languages that are none may mean."""
+    sides = (
+        (source_language, [code for served in models for code in served.source_languages]),
+        (target_language, [code for served in models for code in served.target_languages]),
+    )
+    for wanted, offered in sides:
+        if meant := meant_language(wanted, offered):
+            yield f"; {wanted!r}: did you mean {meant!r}?"
 
 
 def _only_one(models: Sequence[ServedModel], source_language: str, target_language: str) -> ServedModel:

@@ -10,6 +10,28 @@ _NEAR = tuple(
 )
 """Languages that no detector tells apart for sure, and several names of one."""
 
+_MEANT = {
+    **dict.fromkeys(
+        ("cn", "chs", "cht", "chi", "zho", "cmn", "chinese", "mandarin", "simplified", "中文", "汉语"), "zh"
+    ),
+    **dict.fromkeys(("eng", "english", "us", "gb", "英语", "英文"), "en"),
+    **dict.fromkeys(("jp", "jpn", "japanese"), "ja"),
+    **dict.fromkeys(("kr", "kor", "korean"), "ko"),
+    **dict.fromkeys(("ger", "deu", "german", "deutsch"), "de"),
+    **dict.fromkeys(("fre", "fra", "french"), "fr"),
+    **dict.fromkeys(("spa", "spanish"), "es"),
+    **dict.fromkeys(("rus", "russian"), "ru"),
+    **dict.fromkeys(("por", "portuguese", "br"), "pt"),
+    **dict.fromkeys(("ita", "italian"), "it"),
+    **dict.fromkeys(("ara", "arabic"), "ar"),
+    **dict.fromkeys(("ukr", "ukrainian", "ua"), "uk"),
+    **dict.fromkeys(("cz", "ces", "czech"), "cs"),
+    **dict.fromkeys(("vn", "vie", "vietnamese"), "vi"),
+    **dict.fromkeys(("tur", "turkish"), "tr"),
+    **dict.fromkeys(("hin", "hindi"), "hi"),
+}
+"""What is written in the place of the codes of much used languages: countries, ISO 639-2, names."""
+
 _TRADITIONAL = frozenset({"hant", "hk", "mo", "tw"})
 
 
@@ -61,6 +83,24 @@ def matched(wanted: str, offered: Iterable[str]) -> str | None:
     subtags = wanted.lower().split("-")
     ranges = ("-".join(subtags[:count]) for count in range(len(subtags), 0, -1))
     return next((codes[each] for each in ranges if each in codes), None)
+
+
+def meant_language(wanted: str, offered: Iterable[str]) -> str | None:
+    """Find the offered code that something may mean that is no BCP-47 code, such as "zh_CN", "cn" or "english".
+
+    Args:
+        wanted: What stands in the place of a code.
+        offered: BCP-47 codes.
+
+    Returns:
+        The code as it is offered; None if `wanted` is one that is understood already, or means nothing known.
+    """
+    codes = list(offered)
+    if not wanted or matched(wanted, codes):
+        return None
+    code = wanted.strip().lower().replace("_", "-")
+    language, *rest = code.split("-")
+    return matched("-".join([_MEANT.get(language, language), *rest]), codes)
 
 
 def matched_language(language: str, script: str, offered: Iterable[str]) -> str | None:
