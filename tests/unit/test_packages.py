@@ -1,4 +1,4 @@
-"""The metadata of the nine packages."""
+"""The metadata of the packages."""
 
 from __future__ import annotations
 

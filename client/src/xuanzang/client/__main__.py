@@ -92,7 +92,7 @@ def _translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _kept(capsule: Path | None) -> Iterator[Callable[[Translation], None]]:
-    """Yield a function that keeps a translation; write the capsule with all of them at the end, if one is wanted."""
+    """Yield a function that keeps a translation; write the capsule with all of them at the end, if one was asked for."""
     translations: list[Translation] = []
 
     def keep(translation: Translation) -> None:
@@ -175,7 +175,7 @@ def _warnings() -> Iterator[None]:
 
 @contextmanager
 def _bounded_interrupt() -> Iterator[None]:
-    """Let the process end soon after Ctrl-C, also where gRPC would wait for ever.
+    """Let the process end soon after Ctrl-C, also where gRPC would wait indefinitely.
 
     Interrupted between the registration of a call and the start of the thread that drives it, gRPC waits in vain for
     the end of that call when its channel is closed.

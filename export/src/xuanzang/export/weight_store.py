@@ -101,7 +101,7 @@ class WeightStore:
             yield block
 
     def close(self) -> None:
-        """Close the file, which is left to whoever owns the folder."""
+        """Close the file; the folder's owner deletes it."""
         self._file.close()
 
 

@@ -66,7 +66,7 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
 
     Args:
         client: Client of the caller.
-        job: What is wanted.
+        job: Texts and options of the translation.
 
     Returns:
         One translation per text, in the same order.

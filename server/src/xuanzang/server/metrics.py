@@ -281,7 +281,7 @@ class Metrics:
         return self._models.of(labels)
 
     def forget(self, labels: tuple[str, str]) -> None:
-        """Remove the series of a model that is served no more; what still counts into them is lost.
+        """Remove the series of a model that is no longer served; what still counts into them is lost.
 
         Args:
             labels: Name of the model and its version.

@@ -145,7 +145,7 @@ class AsyncCalls:
         except grpc.aio.AioRpcError as error:
             reason = reason_of_health(error.code(), error.details(), None)
         except grpc.aio.UsageError:
-            return  # the client is closed; nobody waits for the probe
+            return  # the client is closed; the probe has no reader
         self.shared.addresses.probed(number, reason)
 
 

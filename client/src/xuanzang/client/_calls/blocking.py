@@ -167,7 +167,7 @@ class BlockingCalls:
         for number in numbers:
             try:
                 check = self._checks[number].future(b"", timeout=PROBE_SECONDS)
-            except ValueError:  # the client is closed; nobody waits for the probe
+            except ValueError:  # the client is closed; the probe has no reader
                 return
             check.add_done_callback(partial(self._probed, number, check))
 

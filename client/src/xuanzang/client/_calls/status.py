@@ -162,7 +162,7 @@ def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes |
 
 
 def _delay_of(error: grpc.RpcError, status: status_pb2.Status) -> float | None:
-    """Return the seconds after which an overloaded server wants to be asked again; None: not at all."""
+    """Return the seconds until the next try that an overloaded server asks for; None: no further try."""
     for key, value in _trailers(error):
         if key == _PUSHBACK_KEY and isinstance(value, str):
             # gRFC A6: whatever is no number of milliseconds forbids a retry.

@@ -67,7 +67,7 @@ def _output(file: Path, arguments: argparse.Namespace) -> Path:
 
 @contextmanager
 def _memory(output: Path, arguments: argparse.Namespace) -> Iterator[TranslationMemory]:
-    """Open the memory or, if none is wanted, one that is removed once the file is finished."""
+    """Open the memory or, without one, a memory that is removed once the file is finished."""
     size = arguments.memory_megabytes * 1024 * 1024
     if arguments.memory is not None:
         with TranslationMemory(arguments.memory, max_bytes=size) as memory:

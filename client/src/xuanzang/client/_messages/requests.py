@@ -119,7 +119,7 @@ def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
 
 
 def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.ExplainTranslationRequest:
-    """Build the request for an explanation, without the attention that is wanted.
+    """Build the request for an explanation, without the requested attention.
 
     Args:
         text: The text.

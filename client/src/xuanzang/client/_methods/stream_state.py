@@ -20,7 +20,7 @@ from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._values.results import StreamedTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-# A text that ends the connection each time must not end it for ever.
+# A text that ends the connection each time must not end it each time.
 _MAX_BREAKS = 3
 
 

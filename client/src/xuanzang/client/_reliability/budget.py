@@ -13,7 +13,7 @@ class RetryBudget:
 
     Args:
         max_tokens: Tokens at the beginning and at most.
-        tokens_per_answer: Tokens that an answered call earns: the share of retries and hedges that may go on for ever.
+        tokens_per_answer: Tokens that an answered call earns: the long-run share of retries and hedges.
     """
 
     def __init__(self, *, max_tokens: float = 100.0, tokens_per_answer: float = 0.1) -> None:

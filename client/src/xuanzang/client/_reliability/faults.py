@@ -33,7 +33,7 @@ class Fault:
     message: str = ""
     """Reason, for the log."""
     delay: float = 0.0
-    """Seconds after which the server wants to be asked again; only with OVERLOADED and LIMITED."""
+    """Seconds until the next try that the server asks for; only with OVERLOADED and LIMITED."""
 
     @property
     def blames_the_address(self) -> bool:

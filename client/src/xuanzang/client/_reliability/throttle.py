@@ -48,7 +48,7 @@ class CallShape:
 class _Hold:
     shape: CallShape
     asked: float
-    """Time at which the server wants to be asked again."""
+    """Time of the next try that the server asks for."""
     until: float
     """Time up to which calls are held back: that one, or before."""
 
@@ -178,7 +178,7 @@ class Throttles:
         Args:
             number: Number of the address.
             shape: Size of the call, and the time that it had when it was sent.
-            delay: Seconds after which the server wants to be asked again.
+            delay: Seconds until the next try that the server asks for.
         """
         with self._lock:
             now = self._clock()

@@ -20,7 +20,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 class HungUpError(Exception):
-    """The caller has closed the connection; nobody waits for an answer."""
+    """The caller has closed the connection, so an answer has no reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from xuanzang.model.network.config import Norm, Positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is wanted of a model."""
+    """Choices for an import."""
 
     sources: Sequence[str] = ()
     """BCP-47 codes of source languages; none takes those that the directory names. CODE=NAME gives a code to the

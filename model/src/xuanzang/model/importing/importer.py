@@ -61,7 +61,7 @@ def import_model(folder: Path, output: Path, wanted: Wanted = _EVERYTHING) -> La
     Args:
         folder: Directory in the layout of Hugging Face's models, of the family that its config.json names.
         output: Checkpoint to write; must not exist yet.
-        wanted: What is wanted of the model.
+        wanted: Choices for the import.
 
     Returns:
         Languages of the checkpoint.

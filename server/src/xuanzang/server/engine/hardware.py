@@ -169,7 +169,7 @@ def choose_kernels(provider: str, *, enabled: bool) -> Kernels:
 
     Args:
         provider: "cpu" or "cuda".
-        enabled: Whether kernels are wanted.
+        enabled: Whether the settings allow kernels.
     """
     if provider != "cpu":
         return Kernels(reason="provider", detail=f"kernels are for CPUs, the provider is {provider}")

@@ -49,7 +49,7 @@ class EffectiveOptions:
     repetition_penalty: float
     no_repeat_ngram_size: int
     sampling: SamplingOptions | None
-    """Settings of the draws, with the seed in use, whoever chose it; None: nothing was drawn."""
+    """Settings of the draws, with the seed in use, chosen or drawn; None: nothing was drawn."""
     return_alternatives: bool
     token_details: bool
     partial_on_deadline: bool

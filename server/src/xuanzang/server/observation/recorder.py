@@ -41,7 +41,7 @@ class Recorder:
         self._thread.start()
 
     def add(self, ended: RpcRecord | UnreadRpcs) -> None:
-        """Take an RPC that has ended, or such as were refused unread.
+        """Take an RPC that has ended, or RPCs that were refused unread.
 
         Args:
             ended: What is known of it, which nobody may change any more.

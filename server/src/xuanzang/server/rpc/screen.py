@@ -14,7 +14,7 @@ from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.grpc_private import Refusal
 
 # Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
-# the least part when the next one would be refused or have to wait in the client.
+# least when the next one would be refused or have to wait in the client.
 _BUSY_SHARE = 0.5
 _LEAST_PART = 1 / 64
 # Time that counts for those with more, or without a deadline, when places are scarce.

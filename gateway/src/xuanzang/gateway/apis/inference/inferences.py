@@ -259,8 +259,8 @@ def require_tensor(names: Sequence[str], *, datatype: str, parameters: Iterable[
     Args:
         names: Names of the tensors that come.
         datatype: Type of the first of them.
-        parameters: Names of the parameters of it and of the tensors that are wanted.
-        outputs: Names of the tensors that are wanted.
+        parameters: Names of its parameters and of those of the requested tensors.
+        outputs: Names of the requested tensors.
 
     Raises:
         RefusedError: There is another one, of another type, or with parameters that ask for more.

@@ -68,7 +68,7 @@ def continuations(
     """Continue the openings of sentences.
 
     Args:
-        searches: Searches as planned, whose alternatives are wanted.
+        searches: Searches as planned, whose alternatives were requested.
         found: Openings of each.
 
     Returns:

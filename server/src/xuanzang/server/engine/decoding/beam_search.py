@@ -57,7 +57,7 @@ class BeamSearch:
             beam_size: Hypotheses per sentence.
             start_id: First decoder input of all hypotheses.
             eos_id: Token that ends a hypothesis.
-            details: Recorder of scores and attention of every token, if they are wanted.
+            details: Recorder of scores and attention of every token, if requested.
             functions: Functions of the kernels, which do the same as numpy faster; None to do without.
         """
         self.beam_size = beam_size

@@ -57,7 +57,7 @@ def chosen_weights(kind: AttentionKind, layers: Sequence[Floats], choice: Attent
     Args:
         kind: Kind of the weights.
         layers: Weights of every layer, [heads, row, column].
-        choice: Layers and heads that are wanted.
+        choice: Requested layers and heads.
     """
     for layer, weights in enumerate(layers):
         if choice.layers and layer not in choice.layers:

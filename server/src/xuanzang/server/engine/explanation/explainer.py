@@ -53,7 +53,7 @@ class Explainer:
             text: Text in the source language, one sentence.
             model: One of the engine's models.
             options: Options of a beam search, with token details.
-            choice: Attention that is wanted.
+            choice: Requested attention.
             call: Other arguments of `Engine.translate`.
 
         Returns:

@@ -93,7 +93,7 @@ class OpenGraphs:
 
 
 class DecodingStoppedError(Exception):
-    """The decoding was given up because nobody waits for it any more."""
+    """The decoding was given up because its caller is gone."""
 
 
 class ForcedStates(NamedTuple):

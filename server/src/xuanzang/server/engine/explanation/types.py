@@ -34,14 +34,14 @@ class ExplanationLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionChoice:
-    """Attention that is wanted."""
+    """Requested attention."""
 
     kinds: tuple[AttentionKind, ...] = (AttentionKind.CROSS,)
     """Each at most once."""
     layers: tuple[int, ...] = ()
     """Layers from 0, each at most once; empty for all."""
     heads: bool = False
-    """Whether each head is wanted, besides the mean."""
+    """Whether each head is returned, besides the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ class Catalog:
             standing = standing.without(model.version)
         models = {**self._models, (model.name, model.version): model}
         if not self._holds and model.version == max(version for name, version in models if name == model.name):
-            # A lower one would let the highest go live again, which was live no more on purpose.
+            # A lower one would let the highest go live again, which was demoted deliberately.
             standing = replace(standing, live=None)
         return self._changed(models.values(), standings={model.name: standing})
 

@@ -49,7 +49,7 @@ def versions_in(root: Path) -> dict[VersionName, Path]:
 class FolderWatch:
     """Finds versions that have changed since they were loaded and are not being written any more.
 
-    A version is whole when two looks find the same files with the same sizes and times: whoever copies a bundle changes
+    A version is whole when two looks find the same files with the same sizes and times: copying a bundle changes
     something between two looks. What was written only in part is refused by its digests, and found again once it
     changes.
     """

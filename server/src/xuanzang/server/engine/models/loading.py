@@ -190,7 +190,7 @@ def _require_shortlisted(repository: Path, served: AbstractSet[str], settings: E
     missing = settings.shortlists - {"*"} - served
     if missing:
         wanted, names = ", ".join(sorted(missing)), ", ".join(sorted(served))
-        raise BundleError(repository, [f"shortlists are wanted of {wanted}, which are not served; served: {names}"])
+        raise BundleError(repository, [f"--shortlist names {wanted}, which are not served; served: {names}"])
 
 
 def _require_pinned(repository: Path, models: Collection[LoadedModel], settings: EngineSettings) -> None:

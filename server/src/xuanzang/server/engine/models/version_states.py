@@ -63,7 +63,7 @@ class ModelUsage:
 
 
 class Retirement:
-    """Lets models go that are served no more. Belongs to one event loop."""
+    """Releases models that are no longer served. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Retirement:
         """Let a model go.
 
         Returns:
-            A task that ends when its memory is free, whoever waits for it.
+            A task that ends when its memory is free, even if its waiters are cancelled.
         """
         retiring = asyncio.create_task(self._let_go(model))
         self._retiring[retiring] = VersionName(model.name, model.version)

@@ -273,7 +273,7 @@ def _graphs(bundle: Bundle, *, shortlist: bool) -> list[manifest_pb2.Graph]:
     if not shortlist:
         return [manifest.encoder, manifest.decoder]
     if not bundle.has_shortlist:
-        raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
+        raise BundleError(bundle.directory, ["--shortlist names it, and the bundle has no shortlist"])
     return [manifest.encoder, manifest.shortlist.decoder, manifest.shortlist.suggestions]
 
 

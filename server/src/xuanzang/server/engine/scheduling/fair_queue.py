@@ -17,7 +17,7 @@ from xuanzang.server.engine.scheduling.requests.request import FlowKey, QueuedSe
 _QUANTUM = 256
 # A sentence waits for at most this many times the sentences for which it would wait if the oldest always went first.
 _PATIENCE = 2
-# Ranks of sentences, the first first.
+# Ranks of sentences, in ascending order.
 _LATE, _DUE, _AHEAD, _BEHIND = range(4)
 
 

@@ -22,7 +22,7 @@ _GROUP_SHARE = 0.25
 # A lone caller stays so long in the heaviest tier that it has been in.
 _ALONE_SECONDS = 1.0
 # After a caller of a lighter tier others are expected for so long: then steps of heavier ones are kept shorter, because
-# whoever comes has to wait for the one that is being taken.
+# a newcomer waits for the step in progress.
 _EXPECTED_SECONDS = 1.0
 _SHORT_SHARE = 0.5
 

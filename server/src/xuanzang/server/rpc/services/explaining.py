@@ -69,7 +69,7 @@ async def read_request(
         glossaries: Glossaries of the server.
 
     Returns:
-        A valid request with one text, whose hypotheses have scores, and the attention that is wanted.
+        A valid request with one text, whose hypotheses have scores, and the requested attention.
 
     Raises:
         InvalidInputError: The request has faults; the error names all of them.

@@ -76,7 +76,7 @@ class RequiredPhraseSearch:
 
     @property
     def required_ids(self) -> Ints:
-        """Ids of each row whose log-probabilities are wanted; the same array until sentences join or leave."""
+        """Ids of each row whose log-probabilities are needed; the same array until sentences join or leave."""
         return self._choice.required_ids
 
     def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:

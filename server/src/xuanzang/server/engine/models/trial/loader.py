@@ -1,4 +1,4 @@
-"""Trial loading of bundles in another process, which they may end or keep busy for ever without harm.
+"""Trial loading of bundles in another process, which they may end or keep busy without harm.
 
 A graph is a program for a library in C++. Digests say that it is the one that was listed, not that it is harmless: to
 divide the smallest integer by -1 ends the process, and a loop may have no end. So each bundle that is not known yet is

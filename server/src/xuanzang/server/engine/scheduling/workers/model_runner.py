@@ -84,7 +84,7 @@ class ModelRunner:
             model: Model with open graphs.
             tier: Number of the tier of the sentences.
             worker: Number of the worker, from 0.
-            interrupt: Set by whoever wants the worker to stop after the step that it takes.
+            interrupt: Set to make the worker stop after the step that it takes.
         """
         self._model, self._tier = model, tier
         self._worker = worker

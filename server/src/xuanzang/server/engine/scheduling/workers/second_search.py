@@ -67,7 +67,7 @@ def best_of(
         bound: Hypotheses of the one that did.
 
     Returns:
-        Different ones, as many as are wanted: those with the most terms, of these the ones with the highest scores.
+        As many different ones as requested: those with the most terms, of these the ones with the highest scores.
     """
     different = {tuple(each.target_ids): each for each in (*bound, *free)}
     missed = {ids: queued.renderer.missed_terms(ids) for ids in different}
