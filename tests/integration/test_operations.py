@@ -237,7 +237,7 @@ async def test_a_shortlist_of_an_unserved_model_ends_the_start(start_process: An
     async with start_process("--shortlist=tinny") as process:
         assert await process.ended() == 1
     [refusal] = process.logged("cannot serve")
-    assert "shortlists are wanted of tinny, which are not served; served: tiny" in refusal["reason"]
+    assert "--shortlist names tinny, which are not served; served: tiny" in refusal["reason"]
 
 
 async def test_signals_that_mean_nothing_to_the_server_leave_it_alone(start_process: Any) -> None:

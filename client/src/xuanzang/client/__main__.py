@@ -92,7 +92,7 @@ def _translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _kept(capsule: Path | None) -> Iterator[Callable[[Translation], None]]:
-    """Yield a function that keeps a translation; write the capsule with all of them at the end, if one was asked for."""
+    """Yield a function that keeps a translation; write the capsule with all of them at the end, if asked."""
     translations: list[Translation] = []
 
     def keep(translation: Translation) -> None:

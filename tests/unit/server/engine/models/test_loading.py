@@ -88,7 +88,7 @@ async def test_sentences_have_the_token_of_the_target_language_that_was_asked_fo
 
 async def test_a_shortlist_of_a_model_that_is_not_served_is_refused(make_engine: MakeEngine) -> None:
     engine = make_engine(SETTINGS.model_copy(update={"shortlist": "*, small, smal, large"}))
-    with pytest.raises(BundleError, match="shortlists are wanted of large, smal, which are not served; served: small"):
+    with pytest.raises(BundleError, match="--shortlist names large, smal, which are not served; served: small"):
         await engine.start()
 
 

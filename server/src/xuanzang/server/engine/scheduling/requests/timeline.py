@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceTimeline:
-    """Times at which a sentence was worked on, and the size of its batches. Times are on the clock of `time.monotonic`."""
+    """Times at which a sentence was worked on, and the size of its batches. Times are those of `time.monotonic`."""
 
     queued_at: float
     taken_at: float
