@@ -89,3 +89,22 @@ def test_a_file_that_is_refused_says_what_can_be_done(page: Any, faults: list[st
     assert large == "This file is larger than the server takes. Split it into parts."
     assert [each for each in faults if "Failed to load resource" not in each] == []
     faults.clear()
+
+
+def test_a_file_in_the_target_language_goes_into_the_other_one(page: Any) -> None:
+    page.select_option("#target-language", "zh")
+    page.click("#tab-files")
+    content = "他在北京工作了五年。".encode()
+    page.set_input_files("#files input[type=file]", [{"name": "a.txt", "mimeType": "text/plain", "buffer": content}])
+    page.wait_for_selector(".save")
+    assert page.text_content(".save") == "a.en.txt"
+    assert page.input_value("#target-language") == "en"
+
+
+def test_a_file_in_which_nothing_was_translated_says_so(page: Any) -> None:
+    page.select_option("#target-language", "zh")
+    page.click("#tab-files")
+    content = "a,b\n猫,我有一只猫。\n".encode()
+    page.set_input_files("#files input[type=file]", [{"name": "t.csv", "mimeType": "text/csv", "buffer": content}])
+    page.wait_for_selector(".save")
+    expect(page.locator(".files .faint")).to_contain_text("Nothing in it was translated")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,21 @@ def test_terms_are_there_when_the_page_is_opened_again(page: Any) -> None:
     page.wait_for_selector("#target-language option", state="attached")
     translated(page, "我有一只猫。")
     expect(page.locator("#target")).to_contain_text("kitten")
+
+
+def test_a_term_that_is_missing_is_named_below_the_translation(page: Any) -> None:
+    hypothesis: dict[str, Any] = {
+        "text": "I have a cat.",
+        "finish_reason": "end_of_sentence",
+        "tokens": [],
+        "quality": None,
+    }
+    match = {"source": "猫", "target": "kitten", "outcome": "no_room"}
+    answer = {"text": "I have a cat.", "hypotheses": [hypothesis], "glossary_matches": [match], "source_language": "zh"}
+    body = f"event: translation\ndata: {json.dumps(answer | {'detection_confidence': 1})}\n\n"
+    page.route(
+        "**/v1/translate/stream",
+        lambda route: route.fulfill(status=200, body=body, content_type="text/event-stream"),
+    )
+    page.fill("#source", "我有一只猫。")
+    expect(page.locator("#verdict .flag")).to_have_text("“kitten” is missing")

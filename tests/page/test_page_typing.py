@@ -118,7 +118,7 @@ def test_an_example_is_translated_and_clear_takes_everything_away(page: Any) -> 
 
 def test_languages_and_model_can_be_chosen(page: Any) -> None:
     translated(page, SENTENCE)
-    assert page.locator("#source-language option").first.text_content() == "Chinese (detected)"
+    assert page.locator("#source-language option").first.text_content() == "Chinese (auto)"
     page.click("#laboratory summary")
     with page.expect_request("**/v1/translate/stream") as asked:
         page.select_option("#model", label="zh-en 2 (int8)")

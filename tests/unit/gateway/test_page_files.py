@@ -12,6 +12,7 @@ import pytest
 from xuanzang.client import FinishReason, GlossaryOutcome, ProtectedPattern, QualityFlag
 from xuanzang.client.documents import SUFFIXES
 from xuanzang.gateway.page_serving import page_files
+from xuanzang.server.engine.settings import EngineSettings
 
 MAX_BYTES = 150_000
 FILES = dict(page_files())
@@ -94,6 +95,11 @@ def test_whatever_the_server_may_say_has_a_text(family: str) -> None:
     assert {
         key for key in known if key.startswith("flag_") and f"{key}_why" not in known and "_why" not in key
     } == set()
+
+
+def test_the_page_knows_how_long_a_text_may_be_by_default() -> None:
+    (limit,) = re.findall(r"^const LIMIT = ([\d_]+);$", SCRIPTS["core/session.js"], re.MULTILINE)
+    assert int(limit) == EngineSettings.model_fields["max_content_characters"].default
 
 
 def test_the_page_takes_the_documents_that_the_sdk_takes() -> None:

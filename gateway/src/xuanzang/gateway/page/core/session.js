@@ -62,6 +62,11 @@ export class Session extends EventTarget {
     };
   }
 
+  /** Terms that the translation should have and lacks. */
+  get missingTerms() {
+    return (this.answer?.glossary_matches ?? []).filter((each) => each.target && each.outcome !== "honoured");
+  }
+
   /** Takes another source text and translates it after a pause. */
   write(source, pause = PAUSE) {
     this.source = source;
@@ -213,7 +218,7 @@ export class Session extends EventTarget {
     if (isBlamed && unknown.length) {
       const found = await this.#translations(unknown, {}, this.#running.signal).catch(() => []);
       if (this.sentences !== sentences) return;
-      found.forEach(({ text, hypotheses: [best] }, i) => (unknown[i].quality = text === unknown[i].text ? best.quality : null));
+      found.forEach(({ text, hypotheses: [best] }, i) => (unknown[i].quality = text === unknown[i].text ? (best?.quality ?? null) : null));
     }
     this.#emit("assessed");
   }

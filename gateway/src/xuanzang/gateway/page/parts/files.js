@@ -1,11 +1,14 @@
 // Files: dropped anywhere on the page or chosen, translated one after another, and offered for saving.
 
-import { postFile, worded } from "../core/api.js";
+import { post, postFile, worded } from "../core/api.js";
 import { button, byId, element, icon, saved } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";
 
 const SUFFIXES =
   ".txt .md .markdown .html .htm .srt .vtt .po .pot .json .jsonl .ndjson .csv .tsv .parquet .xliff .xlf .docx";
+/** Files that are text from end to end, so that their beginning tells their language. */
+const IS_TEXT = /\.(txt|md|markdown|srt|vtt)$/i;
+const SAMPLE_BYTES = 4000;
 const IS_TABLE = /\.(jsonl?|ndjson|csv|tsv|parquet)$/i;
 
 /** The panel of files. */
@@ -78,13 +81,26 @@ export class Files {
     const cancel = button(text("cancel"), { class: "plain" }, () => stop.abort());
     row.replaceChildren(...named(file), element("span", { class: "faint" }, text("translating")), cancel, element("div", { class: "progress" }));
     try {
+      await this.#redirect(file, stop.signal);
       const { name, summary, blob } = await postFile(this.#parameters(file), file, stop.signal);
-      row.replaceChildren(icon("download"), saved(blob, name), element("span", { class: "faint" }, done(summary)), ...refusals(summary));
+      const isSame = await areSame(file, blob);
+      const what = isSame ? text("file_unchanged") : done(summary);
+      row.replaceChildren(icon("download"), saved(blob, name), element("span", { class: "faint" }, what), ...refusals(summary));
       announce(text("document_ready", { name }));
     } catch (error) {
       if (stop.signal.aborted) row.replaceChildren(...named(file), element("span", { class: "faint" }, text("cancelled")), this.#again(file, row));
       else this.#refuse(file, row, this.#reason(error), this.#again(file, row));
     }
+  }
+
+  /** Takes a file in the target language elsewhere, as it is done with a text. */
+  async #redirect(file, signal) {
+    if (!IS_TEXT.test(file.name)) return;
+    const sample = await file.slice(0, SAMPLE_BYTES).text();
+    if (!sample.trim()) return;
+    const { detections } = await post("/v1/detect", { texts: [sample] }, signal).catch(() => ({ detections: [[]] }));
+    const wishes = detections[0].length ? this.#session.redirect({ source_language: detections[0][0].language }) : null;
+    if (wishes) this.#session.wish(wishes);
   }
 
   /** Says why a file is not translated, and what can be done. */
@@ -109,6 +125,12 @@ export class Files {
     const columns = isTable ? this.#columns.value.split(/[,，]/).map((each) => ["column", each.trim()]) : [];
     return new URLSearchParams([...given, ...columns].filter(([, value]) => value));
   }
+}
+
+async function areSame(file, blob) {
+  if (file.size !== blob.size) return false;
+  const [before, after] = await Promise.all([file, blob].map(async (each) => new Uint8Array(await each.arrayBuffer())));
+  return before.every((byte, i) => byte === after[i]);
 }
 
 const named = (file) => [icon("files"), element("span", { class: "name" }, file.name)];

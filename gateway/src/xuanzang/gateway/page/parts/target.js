@@ -130,7 +130,8 @@ export class Target {
       shown.title = level === "good" ? "" : text(`verdict_${level}`);
     });
     const isPartial = this.#shown.length > 1 && this.#shown.some((each) => each.title);
-    byId("verdict").replaceChildren(...verdict(this.#session.quality, isPartial));
+    const missing = this.#session.missingTerms.map((each) => text("term_missing", { term: each.target }));
+    byId("verdict").replaceChildren(...verdict(this.#session.quality, isPartial), ...missing.map((each) => element("span", { class: "flag" }, each)));
   }
 }
 
