@@ -77,6 +77,13 @@ def test_words_are_opened_and_exchanged_with_the_keyboard_alone(page: Any) -> No
     assert page.evaluate("document.activeElement.className").startswith("word")
 
 
+def test_words_of_chinese_are_words_and_no_single_characters(page: Any) -> None:
+    translated(page, "He worked in Beijing for five years.")
+    assert "北京" in words(page)
+    offers = open_word(page, words(page).index("北京"))
+    assert all("北京" not in each for each in offers.locator("b").all_text_contents())
+
+
 def test_a_click_elsewhere_closes_the_alternatives(page: Any) -> None:
     translated(page, TWO_SENTENCES)
     open_word(page, 2)

@@ -2,9 +2,7 @@
 //
 // The server counts characters as code points, JavaScript as UTF-16 units; all positions below are the latter.
 
-const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
-const OPENS = /^[\s\p{Ps}\p{Pi}\p{Pd}]|^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
-const IS_MARK = /^[.,;:!?…，。；：！？、)\]}”»]+$/;
+const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
 const ENDS_SENTENCE = /[.!?…。！？；;]["'”’）)」』]*\s*|\n\s*/g;
 
 /**
@@ -89,22 +87,22 @@ function boundary(source, from, to) {
   return ends.at(-1) ?? to;
 }
 
+/** Returns where the words, spaces and marks of a text begin, also in scripts that have no spaces between words. */
+export const beginnings = (text) => new Set([...WORDS.segment(text)].map((each) => each.index));
+
+/** Joins tokens to words: one begins with the first token that begins where a word of the text does. */
 function withWords(sentence) {
+  const begins = beginnings(sentence.tokens.map((each) => each.text).join(""));
   const words = [];
-  let text = "";
+  let prefix = "";
   for (const token of sentence.tokens) {
-    if (!words.length || begins(words.at(-1).text, token.text)) words.push(newWord(text));
+    const visible = prefix.length + token.text.length - token.text.trimStart().length;
+    const isBlank = words.length > 0 && !words.at(-1).text.trim();
+    if (!words.length || (begins.has(visible) && !isBlank)) words.push({ prefix, text: "", spans: [] });
     const word = words.at(-1);
     word.text += token.text;
     if (token.end > token.start) word.spans.push([token.start, token.end]);
-    text += token.text;
+    prefix += token.text;
   }
   return { ...sentence, words: words.filter((word) => word.text.trim()) };
-}
-
-const newWord = (prefix) => ({ prefix, text: "", spans: [] });
-
-function begins(before, text) {
-  if (!before.trim()) return false;
-  return OPENS.test(text) || IS_MARK.test(text.trim()) || CJK.test(before) || IS_MARK.test(before.trim());
 }

@@ -1,15 +1,15 @@
 // Pieces of the vocabulary as people read them: words without SentencePiece's marks, and names for the two ends.
 
 import { text } from "../core/language.js";
+import { beginnings } from "../core/sentences.js";
 
 const SPACE = "▁";
 const SPACED = /[\p{L}\p{N}]/u;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
 
-/** Whether a piece goes on with a word of a script that has spaces between words. */
+/** Whether a piece goes on with a word of a script that has spaces between words, so that it shows a hyphen alone. */
 export function goesOn(before, piece) {
   const [last, first] = [[...before].at(-1) ?? "", [...piece][0] ?? ""];
-  if (before === SPACE) return true;
   return [last, first].every((each) => SPACED.test(each) && !UNSPACED.test(each)) && !isEnd(piece) && !isEnd(before);
 }
 
@@ -19,12 +19,17 @@ export function goesOn(before, piece) {
  * @returns {{text: string, indexes: number[]}[]} Words, each with the places of its pieces.
  */
 export function wordsOf(pieces) {
+  const texts = pieces.map((each) => (isEnd(each) ? "\n" : each.replaceAll(SPACE, " ")));
+  const begins = beginnings(texts.join(""));
   const words = [];
+  let offset = 0;
   pieces.forEach((piece, index) => {
-    if (index && goesOn(pieces[index - 1], piece)) {
-      words.at(-1).text += piece;
-      words.at(-1).indexes.push(index);
-    } else words.push({ text: piece, indexes: [index] });
+    const visible = offset + texts[index].length - texts[index].trimStart().length;
+    const isBlank = words.at(-1)?.text === SPACE;
+    if (!index || isEnd(piece) || isEnd(pieces[index - 1]) || (begins.has(visible) && !isBlank)) words.push({ text: "", indexes: [] });
+    words.at(-1).text += piece;
+    words.at(-1).indexes.push(index);
+    offset += texts[index].length;
   });
   return words;
 }

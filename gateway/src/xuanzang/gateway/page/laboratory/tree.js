@@ -109,7 +109,7 @@ class Drawing {
   #shape(node) {
     const { candidate, parent } = node;
     const name = wordOf(candidate.piece);
-    const isContinued = parent && goesOn(parent.candidate.piece, candidate.piece) && parent.candidate.piece !== "▁";
+    const isContinued = parent && goesOn(parent.candidate.piece, candidate.piece);
     const letters = [...(isContinued ? `‑${name}` : name)];
     const label = letters.length > MOST_LETTERS ? `${letters.slice(0, MOST_LETTERS - 1).join("")}…` : letters.join("");
     const shape = drawn(

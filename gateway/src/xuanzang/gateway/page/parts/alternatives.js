@@ -3,6 +3,7 @@
 import { worded } from "../core/api.js";
 import { byId, button, element, icon } from "../core/dom.js";
 import { announce, text } from "../core/language.js";
+import { beginnings } from "../core/sentences.js";
 
 const COUNT = 6;
 
@@ -67,8 +68,9 @@ export class Alternatives {
 
   #offer(word, hypothesis) {
     const rest = hypothesis.text.slice(word.prefix.trimEnd().length);
-    const [first] = rest.match(/^\s*(?:\p{Script=Han}|[^\s\p{Script=Han}]+)/u) ?? [""];
-    const label = element("span", {}, element("b", {}, first.trim() || "∅"), rest.slice(first.length));
+    const shown = rest.trimStart();
+    const [, end = shown.length] = beginnings(shown);
+    const label = element("span", {}, element("b", {}, shown.slice(0, end) || "∅"), shown.slice(end));
     return button(label, { class: "offer", lang: this.#session.wishes.target_language }, () => this.#take(hypothesis));
   }
 
