@@ -105,6 +105,21 @@ def test_a_file_in_which_nothing_was_translated_says_so(page: Any) -> None:
     page.select_option("#target-language", "zh")
     page.click("#tab-files")
     content = "a,b\n猫,我有一只猫。\n".encode()
+    page.locator("#files").get_by_role("textbox").fill("b")
     page.set_input_files("#files input[type=file]", [{"name": "t.csv", "mimeType": "text/csv", "buffer": content}])
     page.wait_for_selector(".save")
     expect(page.locator(".files .faint")).to_contain_text("Nothing in it was translated")
+
+
+def test_a_table_asks_for_its_columns_and_is_translated_with_them(page: Any, faults: list[str]) -> None:
+    page.click("#tab-files")
+    content = "a,b\n猫,我有一只猫。\n".encode()
+    page.set_input_files("#files input[type=file]", [{"name": "t.csv", "mimeType": "text/csv", "buffer": content}])
+    expect(page.locator(".files .complaint")).to_contain_text("Name the columns to translate")
+    expect(page.locator(".files .complaint")).to_contain_text("a, b")
+    page.locator("#files").get_by_role("textbox").fill("b")
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector(".save")
+    assert saved(page) == "a,b\n猫,I have a cat.\n"
+    assert [each for each in faults if "status of 400" not in each] == []
+    faults.clear()

@@ -9,6 +9,8 @@ const SUFFIXES =
 /** Files that are text from end to end, so that their beginning tells their language. */
 const IS_TEXT = /\.(txt|md|markdown|srt|vtt)$/i;
 const SAMPLE_BYTES = 4000;
+/** What the server says of a table of which it knows no columns to translate. */
+const COLUMNS = /name the columns .* of: (.*)$|no column .*; it has: (.*)$/;
 const IS_TABLE = /\.(jsonl?|ndjson|csv|tsv|parquet)$/i;
 
 /** The panel of files. */
@@ -110,6 +112,8 @@ export class Files {
 
   #reason(error) {
     if (error.status === 413) return text("file_large");
+    const [, unnamed, others] = error.message.match(COLUMNS) ?? [];
+    if (unnamed || others) return text("file_columns", { columns: unnamed || others });
     if (error.status === 400 && !error.isUnserved) return text("file_refused", { reason: error.message });
     return worded(error, this.#offered());
   }
