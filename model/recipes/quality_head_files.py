@@ -17,7 +17,7 @@ from quality_head_fit import Agreement, LabelledPair
 
 from xuanzang.server.bundles.manifest import MANIFEST
 from xuanzang.server.bundles.quality_head import FORMAT, QUALITY, QualityHead
-from xuanzang.server.engine.quality.flags import sentence_flags
+from xuanzang.server.engine.quality import sentence_flags
 from xuanzang.server.engine.types import QualityFlag
 
 CARD = "MODEL_CARD.md"

@@ -15,10 +15,10 @@ from scipy.special import expit, log_expit
 from scipy.stats import mannwhitneyu
 
 from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
-from xuanzang.server.engine.quality.flags import MIN_RATED_TOKENS
-from xuanzang.server.engine.quality.head import (
+from xuanzang.server.engine.quality import (
     FEATURES,
     MAX_DEVIATIONS,
+    MIN_RATED_TOKENS,
     QualityEstimator,
     SearchedSentence,
     low_attention_share,

@@ -95,7 +95,7 @@ BREAKING = {
         f"{ENGINE}.terminology.terms",
         f"{ENGINE}.terminology.glossaries",
     ),
-    "The decoder's floors": (f"{ENGINE}.decoding.sentence_state", f"{ENGINE}.decoding.batch"),
+    "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.batch"),
     "Required phrases: both choices serve one search, with or without a compiler": (
         f"{ENGINE}.decoding.phrases.automaton",
         f"{ENGINE}.decoding.phrases.search",
@@ -109,10 +109,6 @@ BREAKING = {
     "Markup's floors: parsed without a translation, placed without a parser": (
         f"{ENGINE}.markup.placement",
         f"{ENGINE}.markup.parsing",
-    ),
-    "Quality's floors: an assessment of flags and a probability": (
-        f"{ENGINE}.quality.head",
-        f"{ENGINE}.quality.flags",
     ),
     "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
 }

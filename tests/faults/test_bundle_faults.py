@@ -22,8 +22,8 @@ from damages.hostile_graphs import HARMS, with_harm
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.models.trial import program
-from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models import trial_program as program
+from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics

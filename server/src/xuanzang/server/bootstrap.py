@@ -13,8 +13,7 @@ from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.hardware import choose_kernels
-from xuanzang.server.engine.models.trial.loader import TrialLoader
-from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics

@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.bundles.graphs.interface import graph_faults
+from xuanzang.server.bundles.graph_interface import graph_faults
 
 MANIFEST = "manifest.json"
 CERTIFICATE = "certificate.json"

@@ -16,7 +16,7 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.certificate import read_samples
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import FileError, FileState, digest_of, open_regular, state_of
-from xuanzang.server.bundles.graphs.weights import weights_faults
+from xuanzang.server.bundles.graph_weights import weights_faults
 from xuanzang.server.bundles.manifest import (
     MANIFEST,
     MAX_FILES,

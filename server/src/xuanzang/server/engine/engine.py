@@ -23,7 +23,7 @@ from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models, require_models
-from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.promotion.gate import Judge
 from xuanzang.server.engine.promotion.kept_state import StateFile, restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter

@@ -18,8 +18,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model, replay
-from xuanzang.server.engine.models.trial.loader import TrialLoader
-from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions

@@ -11,8 +11,7 @@ from xuanzang.server.engine.calls.results import added, copied, hypotheses_of, m
 from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.server.engine.markup.document import Block, Document, Inline
 from xuanzang.server.engine.markup.parsing import parse
-from xuanzang.server.engine.markup.placement import placed
-from xuanzang.server.engine.markup.rendering import rendered
+from xuanzang.server.engine.markup.placement import placed, rendered
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import ContentFormat, GlossaryMatch, Hypothesis

@@ -12,7 +12,7 @@ from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
-from xuanzang.server.engine.quality.assessment import SentenceAssessor
+from xuanzang.server.engine.quality import SentenceAssessor
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.requests.request import CallContext, PlannedSearch

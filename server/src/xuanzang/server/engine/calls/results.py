@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from xuanzang.server.engine.quality.assessment import combined
+from xuanzang.server.engine.quality import combined
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.text.sentences import Joiner
 from xuanzang.server.engine.types import FinishReason, Hypothesis

@@ -17,7 +17,6 @@ from xuanzang.kernels.graphs import Tensor
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints, Order
-from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.decoding.hypotheses import (
     Advance,
     Ending,
@@ -31,7 +30,14 @@ from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
 from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
 from xuanzang.server.engine.decoding.phrases.search import Inspection, PhraseChoice, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
-from xuanzang.server.engine.decoding.sentence_state import History, SentenceState
+from xuanzang.server.engine.decoding.search_state import (
+    DEAD_LIMIT,
+    DEAD_SCORE,
+    BeamArrays,
+    Candidates,
+    History,
+    SentenceState,
+)
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from xuanzang.server.engine.arrays import Ints
 from xuanzang.server.engine.decoding.phrases.search import Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
-from xuanzang.server.engine.runtime.page_pool import Tensor
+from xuanzang.server.engine.runtime.pages import Tensor
 from xuanzang.server.engine.runtime.sessions import Sessions
 
 # The operators of the graph take no tensors without elements.

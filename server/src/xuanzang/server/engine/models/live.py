@@ -15,7 +15,7 @@ from xuanzang.server.engine.models.catalog import Catalog, CatalogMetrics
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import is_unchanged, load_model
-from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.models.version_states import ModelUsage, Release, Retirement, VersionStates
 from xuanzang.server.engine.types import ModelStatus
 from xuanzang.server.metrics import Metrics

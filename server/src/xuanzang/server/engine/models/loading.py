@@ -19,7 +19,7 @@ from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.hardware import flush_denormals, usable_cores
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.settings import EngineSettings
 
 _LOGGER = logging.getLogger(__name__)

@@ -55,23 +55,6 @@ def require_pair(models: Sequence[ServedModel], *, source_language: str, target_
     _fits(models, source_language, target_language)
 
 
-def route_to(served: ServedModel, *, source_language: str, target_language: str) -> Route | None:
-    """Find the way through one model.
-
-    Args:
-        served: Served model.
-        source_language: BCP-47 code or empty.
-        target_language: BCP-47 code or empty.
-
-    Returns:
-        The model and its languages; None if it needs one that is not given, or does not translate them.
-    """
-    lacks = [*_unnamed(served, source_language, target_language)]
-    if lacks or _fit(served, source_language, target_language) is None:
-        return None
-    return _route(served, source_language, target_language)
-
-
 def language_choice(models: Sequence[ServedModel], *, model: str, target_language: str) -> LanguageChoice:
     """Find the languages that a request without a source language may mean.
 

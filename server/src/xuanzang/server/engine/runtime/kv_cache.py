@@ -23,8 +23,7 @@ import numpy.typing as npt
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots, SlotArrays
 from xuanzang.server.engine.arrays import Ints, Order, extended
-from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
-from xuanzang.server.engine.runtime.page_table import PageTable
+from xuanzang.server.engine.runtime.pages import PagePool, PageShape, PageTable, Tensor
 
 SENTENCE_INPUTS = ("page_table", "visible", "slot_indices", "source_lengths", "source_page_table")
 """Decoder inputs with a row for each sentence."""

@@ -18,12 +18,12 @@ from xuanzang.kernels.graphs import Graph, GraphBinding, GraphError
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.graphs.interface import inspects_rows, page_slots
+from xuanzang.server.bundles.graph_interface import inspects_rows, page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import choose_kernels
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
-from xuanzang.server.engine.runtime.page_pool import PageShape, Tensor
+from xuanzang.server.engine.runtime.pages import PageShape, Tensor
 
 _MAPS = Path("/proc/self/smaps")
 _HEADER = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S{4} \S+ \S+ \d+ +(/.*)")

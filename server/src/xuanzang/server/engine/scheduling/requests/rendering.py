@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
-from xuanzang.server.engine.quality.assessment import SentenceAssessor
+from xuanzang.server.engine.quality import SentenceAssessor
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.traditional import Kept, TraditionalWriter

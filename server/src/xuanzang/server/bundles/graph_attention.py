@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from xuanzang.bundle.v1 import graph_pb2
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.bundles.graphs.weights import MAX_GRAPH_BYTES
+from xuanzang.server.bundles.graph_weights import MAX_GRAPH_BYTES
 
 # The beginning of the name, which has the type of floats added unless it is float32.
 _CROSS, _DECODER = "CrossAttention", "PagedAttention"

@@ -1,4 +1,4 @@
-"""Loads bundles one after another and reports on each; `trial.process` runs it, and it may end at any of them.
+"""Loads bundles one after another and reports on each; `trial_loader` runs it, and it may end at any of them.
 
 Standard input is one line of JSON with the settings and the folders; standard output gets one line for each folder.
 """

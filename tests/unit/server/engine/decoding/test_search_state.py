@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.arrays import Order
-from xuanzang.server.engine.decoding.sentence_state import Candidate, History, Sampler
+from xuanzang.server.engine.decoding.search_state import Candidate, History, Sampler
 from xuanzang.server.engine.types import SamplingOptions
 
 BEAM = 3

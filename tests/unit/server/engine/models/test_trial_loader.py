@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.models.trial import loader as trial_loader
-from xuanzang.server.engine.models.trial.loader import TrialLoader
-from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.models import trial_loader
+from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
 
 SETTINGS = EngineSettings(workers=1, provider="cpu")

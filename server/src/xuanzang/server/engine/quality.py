@@ -1,0 +1,305 @@
+"""How far to trust a translation: flags of what is suspicious about it, and the probability that it is acceptable."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Protocol
+
+from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.text.offsets import nfkc
+from xuanzang.server.engine.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
+from xuanzang.server.engine.text.words import has_repetition
+from xuanzang.server.engine.types import Quality, QualityFlag
+
+# A source token that is translated gets about 1 in total; see docs/quality.md.
+_LOW_ATTENTION = 0.4
+_WORD = re.compile(r"[^\W\d_]+")
+MAX_DEVIATIONS = 4.0
+"""Standardised features are limited to this far from 0: of anything stranger the pairs of the fit say nothing."""
+# Beyond it the probability is 0 or 1 in double precision.
+_MAX_LOGIT = 35.0
+MIN_RATED_TOKENS = 6
+"""Source tokens from which on ratios of a sentence say something."""
+_MIN_COPIED_SHARE = 0.8
+_MIN_COPIED_WORDS = 2
+_GROUPING = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_SCALED = re.compile(r"(?<!\d)\d++(?:\.\d++)?+\s*+[十百千万亿萬億]")
+_DIGITS = re.compile(r"\d+")
+# Up to here numbers may be written as words, months above all.
+_MAX_SPELLED = "12"
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
+_MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
+_MIN_LOWERCASE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedSentence:
+    """A sentence and one hypothesis of its search."""
+
+    source: str
+    """As the caller wrote it; not empty."""
+    target: str
+    source_tokens: int
+    """End token counted, at least 1."""
+    token_scores: Sequence[float]
+    """Log-probability of each target token, end token included, nats; at least one."""
+    alignment: Sequence[int]
+    """Source position that each target token attends to most."""
+    attention: Sequence[float]
+    """Attention that each source position got from all target tokens, [source]."""
+    finished: bool = True
+    """Whether the model ended the hypothesis."""
+
+
+def mean_probability(sentence: SearchedSentence) -> float:
+    """Return the mean probability of the target tokens."""
+    return sum(map(math.exp, sentence.token_scores)) / len(sentence.token_scores)
+
+
+def score_deviation(sentence: SearchedSentence) -> float:
+    """Return the standard deviation of the target tokens' log-probabilities."""
+    scores = sentence.token_scores
+    mean = sum(scores) / len(scores)
+    return math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
+
+
+def min_score(sentence: SearchedSentence) -> float:
+    """Return the log-probability of the least likely target token."""
+    return min(sentence.token_scores)
+
+
+def source_tokens(sentence: SearchedSentence) -> float:
+    """Return the logarithm of the number of source tokens."""
+    return math.log(sentence.source_tokens)
+
+
+def source_characters(sentence: SearchedSentence) -> float:
+    """Return the logarithm of the source's length; with `source_tokens` it tells common words from rare ones."""
+    return math.log(len(sentence.source))
+
+
+def character_ratio(sentence: SearchedSentence) -> float:
+    """Return the logarithm of target characters per source character."""
+    return math.log((len(sentence.target) + 1) / (len(sentence.source) + 1))
+
+
+def token_ratio(sentence: SearchedSentence) -> float:
+    """Return the logarithm of target tokens per source token."""
+    return math.log(len(sentence.token_scores) / sentence.source_tokens)
+
+
+def low_attention_share(sentence: SearchedSentence) -> float:
+    """Return the share of source tokens, end token left out, that got little attention."""
+    attention = sentence.attention[: sentence.source_tokens - 1]
+    return sum(1 for received in attention if received < _LOW_ATTENTION) / max(len(attention), 1)
+
+
+def aligned_share(sentence: SearchedSentence) -> float:
+    """Return the share of source tokens that a target token attends to most."""
+    return len(set(sentence.alignment)) / sentence.source_tokens
+
+
+def backward_share(sentence: SearchedSentence) -> float:
+    """Return the share of target tokens that attend to a source token before that of their predecessor."""
+    backward = sum(1 for before, after in pairwise(sentence.alignment) if after < before)
+    return backward / len(sentence.alignment)
+
+
+def copied_share(sentence: SearchedSentence) -> float:
+    """Return the share of the target's letters in words that the source has, too; 0 without letters."""
+    source = sentence.source.casefold()
+    words: list[str] = _WORD.findall(sentence.target.casefold())
+    return sum(len(word) for word in words if word in source) / max(sum(map(len, words)), 1)
+
+
+FEATURES: Mapping[str, Callable[[SearchedSentence], float]] = MappingProxyType(
+    {
+        feature.__name__: feature
+        for feature in (
+            *(mean_probability, score_deviation, min_score, source_tokens, source_characters, character_ratio),
+            *(token_ratio, low_attention_share, aligned_share, backward_share, copied_share),
+        )
+    }
+)
+"""All features by name."""
+
+
+def unknown_features(head: QualityHead) -> list[str]:
+    """Return the names of a head's features that this server cannot measure."""
+    return [feature.name for feature in head.features if feature.name not in FEATURES]
+
+
+def standardised(value: float, mean: float, deviation: float) -> float:
+    """Return a feature in standard deviations from its mean, limited."""
+    return min(max((value - mean) / deviation, -MAX_DEVIATIONS), MAX_DEVIATIONS)
+
+
+class Estimator(Protocol):
+    """What estimates how far to trust translations."""
+
+    @property
+    def limits(self) -> FlagLimits:
+        """Bounds of what is usual."""
+
+    def probability(self, sentence: SearchedSentence) -> float:
+        """Return the probability that a translation is acceptable."""
+
+
+class QualityEstimator:
+    """Estimates with one head. Immutable, so threads may share it."""
+
+    def __init__(self, head: QualityHead) -> None:
+        self.limits = head.limits
+        """Bounds of what is usual."""
+        self._intercept = head.intercept
+        self._terms: list[tuple[Feature, Callable[[SearchedSentence], float]]] = [
+            (feature, FEATURES[feature.name]) for feature in head.features
+        ]
+
+    def probability(self, sentence: SearchedSentence) -> float:
+        """Estimate the probability that a translation is acceptable."""
+        logit = self._intercept + sum(self._contributions(sentence))
+        return 1 / (1 + math.exp(-min(max(logit, -_MAX_LOGIT), _MAX_LOGIT)))
+
+    def _contributions(self, sentence: SearchedSentence) -> Iterator[float]:
+        for feature, measured in self._terms:
+            value = standardised(measured(sentence), feature.mean, feature.deviation)
+            yield value * (feature.weight + value * feature.square_weight)
+
+
+def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[QualityFlag]:
+    """Find what is suspicious.
+
+    Yields:
+        Flags, each at most once.
+    """
+    source, target = map(nfkc, (sentence.source, sentence.target))
+    if has_repetition(target) and not has_repetition(source):
+        yield QualityFlag.REPETITION
+    if sentence.source_tokens >= MIN_RATED_TOKENS:
+        ratio = len(sentence.token_scores) / sentence.source_tokens
+        if not limits.min_token_ratio <= ratio <= limits.max_token_ratio:
+            yield QualityFlag.LENGTH_RATIO
+        if low_attention_share(sentence) > limits.max_low_attention_share:
+            yield QualityFlag.LOW_COVERAGE
+    if has_untranslated_part(source, target) or _is_copy(sentence):
+        yield QualityFlag.UNTRANSLATED
+    if not sentence.finished:
+        yield QualityFlag.TRUNCATED
+    if loses_number(source, target):
+        yield QualityFlag.NUMBER_LOST
+    if loses_name(source, target):
+        yield QualityFlag.NAME_LOST
+
+
+def _is_copy(sentence: SearchedSentence) -> bool:
+    """Return whether nearly all words of the target are the source's, and both are in one script."""
+    script = main_script(sentence.target)
+    # A single word of Latin letters may well be a name.
+    has_words = script not in ("", LATIN) or len(sentence.target.split()) >= _MIN_COPIED_WORDS
+    return has_words and script == main_script(sentence.source) and copied_share(sentence) >= _MIN_COPIED_SHARE
+
+
+def has_untranslated_part(source: str, target: str) -> bool:
+    """Return whether a target in Latin letters has a part of the source, in the source's script."""
+    script, scripts = main_script(source), scripts_of(target)
+    if script in ("", LATIN) or scripts.keys() & WITH_CHINESE:
+        return False
+    return scripts[LATIN] > scripts[script] > 0 and _has_copied_run(source, target, script)
+
+
+def _has_copied_run(source: str, target: str, script: str) -> bool:
+    letters = [letter if script_of(letter) == script else " " for letter in target]
+    return any(len(run) > 1 and run in source for run in "".join(letters).split())
+
+
+def loses_number(source: str, target: str) -> bool:
+    """Return whether a number of the source, written in digits, is missing in the target.
+
+    Small numbers do not count, as they may be written as words, nor those of which a character is a part, such as 3万.
+    """
+    wanted = {number for number in _numbers(_SCALED.sub(" ", source)) if _is_large(number)}
+    return not wanted <= _numbers(target)
+
+
+def _numbers(text: str) -> set[str]:
+    return {run.lstrip("0") for run in _DIGITS.findall(_GROUPING.sub("", text))}
+
+
+def _is_large(number: str) -> bool:
+    return len(number) > len(_MAX_SPELLED) or (len(number) == len(_MAX_SPELLED) and number > _MAX_SPELLED)
+
+
+def loses_name(source: str, target: str) -> bool:
+    """Return whether a name or identifier of the source, written in Latin letters, is missing in the target.
+
+    In a source of another script any Latin word of more than a few letters counts; in one of Latin script only those
+    with digits, underscores or capitals inside.
+    """
+    written_in_latin = main_script(source) in ("", LATIN)
+    kept = target.casefold()
+    return any(
+        name.casefold() not in kept for name in _IDENTIFIER.findall(source) if _is_name(name, strict=written_in_latin)
+    )
+
+
+def _is_name(word: str, *, strict: bool) -> bool:
+    if strict:
+        return _MARKED_IDENTIFIER.search(word) is not None
+    return len(word) >= _MIN_LOWERCASE or not word.islower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceAssessor:
+    """Assesses the hypotheses of one sentence, in the thread of a worker."""
+
+    estimator: Estimator
+    source: str
+    """The sentence as the caller wrote it."""
+
+    def assess(self, sentence: Sentence, found: TargetHypothesis, target: str) -> Quality | None:
+        """Return how far to trust a hypothesis; None if it was searched without details."""
+        details = found.details
+        if details is None or not details.scores:
+            return None
+        searched = SearchedSentence(
+            source=self.source,
+            target=target,
+            source_tokens=len(sentence.source_ids),
+            token_scores=details.scores,
+            alignment=details.alignment,
+            attention=details.attention,
+            finished=found.finished,
+        )
+        flags = set(sentence_flags(searched, self.estimator.limits))
+        return Quality(acceptable_probability=self.estimator.probability(searched), flags=_in_order(flags))
+
+
+def combined(sentences: Iterable[Quality | None]) -> Quality | None:
+    """Return the quality of a text of several sentences.
+
+    A text can be acceptable only if its least probable sentence is, so that sentence's probability is the text's: the
+    product would be right if faults were independent, and would call every long text hopeless.
+    """
+    known = [quality for quality in sentences if quality is not None]
+    if not known:
+        return None
+    probabilities = [each.acceptable_probability for each in known if each.acceptable_probability is not None]
+    flags = {flag for each in known for flag in each.flags}
+    return Quality(acceptable_probability=min(probabilities, default=None), flags=_in_order(flags))
+
+
+def with_flags(quality: Quality | None, flags: Iterable[QualityFlag]) -> Quality:
+    """Return a quality with more flags."""
+    quality = quality or Quality()
+    return replace(quality, flags=_in_order({*quality.flags, *flags}))
+
+
+def _in_order(flags: set[QualityFlag]) -> tuple[QualityFlag, ...]:
+    return tuple(flag for flag in QualityFlag if flag in flags)

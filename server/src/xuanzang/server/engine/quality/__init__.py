@@ -1,1 +1,0 @@
-"""How far to trust a translation: features of a search, a probability, and flags."""
