@@ -12,7 +12,7 @@ import pytest
 
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.fusion import fuse_add_norm_quantize
-from xuanzang.export.operators.add_norm_quantize import EPSILON
+from xuanzang.export.operators.products import EPSILON
 from xuanzang.export.tensors import TensorSpec
 
 WIDTH = 16

@@ -10,10 +10,10 @@ import torch
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import IR_VERSION, OPSET
+from xuanzang.export.certification.certify import step_milliseconds
 from xuanzang.export.certification.parity import compare
 from xuanzang.export.certification.runner import Candidates, OnnxModel, translate_batch
 from xuanzang.export.certification.step_inputs import LiveHypotheses
-from xuanzang.export.certification.step_times import step_milliseconds
 from xuanzang.export.graphs.precision import Floats
 from xuanzang.export.graphs.shortlist import suggestions_graph
 from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.operators.add_norm_quantize import add_norm_quantize
+from xuanzang.export.operators.products import add_norm_quantize
 
 Arrays = dict[str, np.ndarray]
 OpenOperator = Callable[..., Any]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.operators.chosen_logits import chosen_logits
+from xuanzang.export.operators.products import chosen_logits
 
 Arrays = dict[str, np.ndarray]
 OpenOperator = Callable[..., Any]

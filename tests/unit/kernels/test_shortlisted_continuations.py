@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
+from xuanzang.export.operators.products import chosen_logits
 from xuanzang.export.operators.projected_continuations import MATRIX, shortlisted_continuations
 
 VOCABULARY = 1500

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.bundle.card import model_card
-from xuanzang.export.bundle.folder import next_version, write_bundle
-from xuanzang.export.bundle.graph_files import write_graph_files
+from xuanzang.export.bundle.folder import next_version, write_bundle, write_graph_files
 from xuanzang.export.bundle.manifest import make_manifest
 from xuanzang.export.calibration import CalibrationIds, calibrate, reference_ids, translation_ids
 from xuanzang.export.certification.certificate import Certificate

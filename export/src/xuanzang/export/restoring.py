@@ -21,7 +21,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.export.bundle.graph_files import DECODER_FILE, ENCODER_FILE
+from xuanzang.export.bundle.folder import DECODER_FILE, ENCODER_FILE
 from xuanzang.model.checkpoint import CheckpointError, save_checkpoint
 from xuanzang.model.data.metadata import (
     METADATA_FILE,

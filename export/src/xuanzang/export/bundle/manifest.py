@@ -9,8 +9,13 @@ from pathlib import Path
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export import tensors
 from xuanzang.export.builder import OPSET
-from xuanzang.export.bundle.graph_files import DECODER_FILE, ENCODER_FILE, SHORTLIST_DECODER_FILE, SUGGESTIONS_FILE
-from xuanzang.export.bundle.weights_file import WEIGHTS_FILE
+from xuanzang.export.bundle.folder import (
+    DECODER_FILE,
+    ENCODER_FILE,
+    SHORTLIST_DECODER_FILE,
+    SUGGESTIONS_FILE,
+    WEIGHTS_FILE,
+)
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.model.checkpoint import Checkpoint

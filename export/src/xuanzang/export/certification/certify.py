@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import platform
+import statistics
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import NamedTuple
 
+import numpy as np
+import onnxruntime
 from sacrebleu.metrics import CHRF
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.certification.certificate import Certificate, ParityError, Sample
-from xuanzang.export.certification.coverage import not_measured
 from xuanzang.export.certification.parity import Parity, follow
 from xuanzang.export.certification.quality import (
     Translations,
@@ -24,16 +29,51 @@ from xuanzang.export.certification.quality import (
 )
 from xuanzang.export.certification.recording import Recording, record
 from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
-from xuanzang.export.certification.samples import choose_samples
-from xuanzang.export.certification.step_times import step_milliseconds
+from xuanzang.export.certification.samples import choose_samples, not_measured
+from xuanzang.export.certification.step_inputs import LiveHypotheses, pages_for, step_inputs
 from xuanzang.export.certification.terms import measure_terms
 from xuanzang.export.examples import Example, Examples, sources_of
-from xuanzang.export.freed_memory import return_freed_memory
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
+from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.evaluation.scores import Scores
 from xuanzang.model.search import Hypothesis, SearchRules
+
+_MIN_RUNS, _MAX_SECONDS = 5, 2.0
+
+
+def return_freed_memory() -> None:
+    """Free what refers to itself, such as graphs of onnxruntime, and let glibc give back what it keeps of it."""
+    gc.collect()
+    # Only glibc has it, and only there it is needed.
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+
+
+def step_milliseconds(
+    onnx_model: OnnxModel, position: int, *, batch: int = 8, beam_size: int = 4, runs: int = 15
+) -> float:
+    """Return the median time of one decoder step with a history of `position` tokens per hypothesis.
+
+    After a few steps, those of a large model are no more than fit in some seconds.
+    """
+    config = onnx_model.config
+    memory = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
+    # Slots of one translation of that length, and some of the tokens that the other hypotheses do not share.
+    pages = pages_for(position + 4 * beam_size)
+    shape = (batch, beam_size)
+    live = LiveHypotheses(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
+    visible = np.ones((*shape, pages * PAGE_SLOTS), dtype=bool)
+    inputs = step_inputs(config, live, position, np.tile(np.arange(beam_size), (batch, 1)), visible)
+    feed = memory | onnx_model.empty_pages(batch * pages)
+    feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
+    times: list[float] = []
+    while len(times) < runs and (len(times) < _MIN_RUNS or sum(times) < _MAX_SECONDS):
+        started = time.perf_counter()
+        onnx_model.step(feed)
+        times.append(time.perf_counter() - started)
+    return 1000 * statistics.median(times)
 
 
 class _Measured(NamedTuple):

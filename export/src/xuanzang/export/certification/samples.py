@@ -1,4 +1,4 @@
-"""The choice of the sentences that a server replays before it serves a bundle."""
+"""The sentences of an export: what they leave unknown, and which of them a server replays."""
 
 from __future__ import annotations
 
@@ -7,13 +7,48 @@ from collections.abc import Sequence
 from xuanzang.export.certification.certificate import ParityError, Sample
 from xuanzang.export.certification.quality import Translations, translate_together
 from xuanzang.export.certification.runner import OnnxModel
-from xuanzang.export.examples import Example
+from xuanzang.export.examples import Example, Examples
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.search import SearchRules
 
+_FEW_SENTENCES = 200
+"""Below this number a loss of int8 has to be large to be seen."""
+_NAMED = 4
+"""Directions that are named; more would say less."""
 SAMPLES = 8
 """Sentences that the server replays, at most: no more than torch has confirmed."""
+
+
+def not_measured(checkpoint: Checkpoint, examples: Examples) -> list[str]:
+    """Say what a certificate does not.
+
+    Args:
+        checkpoint: Exported model.
+        examples: Sentences that all precisions translated.
+
+    Returns:
+        A sentence for each thing.
+    """
+    gaps = []
+    if examples.kind != "pairs":
+        gaps.append(
+            "How good the translations are: there were no references, so precisions were compared with each other only "
+            "(--valid measures it)."
+        )
+    if examples.kind == "sample":
+        gaps.append(
+            "Your texts: everything was measured on, and int8 ranges were taken from, plain everyday sentences of the "
+            "exporter (--texts takes sentences of yours)."
+        )
+    metadata, measured = checkpoint.metadata, examples.directions
+    directions = len(metadata.source_languages) * len(metadata.target_languages)
+    if len(measured) < directions:
+        named = f", all but {', '.join(measured)}" if len(measured) <= _NAMED else ""
+        gaps.append(f"{directions - len(measured)} of {directions} directions{named}.")
+    if (compared := len(examples.sentences)) < _FEW_SENTENCES:
+        gaps.append(f"Small losses of the number format: {compared} sentences show large ones only.")
+    return gaps
 
 
 def choose_samples(

@@ -11,8 +11,8 @@ from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.precision import FloatArray, Floats, Int8, Linear, Precision
 from xuanzang.export.operators.attention import cross_attention, paged_attention
-from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
+from xuanzang.export.operators.products import chosen_logits
 from xuanzang.export.operators.projected_continuations import (
     EDITS,
     INSPECTION,

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from xuanzang.export.builder import OWN, add_functions
-from xuanzang.export.operators.add_norm_quantize import EPSILON, add_norm_quantize
+from xuanzang.export.operators.products import EPSILON, add_norm_quantize
 
 
 class _Sequence(NamedTuple):

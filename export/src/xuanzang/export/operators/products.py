@@ -1,4 +1,4 @@
-"""Products of 8-bit states with 8-bit weights: a linear layer, and a feed-forward network."""
+"""Products of 8-bit states with 8-bit weights, and what stands between two of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ import onnx
 
 from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
 
+EPSILON = 1e-5
+"""Added to the variance by the normalisation."""
 MATRIX = ("weight", "x_scale", "weight_scale", "x_zero", "bias")
 """A linear layer: integers [in, out], scale of x, scales of the columns [out], zero point of x, biases [out]."""
+
+
+def add_norm_quantize() -> onnx.FunctionProto:
+    """Return the operator that adds, normalises and rounds to 8-bit integers.
+
+    Inputs: x [..., model]; delta, which is broadcast to it; weight and bias of the normalisation [model]; scale and
+    zero of the integers.
+    Outputs: integers, total and normed, all shaped as x.
+    """
+    graph = FunctionBuilder("AddNormQuantize")
+    graph.op("Add", "x", "delta", output="total")
+    graph.op("LayerNormalization", "total", "weight", "bias", output="normed", epsilon=EPSILON, axis=-1)
+    graph.op("QuantizeLinear", "normed", "scale", "zero", output="integers")
+    return graph.function(["x", "delta", "weight", "bias", "scale", "zero"], ["integers", "total", "normed"])
 
 
 def quantized_product() -> onnx.FunctionProto:
@@ -36,3 +52,20 @@ def feed_forward() -> onnx.FunctionProto:
 def _product(graph: GraphBuilder, x: str, matrix: tuple[str, ...] | list[str], *, output: str | None = None) -> str:
     *factors, bias = matrix
     return graph.op("MatMulIntegerToFloat", x, *factors, "", bias, domain=MICROSOFT, output=output)
+
+
+def chosen_logits() -> onnx.FunctionProto:
+    """Return the operator that multiplies the hypotheses of each sentence by columns of its own.
+
+    Inputs: x, integers [batch, beam, in]; columns, integers [out, in]; their scales and biases [out]; ids, the columns
+    of each sentence [batch, choice].
+    Outputs: logits [batch, beam, choice].
+    """
+    graph = FunctionBuilder("ChosenLogits")
+    columns = graph.op("Transpose", graph.op("Gather", "columns", "ids"), perm=[0, 2, 1])
+    product = graph.cast(graph.op("MatMulInteger", "x", columns), "float32")
+    scales, biases = (
+        graph.op("Unsqueeze", graph.op("Gather", name, "ids"), graph.ints(1)) for name in ("scales", "biases")
+    )
+    graph.op("Add", graph.op("Mul", product, scales), biases, output="logits")
+    return graph.function(["x", "columns", "scales", "biases", "ids"], ["logits"])

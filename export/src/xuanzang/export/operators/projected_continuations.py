@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 
 from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
-from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.operators.continuations import best_continuations
+from xuanzang.export.operators.products import chosen_logits
 
 MATRIX = ("x", "weight", "x_scale", "weight_scale", "x_zero", "bias")
 """Factors of the projection: integers [batch, beam, in] and [in, vocab], scale of x, scales of the columns [vocab],

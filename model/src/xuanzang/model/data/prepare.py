@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 import filecmp
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tqdm import tqdm
 
 from xuanzang.model.data.augmentation.pairs import Shares, augment
-from xuanzang.model.data.card import write_card
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, side_keys
 from xuanzang.model.data.folding import fold_traditional
-from xuanzang.model.data.held_out import HELD_OUT_FILE, HeldOut, hold_out, write_held_out
 from xuanzang.model.data.metadata import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
-from xuanzang.model.data.splits import SplitWriter, digest
+from xuanzang.model.data.splits import HELD_OUT_FILE, HeldOut, SplitWriter, digest, hold_out, write_held_out
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
 from xuanzang.model.tokenizer import Tokenizer, normalize
+
+CARD_FILE = "data_card.json"
+
+
+def write_card(folder: Path, metadata: PreparedMetadata, counts: Mapping[str, Counter[str]]) -> None:
+    """Write data_card.json: for each corpus its pairs, its weight, its share of an epoch, and what was dropped and why.
+
+    Args:
+        folder: Folder of the training ids.
+        metadata: Description of the folder.
+        counts: Number of "kept" pairs and of each reason to drop, for every corpus that was read; the others were made.
+    """
+    corpus_ids = np.load(folder / "train.corpus.npy")
+    pairs = np.bincount(corpus_ids, minlength=len(metadata.corpora))
+    seen = pairs * np.asarray(metadata.weights)
+    corpora = {
+        name: {
+            "offered": counts[name].total() if name in counts else 0,
+            "pairs": int(pairs[i]),
+            "weight": metadata.weights[i],
+            "share": round(float(seen[i] / seen.sum()), 5),
+            "dropped": {reason: count for reason, count in sorted(counts.get(name, {}).items()) if reason != "kept"},
+        }
+        for i, name in enumerate(metadata.corpora)
+    }
+    card = {"pairs_per_epoch": round(float(seen.sum())), "corpora": corpora}
+    (folder / CARD_FILE).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 class PrepareSettings(BaseModel):

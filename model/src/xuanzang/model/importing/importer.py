@@ -6,6 +6,7 @@ import logging
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,6 @@ from xuanzang.model.data.metadata import (
 )
 from xuanzang.model.importing.directory import Directory, DirectoryError, read_config, read_directory, read_object
 from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
-from xuanzang.model.importing.generation import ignored_settings
 from xuanzang.model.importing.m2m_100 import M2M_100
 from xuanzang.model.importing.marian import MARIAN
 from xuanzang.model.importing.mbart import MBART
@@ -33,8 +33,20 @@ from xuanzang.model.importing.weights import network_weights, read_weights
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.tokenizer import write_table
 
+# By name: the value that changes nothing, and what to do about another.
+_DIFFERENT: dict[str, tuple[object, str]] = {
+    "num_beams": (1, "requests set beam_size, and xuanzang export --beam-size its default"),
+    "length_penalty": (1.0, "requests set length_penalty, and xuanzang export --length-penalty its default"),
+    "no_repeat_ngram_size": (0, "requests set no_repeat_ngram_size"),
+    "repetition_penalty": (1.0, "requests set repetition_penalty"),
+    "do_sample": (False, "requests set sampling"),
+    "max_length": (20, "the limit is 2 × source tokens + 20 unless a request sets max_target_length"),
+    "early_stopping": (
+        True,
+        "searches end once beam_size hypotheses have finished; xuanzang export --stopping does more",
+    ),
+}
 logger = logging.getLogger(__name__)
-
 _FAMILIES: dict[object, Family] = {"marian": MARIAN, "m2m_100": M2M_100, "mbart": MBART}
 _REASONS = {
     "FSMTForConditionalGeneration": "Its tokeniser is Moses with byte-pair merges; bundles hold SentencePiece models"
@@ -44,6 +56,21 @@ PULLED_FILE = "pulled.json"
 """What `xuanzang pull` knows of the files beside it: "name", "licence", "revision", and "files", SHA-256 by name."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _EVERYTHING = Wanted()
+
+
+def ignored_settings(directory: Directory) -> Iterator[str]:
+    """Name the settings of generation that translations by a bundle do not follow by themselves.
+
+    Args:
+        directory: Model directory.
+
+    Returns:
+        One sentence for each.
+    """
+    for name, (usual, instead) in _DIFFERENT.items():
+        value = directory.generation_setting(name)
+        if value is not None and value != usual:
+            yield f"{name} = {value} is not taken over: {instead}"
 
 
 class _Model(NamedTuple):

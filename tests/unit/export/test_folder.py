@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from xuanzang.export.builder import GraphBuilder
-from xuanzang.export.bundle.graph_files import write_graph_files
-from xuanzang.export.bundle.weights_file import WEIGHTS_FILE, write_graphs
+from xuanzang.export.bundle.folder import WEIGHTS_FILE, write_graph_files, write_graphs
 from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Precision
 from xuanzang.export.tensors import TensorSpec

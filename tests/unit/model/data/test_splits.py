@@ -11,8 +11,8 @@ from words import WORDS
 
 from xuanzang.model.data.corpus import Pair, read_rows
 from xuanzang.model.data.dataset import PreparedSplit
-from xuanzang.model.data.held_out import HeldOut, hold_out
 from xuanzang.model.data.prepare import PrepareSettings, prepare
+from xuanzang.model.data.splits import HeldOut, hold_out
 
 
 def target(name: str, number: int) -> str:

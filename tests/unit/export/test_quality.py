@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from xuanzang.export.certification.resampling import paired_change
+from xuanzang.export.certification.quality import paired_change
 
 WORDS = ["the", "a", "cat", "dog", "sees", "has", "small", "big", "house", "in", "tree", "on", "river", "and", "old"]
 
