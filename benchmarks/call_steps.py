@@ -20,12 +20,11 @@ from benchmarks.harness.processes import METHOD
 from xuanzang.server.__main__ import main
 from xuanzang.server.engine.calls.call import Call
 from xuanzang.server.engine.calls.preparation import PreparedTexts
-from xuanzang.server.engine.scheduling.requests.request import Request
+from xuanzang.server.engine.scheduling.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import RpcContext
-from xuanzang.server.rpc.grpc_private import Listener
+from xuanzang.server.rpc.grpc_private import Accepted, Listener
 from xuanzang.server.rpc.messages import requests
-from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.services.translation import TranslationService, _asked
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -44,9 +43,15 @@ async def answer(_request: object, _context: object) -> pb.TranslateTextResponse
 
 
 async def answer_stream(messages: AsyncIterator[Any], _context: object) -> pb.TranslateTextResponse:
-    """Receive a message as our server does, and answer."""
+    """Receive a message as a stream with a time limit, and answer."""
     async with asyncio.timeout(IDLE_SECONDS), aclosing(cast("Any", aiter(messages))) as received:
         await anext(received)
+    return ANSWER
+
+
+async def answer_read(_messages: object, context: Any) -> pb.TranslateTextResponse:
+    """Receive a message as our server does, and answer."""
+    pb.TranslateTextRequest.FromString(await context.read())
     return ANSWER
 
 
@@ -71,8 +76,9 @@ async def serve_stream() -> None:
 
 async def serve_listener() -> None:
     """Serve with our listener, which asks nobody who calls and receives messages as streams."""
+    accepted = Accepted(answer_read, CODERS["response_serializer"], sends_stream=False)
     handler = grpc.stream_unary_rpc_method_handler(answer_stream, **CODERS)
-    await serve(cast("grpc.aio.Server", Listener(lambda _path, _context: handler, ())), handler)
+    await serve(cast("grpc.aio.Server", Listener(lambda _path, _context: accepted, ())), handler)
 
 
 async def read_and_answer(
@@ -80,7 +86,6 @@ async def read_and_answer(
 ) -> pb.TranslateTextResponse:
     """Read, check and charge a request, and answer."""
     checked = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-    ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
     with rpc.charged(checked.texts) as used:
         _asked(checked, rpc, used)
     return ANSWER

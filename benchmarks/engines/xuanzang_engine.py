@@ -19,7 +19,7 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.workers.model_runner import MAX_SECONDS_AFTER_DONE, steps_after_done
+from xuanzang.server.engine.scheduling.model_runner import MAX_SECONDS_AFTER_DONE, steps_after_done
 from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32

@@ -75,7 +75,7 @@ BREAKING = {
     "The wire computes nothing": ("xuanzang.server.rpc.messages.requests", "numpy"),
     "The engine's floors: a call is scheduled, a schedule runs models, models decode": (
         f"{ENGINE}.decoding.batch",
-        f"{ENGINE}.scheduling.requests.request",
+        f"{ENGINE}.scheduling.request",
     ),
     "The wire's floors: listeners over the entry, the entry over services, services over messages": (
         "xuanzang.server.rpc.messages.requests",
@@ -83,14 +83,9 @@ BREAKING = {
     ),
     "A call's floors": (f"{ENGINE}.calls.results", f"{ENGINE}.calls.call"),
     "The scheduler's floors: workers take from the queue, and requests know neither": (
-        f"{ENGINE}.scheduling.requests.request",
-        f"{ENGINE}.scheduling.workers.worker",
+        f"{ENGINE}.scheduling.request",
+        f"{ENGINE}.scheduling.worker",
     ),
-    "A worker's floors: a thread takes sentences, and a runner for each model runs them": (
-        f"{ENGINE}.scheduling.workers.second_search",
-        f"{ENGINE}.scheduling.workers.model_runner",
-    ),
-    "A request's floors": (f"{ENGINE}.scheduling.requests.timeline", f"{ENGINE}.scheduling.requests.call_record"),
     "Terminology's floors: terms are found, glossaries hold them, a store holds glossaries": (
         f"{ENGINE}.terminology.terms",
         f"{ENGINE}.terminology.glossaries",

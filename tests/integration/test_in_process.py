@@ -317,7 +317,7 @@ def test_cancelling_gives_the_texts_back(tiny_bundle_repository: Path) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert not translator._engine._calls._progress.calls
+            assert not translator._engine._calls._running
             assert await translator.translate(["猫"])
 
     asyncio.run(cancelled())

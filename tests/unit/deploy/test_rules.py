@@ -10,7 +10,7 @@ import yaml
 from observed import ROOT, RULES, unknown
 from prometheus_client.samples import Sample
 
-from xuanzang.server.metric_values import DURATION_BUCKETS, LENGTH_CLASSES
+from xuanzang.server.metrics import DURATION_BUCKETS, LENGTH_CLASSES
 
 ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 DOCUMENT = (ROOT / "docs/alerts.md").read_text(encoding="utf-8")

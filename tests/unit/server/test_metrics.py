@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram, Metric
+from prometheus_client import CollectorRegistry, Metric
 
-from xuanzang.server.metric_values import DURATION_BUCKETS, FAILURE_REASONS
-from xuanzang.server.metrics import Metrics, ModelMetrics
+from xuanzang.server.metric_series import Histogram
+from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, ModelMetrics
 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {

@@ -139,20 +139,19 @@ class BoundTensors:
         Raises:
             ValueError: An array is not contiguous.
         """
-        self.values = {name: tensor for name, tensor, _ in tensors}
+        self.values: dict[str, Tensor] = {}
         self.count = len(tensors)
         # They must exist as long as the structures that have their addresses.
-        self._shapes = [_shape(tensor) for _, tensor, _ in tensors]
-        structures = (
-            BoundTensor(name.encode(), *_memory(tensor, shape), is_output)
-            for (name, tensor, is_output), shape in zip(tensors, self._shapes, strict=True)
-        )
+        self._shapes = []
+        structures = []
+        for name, tensor, is_output in tensors:
+            self.values[name] = tensor
+            shape = _shape(tensor)
+            self._shapes.append(shape)
+            structures.append(BoundTensor(name.encode(), *_memory(tensor, shape), is_output))
         self._structures = array_of(BoundTensor, len(tensors))(*structures)
-
-    @property
-    def address(self) -> int:
+        self.address = ctypes.addressof(self._structures)
         """Where the library finds the structures."""
-        return ctypes.addressof(self._structures)
 
 
 class GraphBinding:

@@ -42,7 +42,8 @@ def address(array: npt.NDArray[Any]) -> int:
     """
     if not array.flags.c_contiguous:
         raise ValueError("the library reads contiguous arrays only")
-    return array.ctypes.data
+    where: int = array.__array_interface__["data"][0]
+    return where
 
 
 def require(array: npt.NDArray[Any], dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:

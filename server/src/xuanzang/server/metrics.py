@@ -7,34 +7,69 @@ exist at 0 from the moment it is registered, so that a rate over them is never m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
 from typing import Annotated
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter as LibraryCounter
+from prometheus_client import Gauge as LibraryGauge
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from xuanzang.server.metric_families import Families, Metric
-from xuanzang.server.metric_values import (
-    COUNT_BUCKETS,
-    DURATION_BUCKETS,
-    EXPLANATIONS,
-    FAILURE_REASONS,
-    FINISH_REASONS,
-    LENGTH_CLASSES,
-    MODEL_CHANGES,
-    PROBABILITY_BUCKETS,
-    PROMOTIONS,
-    QUALITY_FLAGS,
-    RETIRE_REASONS,
-    STATUS_CODES,
-    TERM_OUTCOMES,
-    TIERS,
-    TOKEN_BUCKETS,
+from xuanzang.server.metric_series import Counter, Families, Family, Gauge, Histogram, Metric
+
+FINISH_REASONS = ("eos", "length", "deadline", "cancelled", "error")
+"""How a request ended; "length" if any of its texts reached `max_target_length`, else "eos" if all were translated."""
+
+FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cancelled", "invalid", "backend")
+"""Why a request has no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
+
+RETIRE_REASONS = ("eos", "length", "loop", "terms", "deadline", "cancelled", "error")
+"""Why a sentence left its batch. It is translated again if its translation was a repetition ("loop") or lacked a
+term ("terms")."""
+
+LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
+"""Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
+
+TERM_OUTCOMES = ("honoured", "not_writable", "no_room", "not_reached")
+"""What became of the terms that a text has."""
+
+QUALITY_FLAGS = (
+    *("repetition", "length_ratio", "untranslated", "truncated", "low_coverage", "number_lost", "name_lost"),
+    *("wrong_language", "cut"),
 )
+"""What is suspicious about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
+
+MODEL_CHANGES = ("loaded", "unloaded", "refused")
+"""What became of versions of models, at the start and while the server runs."""
+
+TIERS = ("single", "light", "medium", "heavy")
+"""Tiers of the scheduler by their numbers."""
+PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
+"""What became of versions that should go live; "forced": in spite of the gate."""
+
+EXPLANATIONS = ("answered", "refused", "failed")
+"""What became of requests for an explanation; "refused": as many as may be were being made."""
+
+STATUS_CODES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
+    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
+)
+"""Status codes of the RPCs."""
+
+# Steps take 1 to 10 ms and single short sentences little more, so many of the bounds lie there.
+DURATION_BUCKETS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.0075, 0.01),
+    *(0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60),
+)
+TOKEN_BUCKETS = tuple(2**power for power in range(15))
+PROBABILITY_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+COUNT_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
+
 
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
 _MODEL = ("model", "version")
@@ -222,7 +257,7 @@ class ServerMetrics:
     ]
     cache_limit_bytes: Annotated[Gauge, Metric("Memory that the keys and values of all models may take.")]
     access_log_dropped: Annotated[
-        Counter,
+        LibraryCounter,
         Metric("Lines of the access log that were lost because they could not be written, or not fast enough."),
     ]
 
@@ -241,19 +276,20 @@ class Metrics:
         self._models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
         self.server = Families(ServerMetrics, prefix="nmt", labels=(), registry=registry).of(())
         """Series of the server as a whole."""
-        self.grpc_server_handled = Counter(
-            "grpc_server_handled_total",
+        self.grpc_server_handled = Family(
+            Counter,
+            "grpc_server_handled",
             "RPCs completed on the server, whatever their status.",
             (*_RPC, "grpc_code"),
             registry=registry,
         )
-        self.model_info = Gauge(
+        self.model_info = LibraryGauge(
             "nmt_model_info",
             "1 for each model served, with the facts of its bundle.",
             (*_MODEL, "sha256", "precision", "provider"),
             registry=self.registry,
         )
-        self.build_info = Gauge(
+        self.build_info = LibraryGauge(
             "nmt_build_info",
             "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
             ("version", "kernels", "reason"),

@@ -23,7 +23,7 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from xuanzang.server.engine.scheduling.workers import worker
+from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics

@@ -7,8 +7,7 @@ import pytest
 
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.metric_values import TIERS
-from xuanzang.server.metrics import Metrics
+from xuanzang.server.metrics import TIERS, Metrics
 
 SETTINGS = EngineSettings(workers=2)
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from xuanzang.server.engine.scheduling.requests.call_record import CallRecord, SearchRecord
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
 from xuanzang.server.observation import recorder as recorder_module
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts

@@ -27,7 +27,7 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from xuanzang.server.engine.scheduling.requests.request import CallArguments
+from xuanzang.server.engine.scheduling.call import CallArguments
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (

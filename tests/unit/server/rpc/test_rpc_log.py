@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from xuanzang.server.rpc.entry import RpcLog
 from xuanzang.server.rpc.methods import Service
-from xuanzang.server.rpc.rpc_log import RpcLog
 
 [METHOD] = Service(name="a.Service", handlers={"Do": grpc.unary_unary_rpc_method_handler(bytes)}).methods()
 

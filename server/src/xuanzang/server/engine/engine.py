@@ -30,7 +30,7 @@ from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
-from xuanzang.server.engine.scheduling.requests.request import CallArguments, CallContext, ContextArguments
+from xuanzang.server.engine.scheduling.call import CallArguments, CallContext, ContextArguments
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.text.language_codes import matched
@@ -96,7 +96,7 @@ class Engine:
         self.promoter = self._new_promoter(shared, promotion)
         """Which versions go live."""
         self._detector = shared_detector() if settings.detection else LanguageDetector(None)
-        self._calls = RunningCalls(replace(shared, detector=self._detector))
+        self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
         self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector)
         """Which model and languages a request means."""
         self.glossaries = GlossaryFolder(models / FOLDER)
@@ -208,9 +208,7 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(**asked)
-        with self.live.usage.of(context.model):
-            return await self._calls.run(texts, context, asked["options"], journal=journal)
+        return await self._calls.run(texts, self._context(**asked), asked["options"], journal=journal)
 
     async def translate_progressively(
         self,
@@ -237,12 +235,10 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(**asked)
-        with self.live.usage.of(context.model):
-            translated = self._calls.run_progressively(text, context, asked["options"], journal=journal)
-            async with aclosing(translated) as parts:
-                async for part in parts:
-                    yield part
+        translated = self._calls.run_progressively(text, self._context(**asked), asked["options"], journal=journal)
+        async with aclosing(translated) as parts:
+            async for part in parts:
+                yield part
 
     def _context(
         self,
@@ -253,7 +249,7 @@ class Engine:
         **shared: Unpack[ContextArguments],
     ) -> CallContext:
         # By name and version: whether it is the default may have changed since it was resolved.
-        loaded = self.live.catalog.find(model.name, model.version)
+        loaded = self.live.catalog.loaded.get((model.name, model.version))
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
         cutoff = math.inf

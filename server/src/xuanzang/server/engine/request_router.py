@@ -23,6 +23,8 @@ from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
 
 # The event loop waits for the reading of so many characters, half a millisecond; a thread reads more.
 _SHORT_CHARACTERS = 2000
+# Names of models and languages, as requests combine them, whose meaning is kept.
+_MAX_KEPT = 1024
 
 
 class RequestRouter:
@@ -42,10 +44,22 @@ class RequestRouter:
         self._reading = 0
         self._read = asyncio.Event()
         self._read.set()
+        # What was found in the catalog, which never changes: another one takes its place.
+        self._catalog = live.catalog
+        self._routes: dict[tuple[str, str, str], Route] = {}
+        self._choices: dict[tuple[str, str], LanguageChoice] = {}
 
     @property
     def _models(self) -> tuple[ServedModel, ...]:
         return tuple(self._live.catalog.served)
+
+    def _follow_catalog(self) -> None:
+        """Forget what was found in another catalog, and all if callers have asked for too many combinations."""
+        catalog = self._live.catalog
+        if catalog is not self._catalog or len(self._routes) + len(self._choices) > _MAX_KEPT:
+            self._catalog = catalog
+            self._routes.clear()
+            self._choices.clear()
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
         """Find the model that a request means by its names, and the language of its translations.
@@ -62,9 +76,22 @@ class RequestRouter:
             ModelNotFoundError: No model fits.
             InvalidInputError: Several models fit.
         """
-        return routing.resolve(
-            self._models, model=model, source_language=source_language, target_language=target_language
-        )
+        self._follow_catalog()
+        key = model, source_language, target_language
+        if (route := self._routes.get(key)) is None:
+            route = self._routes[key] = routing.resolve(
+                self._models, model=model, source_language=source_language, target_language=target_language
+            )
+        return route
+
+    def _choice(self, model: str, target_language: str) -> LanguageChoice:
+        """Return the languages that a request without a source language may mean."""
+        self._follow_catalog()
+        key = model, target_language
+        if (choice := self._choices.get(key)) is None:
+            choice = routing.language_choice(self._models, model=model, target_language=target_language)
+            self._choices[key] = choice
+        return choice
 
     def require_pair(self, source_language: str, target_language: str) -> None:
         """Refuse a pair of languages that no model translates.
@@ -109,7 +136,7 @@ class RequestRouter:
         """
         readings: list[Reading] = []
         if not source_language and texts:
-            choice = routing.language_choice(self._models, model=model, target_language=target_language)
+            choice = self._choice(model, target_language)
             if choice.sources:
                 readings = await self._readings(texts, choice)
                 if not pass_through_unserved:

@@ -9,10 +9,9 @@ from functools import partial
 from xuanzang.server.engine.hardware import default_workers, give_way
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.workers.worker import Worker
+from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.metric_values import TIERS
-from xuanzang.server.metrics import ServerMetrics
+from xuanzang.server.metrics import TIERS, ServerMetrics
 
 # Splitting and tokenising take some thousandths of the time of decoding.
 _TOKENIZING_THREADS = 2

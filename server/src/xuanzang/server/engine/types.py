@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -281,15 +281,6 @@ class Reading:
         """Why the text is answered as it is; None if it is translated."""
         reasons = {TextKind.COPIED: FinishReason.COPIED, TextKind.UNSERVED: FinishReason.UNSERVED_LANGUAGE}
         return reasons.get(self.kind)
-
-
-def kept_texts(readings: Sequence[Reading]) -> dict[int, FinishReason]:
-    """Return which texts are answered as they are, by their index, and why.
-
-    Args:
-        readings: How the texts are read.
-    """
-    return {index: reason for index, each in enumerate(readings) if (reason := each.kept_as)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

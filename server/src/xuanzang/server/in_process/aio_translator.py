@@ -23,10 +23,10 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.hardware import default_workers
-from xuanzang.server.engine.scheduling.requests.request import CallArguments
+from xuanzang.server.engine.scheduling.call import CallArguments
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import Hypothesis, kept_texts
+from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.hub.pulling import folder_of
 from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
@@ -236,9 +236,11 @@ class AsyncTranslator:
         try:
             request = await self._read(settings_of(options), _checked([text]))
             while True:
-                recorder = ProvenanceRecorder(request, self._engine.runtime, method="TranslateTextProgressively")
+                recorder = self._recorder(request, "TranslateTextProgressively")
                 asked = _asked(request, deadline)
-                parts = self._engine.translate_progressively(text, journal=recorder.journal, **asked)
+                parts = self._engine.translate_progressively(
+                    text, journal=recorder.journal if recorder else None, **asked
+                )
                 try:
                     async with aclosing(parts):
                         async for part in parts:
@@ -292,14 +294,20 @@ class AsyncTranslator:
     async def _answer(self, request: requests.TranslationRequest, text: str, deadline: float | None) -> Translation:
         async with self._place(deadline):
             while True:
-                recorder = ProvenanceRecorder(request, self._engine.runtime, method="TranslateText")
+                recorder = self._recorder(request, "TranslateText")
                 asked = _asked(request, deadline)
                 try:
-                    [found] = await self._engine.translate([text], journal=recorder.journal, **asked)
+                    [found] = await self._engine.translate(
+                        [text], journal=recorder.journal if recorder else None, **asked
+                    )
                     return _translation(request, found, recorder)
                 except OverloadedError as error:
                     # Long texts fill the queue before the places are taken.
                     await _pause(error, deadline)
+
+    def _recorder(self, request: requests.TranslationRequest, method: str) -> ProvenanceRecorder | None:
+        """Return what records a text, if the options ask for that."""
+        return ProvenanceRecorder(request, self._engine.runtime, method=method) if request.return_provenance else None
 
     @asynccontextmanager
     async def _place(self, deadline: float | None) -> AsyncGenerator[None, None]:
@@ -376,12 +384,12 @@ def _asked(request: requests.TranslationRequest, deadline: float | None) -> Call
         target_language=request.target_language,
         terms=request.terms,
         content_format=request.content_format,
-        kept_texts=kept_texts(request.readings),
+        kept_texts=request.kept_texts,
     )
 
 
 def _translation(
-    request: requests.TranslationRequest, found: Sequence[Hypothesis], recorder: ProvenanceRecorder
+    request: requests.TranslationRequest, found: Sequence[Hypothesis], recorder: ProvenanceRecorder | None
 ) -> Translation:
     detection = detection_fields(request, 0)
     return translation_of(
@@ -390,5 +398,5 @@ def _translation(
         scored=request.return_scores,
         detected_language=detection.get("detected_language_code", ""),
         detected_language_confidence=detection.get("detected_language_confidence"),
-        provenance=recorder.provenance(0),
+        provenance=recorder.provenance(0) if recorder else None,
     )

@@ -10,8 +10,7 @@ from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 from opentelemetry.trace import format_span_id as span_hex
 from opentelemetry.trace import format_trace_id as trace_hex
 
-from xuanzang.server.engine.scheduling.requests.call_record import CallRecord, SearchRecord
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
 
 MAX_SENTENCES = 32
 """Sentences of an RPC with spans of their own; the others of a call are one span together."""

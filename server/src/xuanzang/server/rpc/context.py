@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
-from prometheus_client import Counter
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation.callers import host_of
-from xuanzang.server.observation.observation import REQUEST_ID
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -26,6 +27,13 @@ CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
 USAGE_CHARACTERS = "x-usage-characters"
 USAGE_SENTENCES = "x-usage-sentences"
+
+
+REQUEST_ID: Final = "x-request-id"
+"""Name of the id in the metadata of the caller and of the answer."""
+MAX_REQUEST_ID_CHARACTERS: Final = 128
+_ID_BITS = 128
+_VALID_ID = re.compile(rf"[A-Za-z0-9._:/+=-]{{1,{MAX_REQUEST_ID_CHARACTERS}}}")
 
 _NOBODY = Caller("")
 
@@ -147,6 +155,22 @@ def _unproven_name(context: ServicerContext, metadata: Metadata) -> str:
         description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
         raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
     return name or host_of(context.peer())
+
+
+def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
+    """Return the id that a caller chose, or a new one if it chose none or one that is not valid.
+
+    Args:
+        metadata: Metadata of the RPC.
+
+    Returns:
+        1 to 128 characters: letters, digits and "._:/+=-".
+    """
+    chosen = metadata.get(REQUEST_ID)
+    if isinstance(chosen, str) and _VALID_ID.fullmatch(chosen):
+        return chosen
+    # An id is no secret. `secrets` asks the system for each, and gives the interpreter away meanwhile.
+    return f"{random.getrandbits(_ID_BITS):032x}"
 
 
 class _Usage:

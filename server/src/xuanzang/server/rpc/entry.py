@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.errors import QuotaExceededError, UnauthenticatedError
@@ -23,18 +25,19 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.metrics import Metrics, RpcMetrics
-from xuanzang.server.observation.observation import REQUEST_ID, Observation, chosen_id
+from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.context import CLIENT_ID, RpcContext, ServicerContext, identify
+from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
 from xuanzang.server.rpc.gate import RpcGate
-from xuanzang.server.rpc.grpc_private import Handler, Refusal
-from xuanzang.server.rpc.methods import Method, Service, streaming_handler
-from xuanzang.server.rpc.rpc_log import RpcLog
+from xuanzang.server.rpc.grpc_private import Accepted, Refusal
+from xuanzang.server.rpc.methods import Method, Service
 from xuanzang.server.rpc.screen import Screen
 
 if TYPE_CHECKING:
     from xuanzang.translation.v1 import status_pb2
 
+_LOGGER = logging.getLogger(__name__)
+_LINES_PER_SECOND = 10
 # RPCs that are refused unread are counted together, after this time.
 _UNREAD_SECONDS = 0.1
 
@@ -82,6 +85,10 @@ class Entry:
         self._screen = screen
         self._observation = observation or Observation()
         self._log = RpcLog()
+        # Tasks that wait for the message of a unary RPC, the oldest first, and until when; and those that have waited
+        # too long.
+        self._waiting: dict[asyncio.Task[Any], float] = {}
+        self._idle: set[asyncio.Task[Any]] = set()
         self._routes: dict[str, _Route] = {}
         self._unread: Counter[_Unread] = Counter()
         self._unread_ids: dict[_Unread, str] = {}
@@ -99,7 +106,7 @@ class Entry:
         series_of = cache(lambda code: handled.labels(*labels, code.name))
         return _Route(method=method, series=self._metrics.of_rpc(labels), handled=series_of)
 
-    def begin(self, path: str, context: ServicerContext) -> Refusal | Handler:
+    def begin(self, path: str, context: ServicerContext) -> Refusal | Accepted:
         """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it.
 
         Args:
@@ -119,7 +126,11 @@ class Entry:
             reason = errors.reason_of(error)
             self._count_unread(path, errors.code_of(status), reason)
             return Refusal(errors.code_of(status), status.message, (), reason)
-        return streaming_handler(route.method, partial(self._handle, route, rpc))
+
+        async def handle(messages: AsyncIterator[bytes], context: ServicerContext) -> Any:
+            return await self._handle(route, rpc, messages, context)
+
+        return Accepted(handle, route.method.encode, sends_stream=route.method.sends_stream)
 
     async def _handle(self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes], context: Any) -> Any:
         """Take an RPC from its first message to its status."""
@@ -165,7 +176,7 @@ class Entry:
         if method.receives_stream:
             async with aclosing(self._incoming(route, rpc, messages)) as incoming:
                 return await self._called(method, incoming, rpc)
-        request = method.message(await _only(messages, self._idle_seconds))
+        request = _decoded(method, await self._only_message(rpc))
         route.series.msg_received.inc()
         answer = await self._called(method, request, rpc)
         if not method.sends_stream:
@@ -212,7 +223,7 @@ class Entry:
                 rpc.owed += 1
                 rpc.active_at = time.monotonic()
                 route.series.msg_received.inc()
-                yield method.message(message)
+                yield _decoded(method, message)
                 reading = asyncio.ensure_future(anext(messages, grpc.aio.EOF))
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
@@ -221,11 +232,51 @@ class Entry:
             if closed is not None:
                 closed.cancel()
 
+    async def _only_message(self, rpc: RpcContext) -> bytes:
+        """Receive the message of a unary RPC.
+
+        Raises:
+            InvalidInputError: The caller sent none.
+            IdleRpcError: It did not come in time.
+        """
+        task, loop = cast("asyncio.Task[Any]", asyncio.current_task()), asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_later(self._idle_seconds, self._end_waiting)
+        # A timer for each would cost more than the rest of the way.
+        self._waiting[task] = loop.time() + self._idle_seconds
+        try:
+            message: Any = await rpc.grpc.read()
+        except asyncio.CancelledError:
+            if task in self._idle and not task.uncancel():
+                raise _idle(self._idle_seconds) from None
+            raise
+        except grpc.aio.InternalError:
+            raise _ended_by_grpc() from None
+        finally:
+            del self._waiting[task]
+            self._idle.discard(task)
+        if message is grpc.aio.EOF:
+            raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
+        return cast("bytes", message)
+
+    def _end_waiting(self) -> None:
+        """Cancel the tasks that have waited too long, and look again when the next one will have."""
+        loop = asyncio.get_running_loop()
+        for task, until in self._waiting.items():
+            if until > loop.time():
+                loop.call_at(until, self._end_waiting)
+                return
+            if task not in self._idle:
+                self._idle.add(task)
+                task.cancel()
+
     def _idle_left(self, rpc: RpcContext) -> float:
         return max(0.0, rpc.active_at + self._idle_seconds - time.monotonic())
 
     def _observe(self, rpc: RpcContext, method: Method) -> None:
         rpc.request_id = chosen_id(rpc.metadata)
+        if not self._observation.observes:
+            return
         rpc.record = self._observation.begin(
             service=method.service,
             method=method.logged_name,
@@ -241,7 +292,8 @@ class Entry:
     ) -> None:
         route.series.handling_seconds.observe(seconds, None if rpc.record is None else rpc.record.exemplar)
         route.handled(code).inc()
-        self._log.write(route.method, code, seconds, request_id=rpc.request_id, reason=reason)
+        if code is not grpc.StatusCode.OK or _LOGGER.isEnabledFor(logging.DEBUG):
+            self._log.write(route.method, code, seconds, request_id=rpc.request_id, reason=reason)
         if rpc.record is not None:
             rpc.record.reason, rpc.record.fields = reason or (None, ())
             self._observation.end(rpc.record, code.name, code.value[0], seconds)
@@ -270,28 +322,17 @@ class Entry:
         self._unread.clear()
 
 
-async def _only(messages: AsyncIterator[bytes], idle_seconds: float) -> bytes:
-    """Receive the message of a unary RPC.
+def _decoded(method: Method, data: bytes) -> Any:
+    """Decode a message.
 
     Raises:
-        InvalidInputError: The caller sent none.
-        IdleRpcError: It did not come in time.
+        InvalidInputError: It is not one of the method's.
     """
-    # Closed at once, because gRPC's iterator and its generator hold each other as long as this can go on.
-    generator: Any = aiter(messages)
     try:
-        async with asyncio.timeout(idle_seconds):
-            try:
-                message: bytes = await anext(generator)
-            finally:
-                await generator.aclose()
-    except TimeoutError:
-        raise _idle(idle_seconds) from None
-    except StopAsyncIteration:
-        raise InvalidInputError([FieldViolation(field="request", description="must be sent")]) from None
-    except grpc.aio.InternalError:
-        raise _ended_by_grpc() from None
-    return message
+        return method.decode(data)
+    except DecodeError as error:
+        fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
+        raise InvalidInputError([fault]) from error
 
 
 def _idle(seconds: float) -> errors.IdleRpcError:
@@ -301,3 +342,51 @@ def _idle(seconds: float) -> errors.IdleRpcError:
 def _ended_by_grpc() -> asyncio.CancelledError:
     """Return what ends the task of an RPC that has its status: the caller hung up, or sent what is no message."""
     return asyncio.CancelledError("gRPC has ended the call")
+
+
+class RpcLog:
+    """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def write(
+        self,
+        method: Method,
+        code: grpc.StatusCode,
+        seconds: float,
+        *,
+        request_id: str | None = None,
+        reason: errors.Reason | None = None,
+    ) -> None:
+        """Log the end of an RPC.
+
+        Args:
+            method: Method of the RPC.
+            code: Its status.
+            seconds: Its duration.
+            request_id: Its id; None if it has none.
+            reason: Why it was refused; None if it was not, or its caller has gone.
+        """
+        # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
+        level = logging.DEBUG if code is grpc.StatusCode.OK or method.is_open else logging.INFO
+        if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code.name)):
+            return
+        facts: dict[str, object] = {"method": method.path[1:], "code": code.name, "seconds": round(seconds, 6)}
+        if reason is not None:
+            facts |= reason.facts()
+        if request_id is not None:
+            facts["request_id"] = request_id
+        _LOGGER.log(level, "rpc", extra=facts)
+
+    def _has_room(self, code: str) -> bool:
+        if not self._seen:
+            asyncio.get_running_loop().call_later(1, self._end_second)
+        self._seen[code] += 1
+        return self._seen[code] <= _LINES_PER_SECOND
+
+    def _end_second(self) -> None:
+        for code, number in self._seen.items():
+            if number > _LINES_PER_SECOND:
+                _LOGGER.info("more rpcs", extra={"code": code, "rpcs": number - _LINES_PER_SECOND})
+        self._seen.clear()

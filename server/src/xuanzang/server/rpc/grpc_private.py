@@ -40,9 +40,24 @@ class Refusal(NamedTuple):
     """Word and fields, for logs."""
 
 
-Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Handler]"
-"""Looks at an RPC that has just arrived, by its path and its context: refuses it unread, or says what handles it.
-Handlers receive a stream and send one answer or a stream."""
+class Accepted:
+    """What handles an RPC that is read: it receives a stream, and sends one answer or a stream.
+
+    gRPC itself waits for the message of a unary RPC as long as the connection lasts, and never answers an RPC that is
+    closed without one.
+    """
+
+    __slots__ = ("response_serializer", "response_streaming", "stream_stream", "stream_unary")
+    request_deserializer = None
+
+    def __init__(self, function: Callable[[Any, Any], Any], encode: object, *, sends_stream: bool) -> None:
+        """Take a coroutine function of an iterator of bytes and of gRPC's context, and the encoder of answers."""
+        self.stream_unary = self.stream_stream = function
+        self.response_serializer, self.response_streaming = encode, sends_stream
+
+
+Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Accepted]"
+"""Looks at an RPC that has just arrived, by its path and its context: refuses it unread, or says what handles it."""
 
 
 class ListenerEndedError(OSError):

@@ -8,10 +8,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-import grpc
-from google.protobuf.message import DecodeError
-
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.grpc_private import Handler
 
@@ -91,18 +87,6 @@ class Method:
         """Name in the access log: with its service, if that is another API's."""
         return self.name if self.service.startswith("xuanzang.translation.") else self.path[1:]
 
-    def message(self, data: bytes) -> Any:
-        """Decode a message.
-
-        Raises:
-            InvalidInputError: It is not one of the method's.
-        """
-        try:
-            return self.decode(data)
-        except DecodeError as error:
-            fault = FieldViolation(field="request", description=f"must be a valid message of {self.name}")
-            raise InvalidInputError([fault]) from error
-
 
 def handlers_of(add_to_server: Callable[[Any, Any], None], servicer: object) -> Mapping[str, Handler]:
     """Return the handlers that generated code makes of a servicer.
@@ -143,18 +127,3 @@ def _function_of(handler: Handler) -> RpcFunction:
                 await rpc.write(answer)
 
     return write_answers
-
-
-def streaming_handler(method: Method, function: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
-    """Return a handler that receives bytes as a stream, whatever the shape of the method is.
-
-    gRPC itself waits for the message of a unary RPC as long as the connection lasts, and never answers an RPC that is
-    closed without one.
-
-    Args:
-        method: Method whose answers it writes.
-        function: Takes an iterator of bytes and gRPC's context.
-    """
-    make = grpc.stream_stream_rpc_method_handler if method.sends_stream else grpc.stream_unary_rpc_method_handler
-    handler: Handler = make(cast("Any", function), response_serializer=method.encode)
-    return handler

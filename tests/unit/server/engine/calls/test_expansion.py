@@ -10,8 +10,8 @@ from search_options import search_options
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis, TokenDetails
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import PlannedSearch
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import FinishReason, SamplingOptions
 

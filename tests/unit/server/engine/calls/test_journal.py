@@ -4,9 +4,9 @@ import pytest
 
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import PlannedSearch, SentenceResult
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.call import SentenceTimeline
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.types import DecodingOptions
 

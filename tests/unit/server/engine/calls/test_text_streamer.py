@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.results import joined
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
-from xuanzang.server.engine.scheduling.requests.request import SentenceResult
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.call import SentenceTimeline
+from xuanzang.server.engine.scheduling.request import SentenceResult
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 

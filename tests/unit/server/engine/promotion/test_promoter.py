@@ -24,7 +24,7 @@ def live_version(engine: Engine) -> int:
 
 
 def promotions(metrics: Metrics) -> dict[str, float]:
-    return {result: series._value.get() for result, series in metrics.server.promotions.items() if series._value.get()}
+    return {result: series.value for result, series in metrics.server.promotions.items() if series.value}
 
 
 async def until_live(engine: Engine, version: int) -> None:

@@ -14,15 +14,10 @@ from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import CallContext, FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import (
-    CallContext,
-    FlowKey,
-    PlannedSearch,
-    QueuedSentence,
-    Request,
-)
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSentence, Request
 from xuanzang.server.engine.settings import UNLIMITED
 
 QUANTUM = 256

@@ -10,8 +10,9 @@ from tests.unit.server.engine.scheduling.virtual_server import held_of
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import CallContext, PlannedSearch, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits

@@ -12,15 +12,9 @@ from tests.unit.server.engine.scheduling.virtual_server import held_of
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import (
-    CallContext,
-    DoneSentence,
-    FlowKey,
-    PlannedSearch,
-    QueuedSentence,
-    Request,
-)
+from xuanzang.server.engine.scheduling.call import CallContext, FlowKey
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import DoneSentence, PlannedSearch, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings

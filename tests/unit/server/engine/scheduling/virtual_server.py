@@ -17,14 +17,14 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling import admission, places, queue_metrics
+from xuanzang.server.engine.scheduling import admission, places
+from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
+from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
-from xuanzang.server.engine.scheduling.requests import request as request_module
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import (
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
-    CallContext,
     DoneSentence,
     PlannedSearch,
     QueuedSentence,
@@ -100,7 +100,7 @@ class VirtualServer:
         self.now = 1000.0
         self.tally = Tally()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (admission, places, queue_metrics, request_module, scheduler_module):
+        for module in (admission, places, request_module, scheduler_module):
             monkeypatch.setattr(module, "time", clock)
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed

@@ -16,19 +16,19 @@ from xuanzang.server.engine.calls.documents import with_markup
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
-from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
 from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
+from xuanzang.server.engine.scheduling.call import CallContext, CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.load import predicted_cost
-from xuanzang.server.engine.scheduling.requests.call_record import CallRecord, SearchRecord
-from xuanzang.server.engine.scheduling.requests.request import AbandonReason, CallContext, Request, SentenceResult
+from xuanzang.server.engine.scheduling.request import AbandonReason, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.text.traditional import settled_by
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.metrics import LENGTH_CLASSES
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
@@ -113,18 +113,17 @@ class Call:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared))
-                answer = self._with_reasons(await self._joined(prepared, translated))
+                answer = await self._joined(prepared, translated)
+                if self._context.kept_texts:
+                    answer = self._with_reasons(answer)
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
         if self._context.is_counted:
-            time_answer(
-                self._context.model.metrics,
-                source_tokens=prepared.source_tokens,
-                seconds=time.monotonic() - began,
-                exemplar=self._context.exemplar,
-            )
+            length = next(length for length, most in LENGTH_CLASSES.items() if prepared.source_tokens <= most)
+            durations = self._context.model.metrics.answer_duration_seconds
+            durations[length].observe(time.monotonic() - began, self._context.exemplar)
         return answer
 
     def _with_reasons(self, answer: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
@@ -139,7 +138,13 @@ class Call:
     ) -> list[list[Hypothesis]]:
         """Join the sentences of each text, and assess the texts if that is asked for."""
         if not (self._has_markup or self._options.quality):
-            return [joined(segments, translated, self._context.codec) for segments in prepared.texts]
+            # Most texts are one sentence, with nothing to join.
+            return [
+                list(next(translated))
+                if len(segments) == 1 and segments[0].source_ids
+                else joined(segments, translated, self._context.codec)
+                for segments in prepared.texts
+            ]
         work = partial(self._written, prepared, translated)
         return await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
 
@@ -211,7 +216,7 @@ class Call:
             self._journal.begin(prepared.texts, prepared.searches)
         if self._options.return_alternatives:
             return await self._alternatives(prepared)
-        planned = draws(prepared.searches)
+        planned = draws(prepared.searches) if self._options.sampling else list(enumerate(prepared.searches))
         is_single = len(planned) == len(prepared.searches)
         streamer = None
         # The best of several draws is known at the end only.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.scheduling.requests.request import PlannedSearch
+from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
 

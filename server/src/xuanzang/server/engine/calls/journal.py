@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xuanzang.server.engine.scheduling.requests.request import PlannedSearch, SentenceResult
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.call import SentenceTimeline
+from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.text.codec import Segment
 
 

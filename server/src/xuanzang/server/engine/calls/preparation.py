@@ -13,9 +13,10 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality import SentenceAssessor
+from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.scheduling.load import predicted_cost
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import CallContext, PlannedSearch
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.codec import Segment
@@ -196,7 +197,7 @@ class _Preparation:
         """Split a text, or each block of one with markup."""
         context, refuse_long = self._context, self._options.refuse_long_sentences
         if context.content_format is ContentFormat.TEXT:
-            unbroken = context.terms.with_marks(text)
+            unbroken = context.terms.with_marks(text) if context.terms.fields else ()
             return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))]
         document = split_document(
             text, self._codec, content_format=context.content_format, refuse_long=refuse_long, terms=context.terms

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
-from xuanzang.server.engine.calls.request_metrics import CountedOutcome, count_answer
-from xuanzang.server.engine.errors import DrainingError
-from xuanzang.server.engine.scheduling.requests.call_record import CallObserver, CallRecord
-from xuanzang.server.engine.scheduling.requests.request import CallContext
-from xuanzang.server.engine.types import DecodingOptions, Hypothesis
+from xuanzang.server.engine.errors import (
+    DeadlineExceededError,
+    DrainingError,
+    InvalidInputError,
+    MemoryLimitError,
+    OverloadedError,
+)
+from xuanzang.server.engine.models.version_states import ModelUsage
+from xuanzang.server.engine.scheduling.call import CallContext, CallRecord
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.metrics import ModelMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,14 +27,19 @@ _LOGGER = logging.getLogger(__name__)
 class RunningCalls:
     """Runs calls, and knows how many are in progress. Belongs to one event loop."""
 
-    def __init__(self, shared: SharedResources) -> None:
+    def __init__(self, shared: SharedResources, *, usage: ModelUsage) -> None:
         """Run nothing yet.
 
         Args:
             shared: Parts of the engine that calls share.
+            usage: Counter of the calls of each model.
         """
+        self._usage = usage
         self._shared = shared
-        self._progress = _Progress()
+        self._refuses = False
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._hurried = asyncio.Event()
 
     async def run(
@@ -56,13 +66,37 @@ class RunningCalls:
         Raises:
             EngineError: The texts are not translated, as `Engine.translate` says.
         """
-        metrics = context.model.metrics
-        with CountedOutcome(metrics, exemplar=context.exemplar), self._progress, _recording(context, texts) as record:
-            call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
-            answer = await call.run(texts)
-            target_tokens = count_answer(metrics, answer)
+        model, metrics, record = context.model, context.model.metrics, None
+        began = time.monotonic()
+        self._usage.begin(model)
+        try:
+            if self._refuses:
+                raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
+            if context.observer is not None:
+                characters = sum(map(len, texts))
+                record = CallRecord(model=model.name, version=model.version, texts=len(texts), characters=characters)
+            self._running += 1
+            self._idle.clear()
+            try:
+                call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
+                answer = await call.run(texts)
+            finally:
+                self._running -= 1
+                if not self._running:
+                    self._idle.set()
+            target_tokens = _count_answer(metrics, answer)
             if record is not None:
                 record.target_tokens = target_tokens
+        except BaseException as error:
+            _count_failure(metrics, _failure_reason(error))
+            raise
+        finally:
+            now = time.monotonic()
+            metrics.request_duration_seconds.observe(now - began, context.exemplar)
+            if record is not None and context.observer is not None:
+                record.ended_at = now
+                context.observer.call_ended(record)
+            self._usage.end(model)
         return answer
 
     async def run_progressively(
@@ -101,7 +135,7 @@ class RunningCalls:
 
     def close(self) -> None:
         """Refuse new calls from now on; those in progress go on."""
-        self._progress.refuses = True
+        self._refuses = True
 
     def hurry(self) -> None:
         """Let `end` wait no longer."""
@@ -116,61 +150,59 @@ class RunningCalls:
         Returns:
             Whether all have ended by themselves.
         """
-        waits = [asyncio.create_task(event.wait()) for event in (self._progress.idle, self._hurried)]
+        waits = [asyncio.create_task(event.wait()) for event in (self._idle, self._hurried)]
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        done = not self._progress.calls
+        done = not self._running
         if not done:
-            _LOGGER.warning("requests cut off", extra={"requests": self._progress.calls})
+            _LOGGER.warning("requests cut off", extra={"requests": self._running})
         for request in self._shared.requests:
             request.fail(DrainingError("the server stopped before the translation was done"))
         return done
 
 
-class _Progress:
-    """Calls in progress, each from entering to leaving; one that may not begin cannot enter."""
-
-    def __init__(self) -> None:
-        self.refuses = False
-        self.calls = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
-
-    def __enter__(self) -> None:
-        if self.refuses:
-            raise DrainingError("the server is stopping")
-        self.calls += 1
-        self.idle.clear()
-
-    def __exit__(self, *_: object) -> None:
-        self.calls -= 1
-        if not self.calls:
-            self.idle.set()
+def _count_failure(metrics: ModelMetrics, reason: str) -> None:
+    metrics.request_failures[reason].inc()
+    finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
+    metrics.requests[finish_reason if finish_reason in ("deadline", "cancelled") else "error"].inc()
 
 
-_UNRECORDED = nullcontext()
+def _failure_reason(error: BaseException) -> str:
+    match error:
+        case DeadlineExceededError():
+            return "queue_timeout" if error.in_queue else "deadline"
+        case asyncio.CancelledError():
+            return "cancelled"
+        case InvalidInputError():
+            return "invalid"
+        case OverloadedError() | MemoryLimitError():
+            return "overloaded"
+        case DrainingError():
+            return "draining"
+    return "backend"
 
 
-def _recording(context: CallContext, texts: Sequence[str]) -> AbstractContextManager[CallRecord | None]:
-    """Return the record of a call while it is in progress, if anybody asks for it."""
-    model, observer = context.model, context.observer
-    if observer is None:
-        return _UNRECORDED
-    characters = sum(map(len, texts))
-    record = CallRecord(model=model.name, version=model.version, texts=len(texts), characters=characters)
-    return _Recording(record, observer)
+def _count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> int:
+    """Count a request that is answered.
 
+    Args:
+        metrics: Metrics of the model that translated.
+        answer: Hypotheses of each text, best first.
 
-class _Recording:
-    """A record, which its observer gets when the call has ended."""
-
-    def __init__(self, record: CallRecord, observer: CallObserver) -> None:
-        self._record, self._observer = record, observer
-
-    def __enter__(self) -> CallRecord:
-        return self._record
-
-    def __exit__(self, *_: object) -> None:
-        self._record.ended_at = time.monotonic()
-        self._observer.call_ended(self._record)
+    Returns:
+        Target tokens of the best hypotheses, end tokens counted.
+    """
+    tokens, label = 0, "eos"
+    for best, *_ in answer:
+        tokens += best.token_count
+        # Of texts that ended differently, the deadline of one counts before the limit of another.
+        if best.finish_reason is FinishReason.DEADLINE:
+            label = "deadline"
+        elif best.finish_reason is FinishReason.MAX_LENGTH and label == "eos":
+            label = "length"
+        for match in best.matches:
+            metrics.glossary_matches[match.outcome.value].inc()
+    metrics.requests[label].inc()
+    metrics.request_target_tokens.observe(tokens)
+    return tokens

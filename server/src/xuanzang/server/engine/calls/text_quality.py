@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from xuanzang.server.engine.quality import with_flags
-from xuanzang.server.engine.scheduling.requests.request import CallContext
+from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.language_codes import primary
 from xuanzang.server.engine.text.language_detection import LanguageDetector

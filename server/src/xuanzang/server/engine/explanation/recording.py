@@ -15,7 +15,7 @@ from xuanzang.server.engine.decoding.search_recorder import RecordedStep, Search
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
-from xuanzang.server.engine.scheduling.requests.request import PlannedSearch, SentenceResult
+from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
 

@@ -52,6 +52,8 @@ class Catalog:
                 live.
         """
         self._models = {(model.name, model.version): model for model in models}
+        self.loaded: Mapping[tuple[str, int], LoadedModel] = MappingProxyType(self._models)
+        """Loaded models by name and version."""
         self._holds = holds
         self.pins: Mapping[str, int] = MappingProxyType(dict(pins or {}))
         """Pinned versions by name."""

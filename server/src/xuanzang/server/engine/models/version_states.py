@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.hardware import return_free_memory
@@ -22,25 +22,6 @@ Release = Callable[[LoadedModel], Awaitable[None]]
 """Lets the workers drop what they hold of a model without calls."""
 
 
-class _Use:
-    """A call in progress."""
-
-    def __init__(
-        self, model: LoadedModel, calls: dict[LoadedModel, int], unused: dict[LoadedModel, asyncio.Event]
-    ) -> None:
-        self._model, self._calls, self._unused = model, calls, unused
-
-    def __enter__(self) -> None:
-        self._calls[self._model] = self._calls.get(self._model, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        self._calls[self._model] -= 1
-        if not self._calls[self._model]:
-            del self._calls[self._model]
-            if unused := self._unused.pop(self._model, None):
-                unused.set()
-
-
 class ModelUsage:
     """Counts calls, so that a model is let go only once nobody has it. Belongs to one event loop."""
 
@@ -52,9 +33,26 @@ class ModelUsage:
         """Return the number of calls in progress of a model."""
         return self._calls.get(model, 0)
 
-    def of(self, model: LoadedModel) -> AbstractContextManager[None]:
+    def begin(self, model: LoadedModel) -> None:
+        """Count a call from now on, which must `end`."""
+        self._calls[model] = self._calls.get(model, 0) + 1
+
+    def end(self, model: LoadedModel) -> None:
+        """Count a call that began no longer."""
+        self._calls[model] -= 1
+        if not self._calls[model]:
+            del self._calls[model]
+            if unused := self._unused.pop(model, None):
+                unused.set()
+
+    @contextmanager
+    def of(self, model: LoadedModel) -> Iterator[None]:
         """Count a call while it is in progress."""
-        return _Use(model, self._calls, self._unused)
+        self.begin(model)
+        try:
+            yield
+        finally:
+            self.end(model)
 
     async def ended(self, model: LoadedModel) -> None:
         """Wait until no call of a model is in progress; no new one may begin."""

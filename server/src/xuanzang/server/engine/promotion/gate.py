@@ -16,7 +16,7 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.chrf import chrf, compare
 from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.scheduling.requests.request import CallContext
+from xuanzang.server.engine.scheduling.call import CallContext
 
 MAX_BYTES = 1 << 20
 """Maximum size of the file."""

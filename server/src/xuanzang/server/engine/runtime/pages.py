@@ -137,7 +137,8 @@ class PagePool:
     def nbytes(self) -> int:
         """Bytes of memory held."""
         if self._memories:
-            return sum(memory.nbytes for memory in self._memories.values())
+            # All tensors have as many pages of one shape.
+            return len(self._memories) * next(iter(self._memories.values())).nbytes
         return sum(tensor.tensor_size_in_bytes() for tensor in self.tensors.values())
 
     def resize(self, count: int, moves: Sequence[tuple[int, int]] = ()) -> None:

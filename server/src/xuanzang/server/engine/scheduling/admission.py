@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
 from xuanzang.server.engine.scheduling.load import (
     Calibration,
@@ -18,13 +19,7 @@ from xuanzang.server.engine.scheduling.load import (
     Throughput,
 )
 from xuanzang.server.engine.scheduling.places import Places
-from xuanzang.server.engine.scheduling.requests.request import (
-    AbandonReason,
-    DoneSentence,
-    FlowKey,
-    QueuedSentence,
-    Request,
-)
+from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0

@@ -11,7 +11,8 @@ from operator import itemgetter
 from typing import Protocol
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.requests.request import FlowKey, QueuedSentence
+from xuanzang.server.engine.scheduling.call import FlowKey
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 
 # Share of a caller per round, in predicted tokens: a few sentences of usual length at a usual beam size.
 _QUANTUM = 256

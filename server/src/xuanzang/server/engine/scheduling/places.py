@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.requests.request import QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
 _GROUP_SHARE = 0.25
@@ -147,14 +147,18 @@ class Places:
         if caller == alone:
             tier = max(tier, heaviest)
         for heavier in range(len(TIERS) - 1, tier, -1):
-            if any(caller in places[heavier] for places in self._places):
-                return heavier
+            for places in self._places:
+                if caller in places[heavier]:
+                    return heavier
         return tier
 
     def _own_tier(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
         asked, cost = self._asked.get(caller, (0, 0))
         asked, cost = asked + sentences, cost + tokens
-        return next(n for n, each in enumerate(TIERS) if asked <= each.max_sentences and cost <= each.max_tokens)
+        tier = 0
+        while asked > TIERS[tier].max_sentences or cost > TIERS[tier].max_tokens:
+            tier += 1
+        return tier
 
     def take(self, worker: int, queued: QueuedSentence) -> None:
         """Count a sentence that a worker takes; the worker's next report replaces this."""
@@ -212,6 +216,8 @@ class Places:
     def waiting(self) -> dict[int, dict[str, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
         tiers: dict[int, dict[str, int]] = {}
+        if not self._queue.count:
+            return tiers
         for caller, places in self._queue.waiting():
             callers = tiers.setdefault(self.tier_of(caller), {})
             callers[caller] = callers.get(caller, 0) + places
@@ -223,7 +229,9 @@ class Places:
 
     def rows(self, tier: int, sentences: int) -> float:
         """Predict the sentences that so many more will be decoded with: those of lighter tiers take time from them."""
-        waiting = sum(places for caller, places in self._queue.waiting() if self.tier_of(caller) <= tier)
+        waiting = 0
+        if self._queue.count:
+            waiting = sum(places for caller, places in self._queue.waiting() if self.tier_of(caller) <= tier)
         running = sum(self._total[: tier + 1])
         return min(max((waiting + running + sentences) / len(self._running), 1.0), float(self._limit))
 
@@ -307,10 +315,14 @@ class Turns:
 
     def first(self, tiers: Collection[int]) -> int:
         """Return which of some tiers goes first; of equals the lightest."""
+        if len(tiers) == 1:
+            return next(iter(tiers))
         return min(tiers, key=lambda tier: (self._served[tier], tier))
 
     def seconds(self, tier: int) -> float:
         """Return the time after which it is another tier's turn; infinite for a lone one."""
+        if self._active == {tier}:
+            return math.inf
         others = min((self._served[each] for each in self._active if each != tier), default=math.inf)
         return (others - self._served[tier]) * TIERS[tier].weight
 

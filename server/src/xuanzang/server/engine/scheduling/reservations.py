@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.errors import MemoryLimitError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.places import Places, Room
-from xuanzang.server.engine.scheduling.requests.request import FlowKey, QueuedSentence
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 
 Lack = Literal["model", "server"]
 """Whose memory is too short for a sentence: what its model may take, or what all models together may."""
@@ -75,7 +76,10 @@ class Reservations:
         Raises:
             MemoryLimitError: One of them needs more than its model or the server may take.
         """
-        largest = max(sentences, key=lambda queued: queued.cache_bytes)
+        largest, *others = sentences
+        for queued in others:
+            if queued.cache_bytes > largest.cache_bytes:
+                largest = queued
         model, needed = largest.request.model, largest.cache_bytes
         limit = model.max_cache_bytes
         who, setting = f"model {model.name}/{model.version}", "--model-memory-mb"
@@ -190,11 +194,12 @@ class Reservations:
 
     def _serving(self, model: LoadedModel) -> set[int]:
         """Return the workers that decode with a model."""
-        return {
-            worker
-            for worker, uses in enumerate(self._uses)
-            if any(use.sentences for key, use in uses.items() if key.model is model)
-        }
+        serving = set()
+        for worker, uses in enumerate(self._uses):
+            for key, use in uses.items():
+                if use.sentences and key.model is model:
+                    serving.add(worker)
+        return serving
 
 
 class Gate:
@@ -268,9 +273,10 @@ def uses_of(
     Returns:
         Use of each batch, empty ones that hold memory included.
     """
-    needed: dict[BatchShape, list[int]] = {}
+    needed: dict[BatchShape, list[int]] = {shape: [] for shape, size in held.items() if size}
     for queued in running:
         needed.setdefault(queued.shape, []).append(queued.cache_bytes)
-    sizes = {shape: BatchUse(len(each), sum(each), held.get(shape, 0)) for shape, each in needed.items()}
-    empty = {shape: BatchUse(0, 0, size) for shape, size in held.items() if size and shape not in sizes}
-    return {BatchKey(model, tier, shape): use for shape, use in (sizes | empty).items()}
+    return {
+        BatchKey(model, tier, shape): BatchUse(len(each), sum(each), held.get(shape, 0))
+        for shape, each in needed.items()
+    }

@@ -10,6 +10,7 @@ from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.scheduling.admission import Admission
+from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import RequestSize
 from xuanzang.server.engine.scheduling.places import (
@@ -20,19 +21,7 @@ from xuanzang.server.engine.scheduling.places import (
     Places,
     Turns,
 )
-from xuanzang.server.engine.scheduling.queue_metrics import (
-    count_closed,
-    count_removed,
-    count_started,
-    count_submitted,
-)
-from xuanzang.server.engine.scheduling.requests.request import (
-    AbandonReason,
-    DoneSentence,
-    FlowKey,
-    QueuedSentence,
-    Request,
-)
+from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
 
@@ -163,7 +152,8 @@ class Scheduler:
             self._admission.set_urgency(request, now)
             self._places.ask(request, now)
             self._queue.add(request.sentences)
-            count_submitted(request)
+            request.model.metrics.requests_waiting.inc()
+            request.model.metrics.queue_tokens.inc(request.cost)
             # A worker that is full asks by itself when it has room again.
             have_room = self._places.have_room(request.flow.caller)
             self._tell_workers([self.interrupts[worker] for worker in have_room])
@@ -180,11 +170,11 @@ class Scheduler:
             if abandoned:
                 self._tell_workers()
             self._places.settle(request)
-            if removed := self._queue.remove(request.sentences):
-                count_removed(removed)
+            if self._remove(request):
                 # Others may have waited behind them for memory.
                 self._tell_workers()
-            count_closed(request)
+            metrics = request.model.metrics
+            (metrics.requests_running if request.started else metrics.requests_waiting).dec()
             self._admission.calibrate(request, abandoned)
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
@@ -215,7 +205,7 @@ class Scheduler:
                     return []
                 taken = self._take_hopeful(worker)
                 if taken or running:
-                    count_started(taken)
+                    _count_started(taken)
                     return taken
                 # What waits is for other workers, or for memory: look again when anything has changed.
                 if self._queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
@@ -239,7 +229,8 @@ class Scheduler:
         now = time.monotonic()
         is_idle = not self._places.tiers(worker)
         taken = self._take_in_turn(worker, now)
-        count_removed(taken)
+        for queued in taken:
+            queued.request.model.metrics.queue_tokens.dec(queued.cost)
         # An idle worker tries what it gets first, so that estimates made under load are renewed.
         tried = taken[0].request if taken and is_idle else None
         for queued in taken:
@@ -295,9 +286,15 @@ class Scheduler:
         """End a request before its deadline, so that its sentences take no more time from others."""
         request.abandoned = "deadline"
         self._tell_workers()
-        count_removed(self._queue.remove(request.sentences))
+        self._remove(request)
         message = "the deadline would pass before the translation is done"
         request.fail(DeadlineExceededError(message, in_queue=not request.started))
+
+    def _remove(self, request: Request) -> bool:
+        """Remove what is left of a request from the queue; return whether anything was."""
+        removed = self._queue.remove(request.sentences)
+        request.model.metrics.queue_tokens.dec(sum(queued.cost for queued in removed))
+        return bool(removed)
 
     def report(
         self, worker: int, *, held: Mapping[Holder, Held] = NOTHING_HELD, uses: Mapping[BatchKey, BatchUse] = NO_USES
@@ -336,6 +333,18 @@ class Scheduler:
         with self._changed:
             self._stopped = True
             self._tell_workers()
+
+
+def _count_started(sentences: Iterable[QueuedSentence]) -> None:
+    """Count the sentences that a worker has taken, and requests whose first they are as begun."""
+    now = time.monotonic()
+    for queued in sentences:
+        metrics = queued.request.model.metrics
+        metrics.queue_duration_seconds.observe(now - queued.queued_at)
+        if not queued.request.started:
+            queued.request.started = True
+            metrics.requests_waiting.dec()
+            metrics.requests_running.inc()
 
 
 def _max_cache_bytes(settings: EngineSettings) -> int:

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -120,7 +120,7 @@ class LanguageDetector:
         writing = writing_of(sample)
         if not writing.letters:
             return Detection(writing=writing)
-        candidates = {code for code in _COMMON.union(languages) if is_written_in(code, writing.script)}
+        candidates = _written_in(writing.script, frozenset(languages))
         return Detection(
             writing=writing,
             probabilities=self._probabilities(sample, writing, candidates),
@@ -150,6 +150,12 @@ class LanguageDetector:
             if self._known is None:
                 self._known = self._read()
             return self._known
+
+
+@lru_cache(1024)
+def _written_in(script: str, languages: frozenset[str]) -> frozenset[str]:
+    """Return those of some languages, and of the most written ones, that are written in a script."""
+    return frozenset(code for code in _COMMON | languages if is_written_in(code, script))
 
 
 def _sample(text: str) -> str:
@@ -185,9 +191,8 @@ def _among(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> d
     """Return the probabilities among some languages, which sum to 1."""
     likely: dict[str, float] = {}
     for label, probability in ranked:
-        language = label if label in languages else _PART_OF.get(label, label)
-        if language in languages:
-            likely[language] = likely.get(language, 0.0) + probability
+        if label in languages or (label := _PART_OF.get(label, "")) in languages:
+            likely[label] = likely.get(label, 0.0) + probability
     total = sum(likely.values())
     return {language: probability / total for language, probability in likely.items()}
 

@@ -59,6 +59,8 @@ _SAMPLING_RANGES: Mapping[str, _Range] = MappingProxyType(
 _SWITCHES: Mapping[str, str] = MappingProxyType(
     {"return_alternatives": "return_alternatives", "token_details": "token_details", "return_quality": "quality"}
 )
+OPTION_FIELDS = frozenset({"options", *_SWITCHES})
+"""Settings of which options of the engine are made."""
 
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
@@ -139,12 +141,6 @@ def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[
             "docs/quality.md"
         )
         yield FieldViolation(field="return_quality", description=description)
-
-
-def forced_tokens(options: DecodingOptions) -> int:
-    """Return the target tokens, about, that options force for each sentence, however short it is."""
-    searches = options.num_hypotheses if options.sampling or options.return_alternatives else 1
-    return searches * max(options.min_target_length, len(options.target_prefix))
 
 
 def _sampling(options: pb.SamplingOptions) -> SamplingOptions:

@@ -21,7 +21,7 @@ _SCALARS = tuple(
 
 
 class ProvenanceRecorder:
-    """Says how the texts of one request were translated; records nothing unless the request asks for it."""
+    """Says how the texts of one request were translated."""
 
     def __init__(self, request: TranslationRequest, runtime: Runtime, *, method: str) -> None:
         """Begin before the texts are translated.
@@ -34,20 +34,15 @@ class ProvenanceRecorder:
         self._request = request
         self._runtime = runtime
         self._method = method
-        self.journal = Journal() if request.return_provenance else None
-        """Journal for the engine; None if nothing is to be recorded."""
+        self.journal = Journal()
+        """Journal for the engine."""
 
-    def provenance(self, text_index: int) -> pb.Provenance | None:
+    def provenance(self, text_index: int) -> pb.Provenance:
         """Say how a text was translated.
 
         Args:
             text_index: Index of the text in the request.
-
-        Returns:
-            The message; None if the request does not ask for it.
         """
-        if self.journal is None:
-            return None
         message = pb.Provenance(sentences=map(_sentence, self.journal.of_text(text_index)))
         message.MergeFrom(self._shared)
         return message

@@ -14,9 +14,15 @@ from types import MappingProxyType
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Reading, Route, ServedModel
-from xuanzang.server.rpc.messages.options import mutual_violations, range_violations, with_defaults
-from xuanzang.server.rpc.messages.terms import read_terms, search_violations, term_fields, term_violations
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Reading, Route, ServedModel
+from xuanzang.server.rpc.messages.options import OPTION_FIELDS, mutual_violations, range_violations, with_defaults
+from xuanzang.server.rpc.messages.terms import (
+    TERM_FIELDS,
+    read_terms,
+    search_violations,
+    term_fields,
+    term_violations,
+)
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024
@@ -25,6 +31,13 @@ MAX_ID_BYTES = 256
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
 _BESIDE_SETTINGS = re.compile(r"(contents?|id|attention_\w+)\b")
 _TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<[a-z/!?][^<>]*>?|&#?\w+;", re.DOTALL | re.IGNORECASE)
+# Settings of which no value is a fault by itself.
+_ALWAYS_VALID = frozenset(
+    {
+        *("model", "source_language_code", "target_language_code", "pass_through_unserved"),
+        *("return_scores", "return_provenance", "return_quality", "return_alternatives"),
+    }
+)
 _FORMATS: Mapping[int, ContentFormat] = MappingProxyType(
     {
         pb.CONTENT_FORMAT_UNSPECIFIED: ContentFormat.TEXT,
@@ -56,6 +69,18 @@ class TranslationRequest:
     content_format: ContentFormat = ContentFormat.TEXT
     source_language: str = ""
     """One of the model's source languages, or empty for its first."""
+
+    @property
+    def kept_texts(self) -> dict[int, FinishReason]:
+        """Which texts are answered as they are, by their index, and why."""
+        return {index: reason for index, each in enumerate(self.readings) if (reason := each.kept_as)}
+
+    @property
+    def forced_tokens(self) -> int:
+        """Target tokens, about, that the options force for each sentence, however short it is."""
+        options = self.options
+        searches = options.num_hypotheses if options.sampling or options.return_alternatives else 1
+        return searches * max(options.min_target_length, len(options.target_prefix))
 
 
 async def read_unary_request(
@@ -101,7 +126,10 @@ async def read_settings(
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
-    faults = [*violations, *settings_violations(settings)]
+    present = {field.name for field, _ in settings.ListFields()}
+    faults = [*violations]
+    if not present <= _ALWAYS_VALID:
+        faults += settings_violations(settings)
     try:
         route = await resolve(
             model=settings.model,
@@ -118,12 +146,17 @@ async def read_settings(
         if faults:
             raise InvalidInputError(faults) from None
         raise
-    options = with_defaults(settings, route.model)
-    fields = term_fields(settings)
-    faults += mutual_violations(options, route.model)
-    faults += search_violations(fields, options)
+    options, terms = route.model.default_options, NO_TERMS
+    if not present.isdisjoint(OPTION_FIELDS):
+        options = with_defaults(settings, route.model)
+        faults += mutual_violations(options, route.model)
+    fields = () if present.isdisjoint(TERM_FIELDS) else term_fields(settings)
+    if fields:
+        faults += search_violations(fields, options)
     if faults:
         raise InvalidInputError(faults)
+    if fields:
+        terms = read_terms(settings, fields, route, glossaries)
     return TranslationRequest(
         texts=texts,
         model=route.model,
@@ -133,7 +166,7 @@ async def read_settings(
         return_scores=settings.return_scores,
         return_provenance=settings.return_provenance,
         readings=route.readings,
-        terms=read_terms(settings, fields, route, glossaries),
+        terms=terms,
         content_format=_FORMATS[settings.content_format],
     )
 

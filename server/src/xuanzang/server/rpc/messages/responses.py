@@ -37,14 +37,14 @@ _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
 
 
 def unary_response(
-    request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]], recorder: ProvenanceRecorder
+    request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]], recorder: ProvenanceRecorder | None
 ) -> pb.TranslateTextResponse:
     """Answer a request with many texts.
 
     Args:
         request: Request that was translated.
         translations: Hypotheses of each text, best first.
-        recorder: Recorder that has seen the texts translated.
+        recorder: Recorder that has seen the texts translated; None if the request does not ask for provenance.
 
     Returns:
         The response message.
@@ -60,7 +60,7 @@ def unary_response(
 
 
 def stream_response(
-    text_id: str, request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder
+    text_id: str, request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder | None
 ) -> pb.StreamTranslateTextResponse:
     """Answer one message of a stream.
 
@@ -68,7 +68,7 @@ def stream_response(
         text_id: The caller's id of the text.
         request: Request that was translated.
         hypotheses: Hypotheses of its text, best first.
-        recorder: Recorder that has seen the text translated.
+        recorder: Recorder that has seen the text translated; None if the request does not ask for provenance.
 
     Returns:
         The response message.
@@ -82,14 +82,14 @@ def stream_response(
 
 
 def last_progressive_response(
-    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder, *, sent: int
+    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder | None, *, sent: int
 ) -> pb.TranslateTextProgressivelyResponse:
     """Complete the answer to a text that was sent in parts.
 
     Args:
         request: Request that was translated.
         hypotheses: Hypotheses of its text, best first.
-        recorder: Recorder that has seen the text translated.
+        recorder: Recorder that has seen the text translated; None if the request does not ask for provenance.
         sent: Characters of the best hypothesis that were sent already.
 
     Returns:
@@ -153,14 +153,14 @@ def _translation(
                 score=hypothesis.score if request.return_scores else None,
                 token_count=hypothesis.token_count,
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
-                tokens=map(_token_detail, hypothesis.tokens),
-                quality=_quality(hypothesis.quality),
+                tokens=map(_token_detail, hypothesis.tokens) if hypothesis.tokens else None,
+                quality=_quality(hypothesis.quality) if hypothesis.quality else None,
             )
             for hypothesis in hypotheses
         ],
         provenance=recorder.provenance(text_index) if recorder else None,
-        glossary_matches=map(glossary_match, hypotheses[0].matches),
-        **detection_fields(request, text_index),
+        glossary_matches=map(glossary_match, hypotheses[0].matches) if hypotheses[0].matches else None,
+        **(detection_fields(request, text_index) if request.readings else {}),
     )
 
 
@@ -190,9 +190,7 @@ def _token_detail(token: TokenDetail) -> pb.TokenDetail:
     )
 
 
-def _quality(quality: Quality | None) -> pb.Quality | None:
-    if quality is None:
-        return None
+def _quality(quality: Quality) -> pb.Quality:
     return pb.Quality(
         acceptable_probability=quality.acceptable_probability, flags=[_FLAGS[flag] for flag in quality.flags]
     )

@@ -15,7 +15,8 @@ MAX_ENTRIES = 1000
 MIN_BEAM_SIZE = 2
 """With a beam of 1 no hypothesis without a term can be kept beside one that has it."""
 
-_FIELDS = ("glossary_entries", "glossary", "protected_patterns")
+TERM_FIELDS = ("glossary_entries", "glossary", "protected_patterns")
+"""Settings that want something kept."""
 
 _PATTERNS: Mapping[int, ProtectedPattern] = MappingProxyType(
     {
@@ -62,7 +63,7 @@ def term_fields(settings: pb.TranslationSettings) -> tuple[str, ...]:
     Args:
         settings: Settings as the caller sent them.
     """
-    return tuple([name for name in _FIELDS if getattr(settings, name)])
+    return tuple([name for name in TERM_FIELDS if getattr(settings, name)])
 
 
 def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> Iterable[FieldViolation]:

@@ -11,12 +11,10 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.engine.types import kept_texts
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.explanations import explanation_message
-from xuanzang.server.rpc.messages.options import forced_tokens
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -79,7 +77,7 @@ async def read_request(
     checked = await requests.read_settings(
         request.settings, (request.content,), resolve, glossaries, violations=violations
     )
-    if kept_texts(checked.readings):
+    if checked.kept_texts:
         description = "has nothing to explain: it is not in a source language; name source_language_code if it is"
         raise InvalidInputError([FieldViolation(field="content", description=description)])
     kinds = tuple(_KINDS[kind] for kind in request.attention_kinds) or (AttentionKind.CROSS,)
@@ -106,7 +104,7 @@ async def answer(
     """
     try:
         checked, choice = await read_request(request, resolve, glossaries)
-        with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
+        with rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
             hypotheses, explanation = await explainer.explain(
                 checked.texts[0],
                 model=checked.model,

@@ -13,13 +13,11 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import ExplanationLimits
-from xuanzang.server.engine.scheduling.requests.request import CallArguments
+from xuanzang.server.engine.scheduling.call import CallArguments
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
-from xuanzang.server.engine.types import kept_texts
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext, TextsUsage
 from xuanzang.server.rpc.messages import requests, responses
-from xuanzang.server.rpc.messages.options import forced_tokens
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.services import explaining
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
@@ -46,10 +44,12 @@ class TranslationService:
         """Translate many texts and answer when all are done."""
         try:
             checked = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-            recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
-            with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
+            recorder = self._recorder(checked, "TranslateText")
+            with rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
                 asked = _asked(checked, rpc, used)
-                translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
+                translations = await self._engine.translate(
+                    checked.texts, journal=recorder.journal if recorder else None, **asked
+                )
         except InvalidInputError as error:
             raise requests.as_sent(error) from None
         return responses.unary_response(checked, translations, recorder)
@@ -79,10 +79,12 @@ class TranslationService:
         try:
             texts, resolve = (request.content,), self._resolve(rpc.caller)
             checked = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
-            recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
-            with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
+            recorder = self._recorder(checked, "TranslateTextProgressively")
+            with rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
                 asked = _asked(checked, rpc, used)
-                parts = self._engine.translate_progressively(checked.texts[0], journal=recorder.journal, **asked)
+                parts = self._engine.translate_progressively(
+                    checked.texts[0], journal=recorder.journal if recorder else None, **asked
+                )
                 async with aclosing(parts):
                     async for part in parts:
                         if isinstance(part, str):
@@ -133,6 +135,10 @@ class TranslationService:
         """Return the choice of a model among those that a caller may use."""
         return caller.limited(self._engine.router.route)
 
+    def _recorder(self, checked: requests.TranslationRequest, method: str) -> ProvenanceRecorder | None:
+        """Return what records the texts of a request, if it asks for that."""
+        return ProvenanceRecorder(checked, self._engine.runtime, method=method) if checked.return_provenance else None
+
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
     ) -> None:
@@ -159,10 +165,12 @@ class TranslationService:
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
         checked = await requests.read_stream_request(request, self._resolve(stream.rpc.caller), self._engine.glossaries)
-        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
-        with stream.rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
+        recorder = self._recorder(checked, "StreamTranslateText")
+        with stream.rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
             asked = _asked(checked, stream.rpc, used)
-            [hypotheses] = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
+            [hypotheses] = await self._engine.translate(
+                checked.texts, journal=recorder.journal if recorder else None, **asked
+            )
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 
 
@@ -204,7 +212,7 @@ def _asked(checked: requests.TranslationRequest, rpc: RpcContext, used: TextsUsa
         target_language=checked.target_language,
         terms=checked.terms,
         content_format=checked.content_format,
-        kept_texts=kept_texts(checked.readings),
+        kept_texts=checked.kept_texts,
         hold_sentences=used.hold_sentences,
         observer=rpc.record,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,11 +11,11 @@ from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import SentenceTimeline
 from xuanzang.server.engine.scheduling.places import Held, Holder
-from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.scheduling.workers.second_search import best_of, with_required_terms, without_repetition
+from xuanzang.server.engine.scheduling.second_search import best_of, with_required_terms, without_repetition
 from xuanzang.server.engine.types import FinishReason
 
 _SENTENCES_PER_STEP = 4
@@ -113,8 +112,9 @@ class ModelRunner:
             self._metrics.rows_joined.inc(len(newcomers))
         joining = self._joining(newcomers)
         self._running.update({running.queued.sentence: running for running in joining})
-        with self._metrics.encode_duration_seconds.time():
-            self._decoder.admit([queued.sentence for queued in newcomers])
+        started = time.perf_counter()
+        self._decoder.admit([queued.sentence for queued in newcomers])
+        self._metrics.encode_duration_seconds.observe(time.perf_counter() - started)
         encoded_at = time.monotonic()
         for running in joining:
             running.encoded_at = encoded_at
@@ -135,31 +135,40 @@ class ModelRunner:
                 reads along, or when somebody interrupts.
             seconds: Time after which no further step is taken.
         """
-        given_up = self._give_up_some()
+        now, cutoff, is_read_along = time.monotonic(), math.inf, False
+        leaving = []
+        for running in self._running.values():
+            request = running.queued.request
+            if request.abandoned or now >= request.cutoff:
+                leaving.append(running)
+                continue
+            is_read_along |= request.has_listener
+            cutoff = min(cutoff, request.cutoff)
+        given_up = self._give_up_some(leaving, now) if leaving else []
         if not self._running:
             return given_up
+        after_done = steps_after_done(len(self._running))
+        limit = StepLimit(
+            1 if is_read_along else steps,
+            min(cutoff - now, seconds),
+            self._interrupt,
+            after_done,
+            MAX_SECONDS_AFTER_DONE,
+        )
         started = time.perf_counter()
-        advance = self._decoder.advance(self._limit(steps, seconds))
+        advance = self._decoder.advance(limit)
         each = (time.perf_counter() - started) / advance.steps
-        for _ in range(advance.steps):
-            self._metrics.decode_step_duration_seconds.observe(each)
-            self._metrics.batch_rows.observe(len(self._running))
+        self._metrics.decode_step_duration_seconds.observe(each, times=advance.steps)
+        self._metrics.batch_rows.observe(len(self._running), times=advance.steps)
         self._steps += advance.steps
         answered = [self._answer(sentence, hypotheses) for sentence, hypotheses in advance.done]
-        self._report_prefixes()
+        if is_read_along:
+            self._report_prefixes()
         if advance.done:
             self._count_cache()
         elif self._steps - self._counted_steps >= _COUNTED_STEPS:
             self._count_held()
         return given_up + [done for done in answered if done]
-
-    def _limit(self, steps: int, seconds: float) -> StepLimit:
-        requests = [running.queued.request for running in self._running.values()]
-        if any(request.has_listener for request in requests):
-            steps = 1
-        seconds = min(min(request.context.cutoff for request in requests) - time.monotonic(), seconds)
-        after_done = steps_after_done(len(requests))
-        return StepLimit(steps, seconds, self._interrupt, after_done, MAX_SECONDS_AFTER_DONE)
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
@@ -194,21 +203,14 @@ class ModelRunner:
             self._count_retired("error")
             queued.request.fail(error)
 
-    def _give_up_some(self) -> list[DoneSentence]:
+    def _give_up_some(self, leaving: Sequence[_RunningSentence], now: float) -> list[DoneSentence]:
         """Let sentences leave that are abandoned or at their cutoff; return them with what was worked on them."""
-        now = time.monotonic()
-        interrupted = [
-            running
-            for running in self._running.values()
-            if running.queued.request.abandoned or now >= running.queued.request.context.cutoff
-        ]
-        if interrupted:
-            for running in interrupted:
-                self._give_up(running)
-                del self._running[running.queued.sentence]
-            self._decoder.discard([running.queued.sentence for running in interrupted])
-            self._count_cache()
-        return [self._part(running, now) for running in interrupted]
+        for running in leaving:
+            self._give_up(running)
+            del self._running[running.queued.sentence]
+        self._decoder.discard([running.queued.sentence for running in leaving])
+        self._count_cache()
+        return [self._part(running, now) for running in leaving]
 
     def _part(self, running: _RunningSentence, now: float) -> DoneSentence:
         """Return what was worked on a sentence that is given up."""
@@ -249,8 +251,9 @@ class ModelRunner:
         # Counted before it is delivered, so that a caller who has the answer finds it counted.
         self._count_translated(hypotheses)
         self._count_retired("eos" if hypotheses[0].finished else "length")
-        with self._metrics.detokenize_duration_seconds.time():
-            result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH, timeline=timeline)
+        began = time.perf_counter()
+        result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH, timeline=timeline)
+        self._metrics.detokenize_duration_seconds.observe(time.perf_counter() - began)
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
         return DoneSentence(queued, queued.cost, seconds=seconds, target_tokens=queued.target_tokens)
@@ -295,7 +298,7 @@ class ModelRunner:
 
     def _count_cache(self) -> None:
         held_bytes = self._decoder.held_bytes
-        sentences = (running.queued for running in self._running.values())
+        sentences = [running.queued for running in self._running.values()]
         self.uses = uses_of(self._model, self._tier, sentences, held_bytes)
         self._count_held()
         held = sum(held_bytes.values())
@@ -303,11 +306,12 @@ class ModelRunner:
         self._counted_cache_bytes = held
 
     def _count_held(self) -> None:
-        places: Counter[str] = Counter()
-        tokens: Counter[str] = Counter()
+        places: dict[str, int] = {}
+        tokens: dict[str, int] = {}
         for running in self._running.values():
             queued, caller = running.queued, running.queued.request.flow.caller
-            places[caller] += queued.places
-            tokens[caller] += queued.cost - queued.cost_of(self._steps - running.first_step)
+            left = queued.cost - queued.cost_of(self._steps - running.first_step)
+            places[caller] = places.get(caller, 0) + queued.places
+            tokens[caller] = tokens.get(caller, 0) + left
         self.held = {(self._tier, caller): Held(count, tokens[caller]) for caller, count in places.items()}
         self._counted_steps = self._steps

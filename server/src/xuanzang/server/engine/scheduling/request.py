@@ -1,35 +1,27 @@
-"""Requests on their way through the queue and the workers."""
+"""Sentences that are submitted together, on their way through the queue and the workers, and back to the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import math
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, Required, TypedDict, TypeVarTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVarTuple
 
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
-from xuanzang.server.engine.scheduling.requests.call_record import CallObserver
-from xuanzang.server.engine.scheduling.requests.loop_inbox import LoopInbox
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
-from xuanzang.server.engine.settings import UNLIMITED
-from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
-from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.traditional import TraditionalWriter
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.types import (
-    ContentFormat,
-    DecodingOptions,
     FinishReason,
-    HoldSentences,
     Hypothesis,
-    ServedModel,
 )
 
 Ts = TypeVarTuple("Ts")
@@ -39,17 +31,13 @@ _LOGGER = logging.getLogger(__name__)
 # Hypotheses of a sentence that has one place in a batch, as many as by default, and continuations to draw from.
 _BEAM_OF_PLACE = 4
 _CANDIDATES_OF_PLACE = 64
+# Unlike those of os, and asyncio's own way, they do not give the interpreter's lock away: a thread that wakes the loop
+# would get it back only when the loop has dealt with the call and all that comes of it.
+_SYSTEM = ctypes.PyDLL(None)
+_BUFFER = ctypes.create_string_buffer(4096)
 
 AbandonReason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
-
-
-class FlowKey(NamedTuple):
-    """Whose sentences wait in one line: a caller's, with one line more for each model that has limits of its own."""
-
-    caller: str
-    limited: LoadedModel | None = None
-    """Model with limits of its own; None for all others together."""
 
 
 class PlannedSearch(NamedTuple):
@@ -86,6 +74,8 @@ class QueuedSentence:
     """Position among the sentences of the request."""
     sentence: Sentence
     renderer: SentenceRenderer
+    source_tokens: int
+    """Source ids, end token counted."""
     cost: int
     """Predicted tokens."""
     target_tokens: int
@@ -101,11 +91,6 @@ class QueuedSentence:
     queued_at: float = field(default_factory=time.monotonic)
     goes_first_at: float = math.inf
     """Time from which it goes before others of its caller, so that its deadline can be met; constant while it waits."""
-
-    @property
-    def source_tokens(self) -> int:
-        """Source ids, end token counted."""
-        return len(self.sentence.source_ids)
 
     def cost_of(self, steps: int) -> int:
         """Return the part of the predicted tokens that has been worked on."""
@@ -149,85 +134,69 @@ class DoneSentence(NamedTuple):
     """Predicted target tokens of what was decoded in this time: all, or fewer if it was given up."""
 
 
-class ContextArguments(TypedDict, total=False):
-    """What a call may say of itself; `CallContext` has the meaning of each key, and what it is without."""
+class LoopInbox:
+    """Calls for one event loop, which it makes in the order in which they are left, many in one turn."""
 
-    caller: str
-    source_language: str
-    target_language: str
-    content_format: ContentFormat
-    terms: Terms
-    kept_texts: Mapping[int, FinishReason]
-    writer: TraditionalWriter | None
-    hold_sentences: HoldSentences
-    observer: CallObserver | None
+    _of_loops: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopInbox]] = weakref.WeakKeyDictionary()
 
+    @classmethod
+    def of_running_loop(cls) -> LoopInbox:
+        """Return the inbox of the running loop, which is made with the first call."""
+        loop = asyncio.get_running_loop()
+        if loop not in cls._of_loops:
+            cls._of_loops[loop] = cls(loop)
+        return cls._of_loops[loop]
 
-class CallArguments(ContextArguments):
-    """What a call asks of the engine."""
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the loop look for calls; `of_running_loop` calls this.
 
-    model: Required[ServedModel]
-    """One of the engine's."""
-    options: Required[DecodingOptions]
-    """Options within the ranges of the API and the limits of the model."""
-    deadline: Required[float | None]
-    """Deadline on the clock of `time.monotonic`; None for no limit."""
+        Args:
+            loop: Running event loop.
+        """
+        # The loop holds the inbox, and goes with it.
+        self._loop = weakref.ref(loop)
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._woken = False
+        self._read_end, self._write_end = os.pipe()
+        for end in (self._read_end, self._write_end):
+            os.set_blocking(end, False)
+            weakref.finalize(self, os.close, end).atexit = False  # threads may write to the last
+        loop.add_reader(self._read_end, self._make_calls)
 
+    def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> bool:
+        """Leave a call, from any thread.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
-    """What all sentences of one call have in common."""
+        Args:
+            callback: Function to call in the loop.
+            arguments: Its arguments.
 
-    model: LoadedModel
-    caller: str = ""
-    """Identity of the caller, neither logged nor counted: callers take turns."""
-    source_language: str = ""
-    """One of the model's, or empty for its first."""
-    target_language: str = ""
-    """The same."""
-    deadline: float = math.inf
-    """On the clock of `time.monotonic`."""
-    cutoff: float = math.inf
-    """Time at which the best found so far is the answer, on the same clock."""
-    content_format: ContentFormat = ContentFormat.TEXT
-    """How the texts are written; with markup nothing is emitted before the end."""
-    terms: Terms = NO_TERMS
-    """What translations keep."""
-    kept_texts: Mapping[int, FinishReason] = field(default_factory=dict)
-    """Texts that are answered as they are, by their index, and why."""
-    writer: TraditionalWriter | None = None
-    """Writer of what the model writes; None to leave it as it is."""
-    hold_sentences: HoldSentences = nullcontext
-    """Places of the caller for sentences in translation."""
-    is_counted: bool = True
-    """Whether it is a request of a caller, which metrics of requests count."""
-    observer: CallObserver | None = None
-    """Who asks for the record of the call; None for no record."""
+        Returns:
+            Whether it will be called: False if the loop is closed.
+        """
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            return False
+        self._calls.append((callback, arguments))
+        # Two threads may both write, which does no harm.
+        if not self._woken:
+            self._woken = True
+            _SYSTEM.write(self._write_end, b"\0", 1)
+        return True
 
-    @property
-    def exemplar(self) -> dict[str, str] | None:
-        """Labels of the exemplars of histograms; None for no exemplars."""
-        return None if self.observer is None else self.observer.exemplar
+    def _make_calls(self) -> None:
+        _SYSTEM.read(self._read_end, _BUFFER, len(_BUFFER))
+        # What is left from now on wakes the loop again.
+        self._woken = False
+        while self._calls:
+            callback, arguments = self._calls.popleft()
+            try:
+                callback(*arguments)
+            except Exception as error:  # noqa: BLE001 - the calls of others must be made
+                self._report(error)
 
-    @property
-    def useful_until(self) -> float:
-        """Time after which sentences need not be begun, on the clock of `time.monotonic`."""
-        return min(self.deadline, self.cutoff)
-
-    @property
-    def accepts_part(self) -> bool:
-        """Whether translations that time has cut short are of use, too."""
-        return not math.isinf(self.cutoff)
-
-    @property
-    def flow(self) -> FlowKey:
-        """Line in which the sentences wait."""
-        return FlowKey(self.caller, None if self.model.limits == UNLIMITED else self.model)
-
-    @property
-    def codec(self) -> TextCodec:
-        """Codec between the languages."""
-        return self.model.codec_between(self.source_language, self.target_language)
+    def _report(self, error: Exception) -> None:
+        if loop := self._loop():
+            loop.call_exception_handler({"message": "a call left for the event loop failed", "exception": error})
 
 
 class Request:
@@ -251,6 +220,8 @@ class Request:
         self.model = context.model
         """Model that translates."""
         self.flow = context.flow
+        self.cutoff = context.cutoff
+        """Time at which the best found so far is the answer, on the clock of `time.monotonic`."""
         self.useful_until = context.useful_until
         """Time after which its sentences need not be begun, on the clock of `time.monotonic`."""
         self.cost = 0
@@ -265,6 +236,8 @@ class Request:
         self.abandoned: AbandonReason | None = None
         self.started = False
         self._listener = listener
+        self.has_listener = listener is not None
+        """Whether prefixes are to be reported."""
         self._inbox = LoopInbox.of_running_loop()
         self._results: dict[int, SentenceResult] = {}
         self.done: asyncio.Future[list[SentenceResult]] = asyncio.get_running_loop().create_future()
@@ -283,6 +256,7 @@ class Request:
             position=position,
             sentence=sentence,
             renderer=renderer,
+            source_tokens=len(sentence.source_ids),
             cost=cost,
             target_tokens=target_tokens,
             cache_bytes=self.model.cache_bytes_of(sentence),
@@ -294,11 +268,6 @@ class Request:
     def timelines(self) -> list[SentenceTimeline]:
         """Timelines of the sentences with a result, in the order of the text."""
         return [self._results[position].timeline for position in sorted(self._results)]
-
-    @property
-    def has_listener(self) -> bool:
-        """Whether prefixes are to be reported."""
-        return self._listener is not None
 
     def deliver(self, position: int, result: SentenceResult) -> None:
         """Hand over the result of a sentence, from any thread."""

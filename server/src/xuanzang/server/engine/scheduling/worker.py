@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
-from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Worker:
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
         while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
-            tidied = self._drop_models() | self._trim()
+            tidied = (self._drop_models() if self._dropping else False) | self._trim()
             if newcomers or any(self._runners.values()):
                 self._serve(newcomers)
                 idle_seconds = _IDLE_SECONDS
@@ -91,7 +91,7 @@ class Worker:
             self._report()
 
     def _drop_models(self) -> bool:
-        """Let go models that no call uses any more; return whether there were any."""
+        """Let go the models that no call uses any more, at least one."""
         dropped = []
         while self._dropping:
             model, future = self._dropping.popleft()
@@ -100,11 +100,10 @@ class Worker:
                 self._runners.pop(key).close()
             # Whoever waits for the futures closes the graphs, which nobody may use then.
             del model
-        if dropped:
-            return_free_memory()
+        return_free_memory()
         for future in dropped:
             future.set_result(None)
-        return bool(dropped)
+        return True
 
     def _trim(self) -> bool:
         """Give back memory if others wait for it, or if the worker has kept it for long; return whether it did."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.scheduling.requests.request import QueuedSentence
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.text.words import has_repetition
 
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.

@@ -9,7 +9,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from xuanzang.server.engine.scheduling.requests.loop_inbox import LoopInbox
+from xuanzang.server.engine.scheduling.request import LoopInbox
 
 
 async def test_calls_of_many_threads_are_all_made_each_threads_in_its_order() -> None:

@@ -8,15 +8,9 @@ import pytest
 
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import (
-    CallContext,
-    PlannedSearch,
-    Request,
-    SentenceListener,
-    SentenceResult,
-)
-from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch, Request, SentenceListener, SentenceResult
 from xuanzang.server.engine.types import DecodingOptions, FinishReason
 from xuanzang.server.metrics import Metrics
 

@@ -22,16 +22,11 @@ from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.requests.request import (
-    CallContext,
-    PlannedSearch,
-    Request,
-    SentenceListener,
-    SentenceResult,
-)
+from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.model_runner import ModelRunner
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch, Request, SentenceListener, SentenceResult
 from xuanzang.server.engine.scheduling.reservations import BatchKey
-from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.words import has_repetition

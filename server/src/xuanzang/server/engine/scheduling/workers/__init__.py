@@ -1,1 +1,0 @@
-"""Threads that take sentences from the queue and run the models."""

@@ -1,0 +1,250 @@
+"""Series that cost little to count, and their declaration: in the annotations of the attributes that hold them."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from prometheus_client import CollectorRegistry
+from prometheus_client import Metric as PrometheusMetric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar, Sample
+from typing_extensions import override
+
+Series = TypeVar("Series")
+
+
+class Counter:
+    """A number that grows. One call of a function counts, four with the class of prometheus_client."""
+
+    kind = "counter"
+
+    def __init__(self, _bounds: Sequence[float] = ()) -> None:
+        """Begin at 0."""
+        self.value = 0.0
+        self._lock = threading.Lock()
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Count.
+
+        Args:
+            amount: What is added, at least 0.
+        """
+        with self._lock:
+            self.value += amount
+
+    def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
+        """Return what is shown of it under the name of its metric."""
+        yield Sample(f"{name}_total", labels, self.value)
+
+
+class Gauge:
+    """A number that rises and falls."""
+
+    kind = "gauge"
+
+    def __init__(self, _bounds: Sequence[float] = ()) -> None:
+        """Begin at 0."""
+        self.value = 0.0
+        self._lock = threading.Lock()
+        self._read: Callable[[], float] | None = None
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Add to it."""
+        with self._lock:
+            self.value += amount
+
+    def dec(self, amount: float = 1.0) -> None:
+        """Take from it."""
+        with self._lock:
+            self.value -= amount
+
+    def set(self, value: float) -> None:
+        """Replace it."""
+        self.value = float(value)
+
+    def set_function(self, read: Callable[[], float]) -> None:
+        """Show what a function returns, which is called whenever the metrics are read."""
+        self._read = read
+
+    def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
+        """Return what is shown of it under the name of its metric."""
+        yield Sample(name, labels, float(self._read()) if self._read else self.value)
+
+
+class Histogram:
+    """Numbers of values by buckets."""
+
+    kind = "histogram"
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """Begin without values.
+
+        Args:
+            bounds: Upper bounds of the buckets, the last one infinite.
+        """
+        self._bounds = bounds
+        self._counts = [0] * len(bounds)
+        self._sum = 0.0
+        self._exemplars: dict[int, Exemplar] = {}
+        self._lock = threading.Lock()
+
+    def observe(self, value: float, exemplar: dict[str, str] | None = None, *, times: int = 1) -> None:
+        """Count a value.
+
+        Args:
+            value: The value.
+            exemplar: Labels of an example of it, such as the id of a trace; None for no example.
+            times: How often it is counted.
+        """
+        bucket = bisect_left(self._bounds, value)
+        with self._lock:
+            self._counts[bucket] += times
+            self._sum += times * value
+        if exemplar is not None:
+            self._exemplars[bucket] = Exemplar(exemplar, value, time.time())
+
+    def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
+        """Return what is shown of it under the name of its metric."""
+        with self._lock:
+            counts, total = list(accumulate(self._counts)), self._sum
+        for bucket, (bound, count) in enumerate(zip(self._bounds, counts, strict=True)):
+            of_bucket = {**labels, "le": _written(bound)}
+            yield Sample(f"{name}_bucket", of_bucket, count, None, self._exemplars.get(bucket))
+        yield Sample(f"{name}_count", labels, counts[-1])
+        if self._bounds[0] >= 0:
+            yield Sample(f"{name}_sum", labels, total)
+
+
+def _written(bound: float) -> str:
+    return "+Inf" if math.isinf(bound) else str(float(bound))
+
+
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+
+
+class Family(Collector, Generic[Kind]):
+    """The series of one metric by their labels."""
+
+    def __init__(
+        self,
+        kind: type[Kind],
+        name: str,
+        documentation: str,
+        labels: tuple[str, ...],
+        *,
+        registry: CollectorRegistry,
+        buckets: Sequence[float] = (),
+    ) -> None:
+        """Declare the metric.
+
+        Args:
+            kind: Class of the series.
+            name: Name without the ending of counters.
+            documentation: Text of help.
+            labels: Names of the labels.
+            registry: Registry that collects it.
+            buckets: Upper bounds of a histogram's buckets.
+        """
+        self._kind: type[Kind] = kind
+        self._name, self._documentation, self._labels = name, documentation, labels
+        self._bounds = (*buckets, math.inf)
+        self._of: dict[tuple[str, ...], Kind] = {}
+        registry.register(self)
+
+    def labels(self, *values: str) -> Kind:
+        """Return the series with some labels; the first call makes it at 0."""
+        if values not in self._of:
+            self._of[values] = self._kind(self._bounds)
+        return self._of[values]
+
+    def remove(self, *values: str) -> None:
+        """Show the series with some labels no longer."""
+        self._of.pop(values, None)
+
+    @override
+    def collect(self) -> Iterable[PrometheusMetric]:
+        [family] = self.describe()
+        for values, series in list(self._of.items()):
+            family.samples += series.samples(self._name, dict(zip(self._labels, values, strict=True)))
+        return [family]
+
+    def describe(self) -> Iterable[PrometheusMetric]:
+        """Return the metric without series, for the registry to know its names."""
+        return [PrometheusMetric(self._name, self._documentation, self._kind.kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Declaration of a metric, in the annotation of an attribute that holds its series."""
+
+    documentation: str
+    buckets: Sequence[float] = ()
+    """Upper bounds of a histogram's buckets."""
+    label: str = ""
+    """Label of a mapping with one series per value, in addition to the labels of all series."""
+    values: Sequence[str] = ()
+
+    def declare(self, kind: Any, name: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Any:
+        """Make the metric.
+
+        Args:
+            kind: Class of the metric, or of a mapping to it.
+            name: Name without the endings that the class adds.
+            labels: Labels of all series.
+            registry: Registry that collects it.
+        """
+        if self.label:
+            kind, labels = get_args(kind)[-1], (*labels, self.label)
+        if kind in (Counter, Gauge, Histogram):
+            return Family(kind, name, self.documentation, labels, registry=registry, buckets=self.buckets)
+        return kind(name, self.documentation, labels, registry=registry)
+
+    def series(self, family: Any, labels: tuple[str, ...]) -> object:
+        """Return the series of a metric with some labels, or a mapping to them; the first call makes them at 0."""
+        if self.label:
+            return {value: family.labels(*labels, value) for value in self.values}
+        return family.labels(*labels) if labels or isinstance(family, Family) else family
+
+
+class Families(Generic[Series]):
+    """The metrics that the annotations of a class declare, and instances of the class by labels."""
+
+    def __init__(
+        self, series: type[Series], *, prefix: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
+        """Declare the metrics.
+
+        Args:
+            series: Class whose annotations hold a `Metric` each.
+            prefix: Beginning of the metrics' names, which the names of the attributes follow.
+            labels: Labels of all series.
+            registry: Registry that collects the metrics.
+        """
+        self._series = series
+        self._families: dict[str, tuple[Metric, Any]] = {}
+        for name, annotation in get_type_hints(series, include_extras=True).items():
+            kind, metric = get_args(annotation)
+            self._families[name] = metric, metric.declare(kind, f"{prefix}_{name}", labels, registry)
+        self._of: dict[tuple[str, ...], Series] = {}
+
+    def of(self, labels: tuple[str, ...]) -> Series:
+        """Return the series with these labels; the first call creates them at 0."""
+        # Finding a series by its labels takes as long as counting, so it is done once.
+        if labels not in self._of:
+            series = {name: metric.series(family, labels) for name, (metric, family) in self._families.items()}
+            self._of[labels] = self._series(**series)
+        return self._of[labels]
+
+    def forget(self, labels: tuple[str, ...]) -> None:
+        """Remove the series with these labels, if there are any."""
+        if self._of.pop(labels, None) is not None:
+            for metric, family in self._families.values():
+                for value in metric.values or ("",):
+                    family.remove(*labels, *([value] if value else []))
