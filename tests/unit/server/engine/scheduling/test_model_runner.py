@@ -206,7 +206,7 @@ async def test_every_step_is_counted_and_timed_however_many_follow_each_other(be
 async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench) -> None:
     request = bench.request(SOURCES[3], {"min_target_length": 20}, cutoff=time.monotonic())
     bench.runner.admit(request.sentences)
-    request.context = dataclasses.replace(request.context, cutoff=time.monotonic() + 1e-4)
+    request.cutoff = time.monotonic() + 1e-4
     bench.runner.advance(64)
     assert len(bench.runner) == 1, "its own end is after 20 tokens"
     bench.runner.advance(64)
@@ -288,7 +288,7 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
     bench.runner.admit(request.sentences)
     for _ in range(3):
         bench.runner.advance(1)
-    request.context = dataclasses.replace(request.context, cutoff=time.monotonic())
+    request.cutoff = time.monotonic()
     bench.runner.advance(1)
     [([best], [rendered], _)] = await request.done
     assert rendered.finish_reason is FinishReason.DEADLINE
@@ -404,7 +404,7 @@ async def test_at_the_cutoff_a_whole_translation_comes_before_a_part_with_its_te
     while not bench.value("rows_retired_total", reason="terms"):
         bench.runner.advance(1)
     bench.runner.advance(1)
-    request.context = dataclasses.replace(request.context, cutoff=0.0)
+    request.cutoff = 0.0
     bench.runner.advance(1)
     [result] = await request.done
     assert (result.found[0].target_ids, result.found[0].finished) == (whole.target_ids, whole.finished)
