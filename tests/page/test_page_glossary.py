@@ -62,6 +62,14 @@ def test_terms_are_there_when_the_page_is_opened_again(page: Any) -> None:
     expect(page.locator("#target")).to_contain_text("kitten")
 
 
+def test_terms_that_cannot_be_read_are_forgotten(page: Any) -> None:
+    page.evaluate("localStorage.setItem('xuanzang-terms', '{no')")
+    page.reload()
+    page.wait_for_selector("#target-language option", state="attached")
+    translated(page, "我有一只猫。")
+    assert page.is_hidden("#terms-count")
+
+
 def test_a_term_that_is_missing_is_named_below_the_translation(page: Any) -> None:
     hypothesis: dict[str, Any] = {
         "text": "I have a cat.",

@@ -10,7 +10,7 @@ const PASSING = ["unreachable", "busy", "late", "server"];
 export class Problem extends Error {
   /** `status` is 0 if no answer came. */
   constructor(status, { detail = "", violations = [], detected_languages = [], served_languages = null } = {}) {
-    super(violations.map((each) => each.description).join("; ") || detail);
+    super(violations.map((each) => `${each.field}: ${each.description}`).join("; ") || detail);
     this.status = status;
     this.violations = violations;
     /** Languages of the text that are not served; none if it is refused for another reason, or nothing tells them. */
@@ -31,7 +31,7 @@ export class Problem extends Error {
 
   /** Most characters that a text may have, if it has more of them; null: it is refused for another reason. */
   get limit() {
-    const [, limit] = this.message.match(/^must have at most (\d+) characters/) ?? [];
+    const [, limit] = this.message.match(/^(?:texts?(?:\[0\])?: )?must have at most (\d+) characters/) ?? [];
     return limit ? Number(limit) : null;
   }
 

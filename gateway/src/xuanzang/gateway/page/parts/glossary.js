@@ -11,7 +11,7 @@ const FILE = "glossary.tsv";
 export class Glossary {
   #dialog = byId("glossary");
   #session;
-  #terms = JSON.parse(kept("terms") ?? "[]");
+  #terms = keptTerms();
   #patterns = new Set();
   #stored = "";
   #list = element("ul", { class: "matches" });
@@ -157,6 +157,15 @@ export class Glossary {
       element("li", { class: each.outcome }, `${each.source} → ${each.target || "∅"} · ${text(`outcome_${each.outcome}`)}`),
     );
     this.#list.replaceChildren(...lines);
+  }
+}
+
+/** Returns the terms that the browser keeps; what is no list of pairs is forgotten. */
+function keptTerms() {
+  try {
+    return JSON.parse(kept("terms")).filter((each) => each.length === 2 && each.every((side) => typeof side === "string"));
+  } catch {
+    return [];
   }
 }
 
