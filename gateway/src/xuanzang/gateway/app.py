@@ -101,7 +101,7 @@ class Gateway:
 
     def _application(self) -> ASGIApp:
         self._state.metrics.in_progress.set_function(lambda: self._state.places[CallKind.ORDINARY].taken)
-        routes = [Route("/health", self._health), Route("/livez", _live), *self._routes()]
+        routes = [Route("/health", self._health, methods=["GET"]), Route("/livez", _live), *self._routes()]
         if self.settings.page:
             routes += page_routes()
         middleware = [

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -113,6 +113,31 @@ class ApiStyle:
     """Whether callers without a key are refused where keys are asked for."""
     reads_parameters: bool = True
     """Whether bodies are forms or JSON objects of parameters; otherwise handlers read them."""
+    reads_elements: bool = False
+    """Whether bodies may be JSON arrays, too, which are `Parameters.elements`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One of several APIs that have the same address: its requests are told by their parameters."""
+
+    fits: Callable[[Parameters], bool]
+    """Function that tells them; it is asked with the parameters of the address before the body is read, and again."""
+    handler: Handler
+    """Function that answers them."""
+    style: ApiStyle
+    """Their API."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Arrived:
+    """A request whose head has arrived."""
+
+    scope: Scope
+    headers: Headers
+    id: str
+    variant: Variant
+    """The API that it is of, as far as it is told."""
 
 
 class Endpoint:
@@ -126,6 +151,7 @@ class Endpoint:
         *,
         kind: CallKind = CallKind.ORDINARY,
         max_bytes: int | None = None,
+        variants: Sequence[Variant] = (),
     ) -> None:
         """Put a handler behind the limits.
 
@@ -135,9 +161,13 @@ class Endpoint:
             state: What all endpoints share.
             kind: Kind of its requests.
             max_bytes: Maximum size of a body; None: that of the settings.
+            variants: Other APIs that have the same address; the first that fits a request answers it.
         """
-        self._handler = handler
-        self._style = style
+        self._usual = Variant(fits=lambda _: True, handler=handler, style=style)
+        self._variants = (*variants, self._usual)
+        styles = [each.style for each in self._variants]
+        self._key_headers = tuple(dict.fromkeys(name for each in styles for name in each.key_headers))
+        self._key_parameters = tuple(dict.fromkeys(name for each in styles for name in each.key_parameters))
         self._state = state
         self._places = state.places[kind]
         settings = state.settings
@@ -161,56 +191,59 @@ class Endpoint:
         headers = Headers(scope=scope)
         request_id = request_id_of(headers)
         facts = {"method": scope["method"], "path": scope["path"], "request_id": request_id}
+        arrived = _Arrived(scope=scope, headers=headers, id=request_id, variant=self._usual)
         try:
-            facts["status"] = await self._answered(scope, receive, send, headers, request_id)
+            facts["status"] = await self._answered(arrived, receive, send)
         except HungUpError:
             facts["status"] = "hung_up"
         finally:
             seconds = time.monotonic() - began
             facts["seconds"] = round(seconds, 4)
-            self._state.metrics.answered(self._style.name, str(facts.get("status", "hung_up")), seconds=seconds)
+            api, status = arrived.variant.style.name, str(facts.get("status", "hung_up"))
+            self._state.metrics.answered(api, status, seconds=seconds)
             _LOGGER.info("request", extra=facts)
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send, headers: Headers, request_id: str) -> int:
+    async def _answered(self, arrived: _Arrived, receive: Receive, send: Send) -> int:
         """Answer, and return the status; what the request holds is held until the answer is sent."""
         with ExitStack() as held:
-            response = await self._response(scope, receive, headers, request_id, held)
-            response.headers[REQUEST_ID] = request_id
-            await response(scope, receive, send)
+            response = await self._response(arrived, receive, held)
+            response.headers[REQUEST_ID] = arrived.id
+            await response(arrived.scope, receive, send)
             return response.status_code
 
-    async def _response(
-        self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack
-    ) -> Response:
+    async def _response(self, arrived: _Arrived, receive: Receive, held: ExitStack) -> Response:
         try:
-            call = await self._read(scope, receive, headers, request_id, held)
+            call = await self._read(arrived, receive, held)
             place = call.caller.address, call.caller.name, 1
             self._places.take(*place)
             held.callback(self._places.release, *place)
-            return await _unless_hung_up(self._handler(call), receive)
+            return await _unless_hung_up(arrived.variant.handler(call), receive)
         except RefusedError as error:
-            return self._style.render(error.fault)
+            return arrived.variant.style.render(error.fault)
         except TranslationError as error:
-            return self._style.render(fault_of(error))
+            return arrived.variant.style.render(fault_of(error))
         except HungUpError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
             # Without the error's message, which may quote the caller's text.
             facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
-            _LOGGER.error("a handler failed", extra={**facts, "request_id": request_id})  # noqa: TRY400 - as above
-            return self._style.render(FAILED)
+            _LOGGER.error("a handler failed", extra={**facts, "request_id": arrived.id})  # noqa: TRY400 - as above
+            return arrived.variant.style.render(FAILED)
 
-    async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack) -> Call:
+    async def _read(self, arrived: _Arrived, receive: Receive, held: ExitStack) -> Call:
         """Read a request: who sends it before its body, unless the body says so."""
-        style, callers = self._style, self._state.callers
+        scope, headers, callers = arrived.scope, arrived.headers, self._state.callers
         require_known_origin(headers, self._origins)
         peer = scope["client"][0] if scope["client"] else ""
         query = scope["query_string"]
-        key, is_in_body = key_in(headers, style.key_headers), False
-        if key is None and style.key_parameters:
-            key = _key_of(await read_parameters(query=query, headers=headers, body=b""), style)
-            is_in_body = key is None
-        caller_of = partial(callers.caller_of, peer=peer, request_id=request_id, needs_key=style.needs_key)
+        key, is_in_body = key_in(headers, self._key_headers), False
+        if self._key_parameters or len(self._variants) > 1:
+            in_address = await read_parameters(query=query, headers=headers, body=b"")
+            arrived.variant = self._fitting(in_address)
+            key = key or self._key_of(in_address)
+            is_in_body = key is None and bool(self._key_parameters)
+        style = arrived.variant.style
+        caller_of = partial(callers.caller_of, peer=peer, request_id=arrived.id, needs_key=style.needs_key)
         caller = None if is_in_body else caller_of(key)
 
         async def approve() -> None:
@@ -223,23 +256,27 @@ class Endpoint:
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if style.reads_parameters else b""
         parameters = await read_parameters(query=query, headers=headers, body=read)
+        arrived.variant = self._fitting(parameters)
+        if parameters.elements is not None and not arrived.variant.style.reads_elements:
+            raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
         if caller is None:
-            key = _key_of(parameters, style)
-            caller = caller_of(key)
+            caller = caller_of(self._key_of(parameters))
         return Call(
             parameters=parameters,
             body=body,
             headers=headers,
             method=scope["method"],
             path=scope["path_params"],
-            id=request_id,
+            id=arrived.id,
             caller=caller,
             seconds=self._state.settings.request_timeout_seconds,
         )
 
+    def _fitting(self, parameters: Parameters) -> Variant:
+        return next(each for each in self._variants if each.fits(parameters))
 
-def _key_of(parameters: Parameters, style: ApiStyle) -> str | None:
-    return next((key for name in style.key_parameters if (key := parameters.text(name))), None)
+    def _key_of(self, parameters: Parameters) -> str | None:
+        return next((key for name in self._key_parameters if (key := parameters.text(name))), None)
 
 
 async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Response:

@@ -22,13 +22,16 @@ _MULTIPART = "multipart/form-data"
 class Parameters:
     """Values by name; a name of a form may have several, a name in JSON has one of any type."""
 
-    def __init__(self, values: dict[str, list[Any]]) -> None:
+    def __init__(self, values: dict[str, list[Any]], elements: list[Any] | None = None) -> None:
         """Hold values.
 
         Args:
             values: Values by name, at least one each.
+            elements: Elements of a body that is a JSON array; None: it is none.
         """
         self._values = values
+        self.elements = elements
+        """Elements of a body that is a JSON array; None if it is none."""
 
     @property
     def names(self) -> set[str]:
@@ -94,8 +97,12 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Par
     if not body:
         return Parameters(values)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json":
-        values.update({name: [value] for name, value in json_object(body).items()})
+    elements = None
+    # Some programs send JSON as text, which spares a browser's question whether it may.
+    if kind == "application/json" or (kind == "text/plain" and body.lstrip()[:1] in (b"{", b"[")):
+        given = _json(body)
+        elements = given if isinstance(given, list) else None
+        values.update({name: [value] for name, value in _object(given if elements is None else {}).items()})
     elif kind == _MULTIPART:
         _add(values, await _multipart(headers, body))
     elif kind in ("", _FORM):
@@ -103,8 +110,8 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Par
     else:
         message = f"the body must be application/json, {_FORM} or {_MULTIPART}"
         raise RefusedError(Fault(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message=message))
-    _require_unicode(values)
-    return Parameters(values)
+    _require_unicode(values if elements is None else {"": elements})
+    return Parameters(values, elements)
 
 
 def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
@@ -149,10 +156,17 @@ def json_object(body: bytes) -> dict[str, Any]:
     Raises:
         RefusedError: The body is no JSON, or no object.
     """
+    return _object(_json(body))
+
+
+def _json(body: bytes) -> Any:
     try:
-        value = json.loads(body)
+        return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body is not valid JSON")) from error
+
+
+def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
     return value
