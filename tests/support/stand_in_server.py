@@ -180,6 +180,7 @@ def _glossary(request: pb.CreateGlossaryRequest) -> pb.Glossary:
         source_language_code=request.source_language_code,
         target_language_code=request.target_language_code,
         version=request.version,
+        display_name=request.display_name,
         entry_count=len(request.entries),
         sha256=hashlib.sha256(request.SerializeToString()).hexdigest(),
     )

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.gateway.apis.deepl.glossaries import read_entries, stored_name
+from xuanzang.gateway.apis.deepl.glossaries import new_id, read_entries
 from xuanzang.gateway.errors import RefusedError
 
 
 @given(st.text(max_size=100))
 def test_every_name_becomes_one_that_a_file_can_have(name: str) -> None:
-    assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", stored_name(name))
+    assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,39}", new_id(name))
 
 
 def test_names_that_files_can_have_stay_and_others_stay_apart() -> None:
-    assert stored_name("my-terms.2") == "my-terms.2"
-    assert stored_name("My terms!").startswith("my-terms-")
-    assert len({stored_name(name) for name in ("My terms", "my terms", "MY TERMS", "术语", "")}) == 5
+    assert new_id("my-terms.2") == "my-terms.2"
+    assert new_id("My terms!").startswith("my-terms-")
+    assert len({new_id(name) for name in ("My terms", "my terms", "MY TERMS", "术语", "")}) == 5
 
 
 def test_entries_are_read_from_both_forms() -> None:

@@ -114,6 +114,17 @@ def _is_part_of(wanted: str, served: str) -> bool:
     return f"{wanted.lower()}-".startswith(f"{served.lower()}-")
 
 
+def is_served(code: str, served: Iterable[str]) -> bool:
+    """Return whether a language is among those of the server, or a part of one.
+
+    Args:
+        code: Code of a language in any API.
+        served: Codes of the server.
+    """
+    offered = list(served)
+    return any(_is_part_of(served_code(code, offered), each) for each in offered)
+
+
 def source_for(detected: str, sources: Iterable[str]) -> str | None:
     """Return the source language that a detected one is, or None.
 

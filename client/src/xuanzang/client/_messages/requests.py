@@ -134,7 +134,7 @@ def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.Ex
 
 
 def create_glossary(
-    name: str, entries: Glossary, *, languages: tuple[str, str], version: str, replace: bool
+    name: str, entries: Glossary, *, languages: tuple[str, str], version: str, display_name: str, replace: bool
 ) -> pb.CreateGlossaryRequest:
     """Build the request to store a glossary.
 
@@ -143,13 +143,14 @@ def create_glossary(
         entries: Translations by term.
         languages: Codes of the languages of terms and translations.
         version: Version that its author gives it.
+        display_name: Name for people.
         replace: Whether it takes the place of another one.
 
     Raises:
         InvalidRequestError: A text cannot be written on the wire.
         TypeError: A text is no str.
     """
-    texts = {"name": name, "version": version}
+    texts = {"name": name, "version": version, "display_name": display_name}
     texts |= dict(zip(("source_language_code", "target_language_code"), languages, strict=True))
     for field, text in texts.items():
         _check_text(text, path=field)

@@ -122,6 +122,7 @@ def glossary(message: pb.Glossary) -> StoredGlossary:
         version=message.version,
         entry_count=message.entry_count,
         sha256=message.sha256,
+        display_name=message.display_name,
     )
 
 

@@ -59,6 +59,7 @@ class AsyncGlossaryCalls(ABC):
         source_language: str,
         target_language: str,
         version: str = "",
+        display_name: str = "",
         replace: bool = False,
         timeout: float | None = None,
     ) -> StoredGlossary:
@@ -70,6 +71,7 @@ class AsyncGlossaryCalls(ABC):
             source_language: BCP-47 code of the terms.
             target_language: BCP-47 code of the translations.
             version: Version that its author gives it.
+            display_name: Name for people, at most 1024 characters in one line.
             replace: Whether it takes the place of another one of that name.
             timeout: Time limit of the whole call in seconds; None: the client's.
 
@@ -82,7 +84,12 @@ class AsyncGlossaryCalls(ABC):
             TranslationError: The server stores none, or could not be reached in time.
         """
         request = requests.create_glossary(
-            name, entries, languages=(source_language, target_language), version=version, replace=replace
+            name,
+            entries,
+            languages=(source_language, target_language),
+            version=version,
+            display_name=display_name,
+            replace=replace,
         )
         response = await self._open_calls.unary(
             lambda stub: stub.CreateGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)

@@ -21,6 +21,8 @@ class StoredGlossary:
     """Number of terms."""
     sha256: str
     """SHA-256 of its file."""
+    display_name: str = ""
+    """Name for people; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

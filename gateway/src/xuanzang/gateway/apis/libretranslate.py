@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -11,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
-from xuanzang.gateway.entry.parameters import checked_texts, unserved
-from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.languages import name_of, targets_by_source
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request
+from xuanzang.gateway.languages import is_served, name_of, targets_by_source
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -26,12 +27,44 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "options.num_hypotheses": "alternatives",
     }
 )
-_PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key", "pass_through_unserved"})
+_PARAMETERS = frozenset(
+    {"q", "source", "target", "format", "alternatives", "api_key", "secret", "pass_through_unserved"}
+)
 _MAX_ALTERNATIVES = 15
 # Its servers answer a language that they lack with 400.
 _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
     {HTTPStatus.UNAUTHORIZED: HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND: HTTPStatus.BAD_REQUEST}
 )
+
+_SPEC = {
+    "swagger": "2.0",
+    "info": {"title": "LibreTranslate", "version": "1.9", "description": "The calls that this gateway has."},
+    "paths": {
+        path: {
+            method: {
+                "summary": summary,
+                "consumes": ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
+                "produces": ["application/json"],
+                "parameters": [
+                    {"in": "formData", "name": name, "type": "string", "required": is_required}
+                    for name, is_required in parameters.items()
+                ],
+                "responses": {"200": {"description": "The answer."}, "400": {"description": "An error."}},
+            }
+        }
+        for path, method, summary, parameters in (
+            (
+                "/translate",
+                "post",
+                "Translate texts",
+                {"q": True, "source": True, "target": True, "format": False, "alternatives": False, "api_key": False},
+            ),
+            ("/detect", "post", "Detect the language of a text", {"q": True, "api_key": False}),
+            ("/languages", "get", "List the languages", {}),
+            ("/frontend/settings", "get", "Return what frontends must know", {}),
+        )
+    },
+}
 
 
 def render(fault: Fault) -> Response:
@@ -47,24 +80,30 @@ def render(fault: Fault) -> Response:
 class LibreTranslate:
     """Handlers of the API."""
 
-    def __init__(self, state: SharedState) -> None:
+    def __init__(self, state: SharedState, *, variants: Sequence[Variant] = ()) -> None:
         """Make the handlers.
 
         Args:
             state: What all endpoints share.
+            variants: Other APIs that have the address /translate, too.
         """
         self._state = state
         self._settings = state.settings
+        self._variants = variants
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
         style = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",))
+        # Programs ask for these without their keys.
+        opened = replace(style, needs_key=False)
+        translating = Endpoint(self.translate, style, self._state, variants=self._variants)
         return [
-            Route("/translate", Endpoint(self.translate, style, self._state), methods=["POST"]),
+            Route("/translate", translating, methods=["POST"]),
             Route("/detect", Endpoint(self.detect, style, self._state), methods=["POST"]),
-            Route("/languages", Endpoint(self.languages, style, self._state), methods=["GET"]),
-            Route("/frontend/settings", Endpoint(self.frontend_settings, style, self._state), methods=["GET"]),
+            Route("/languages", Endpoint(self.languages, opened, self._state), methods=["GET"]),
+            Route("/frontend/settings", Endpoint(self.frontend_settings, opened, self._state), methods=["GET"]),
+            Route("/spec", self.spec, methods=["GET"]),
         ]
 
     async def translate(self, call: Call) -> Response:
@@ -73,21 +112,23 @@ class LibreTranslate:
         unknown = sorted(parameters.names - _PARAMETERS)
         if unknown:
             raise bad_request(unknown[0], "is not a parameter of this gateway")
+        _require_given(parameters, "q", "source", "target")
         texts = checked_texts(parameters.texts("q"), field="q", maximum=self._settings.max_texts)
         source, target = parameters.text("source"), parameters.text("target")
-        for name, value in (("source", source), ("target", target)):
-            if value is None:
-                raise bad_request(name, "must be given")
         alternatives = _alternatives(parameters.scalar("alternatives"))
         options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters)
         automatic = source == "auto"
         job = TranslationJob(texts=texts, source=None if automatic else source, target=target or "", options=options)
-        results = await translate(call.client, job)
+        try:
+            results = await translate(call.client, job)
+        except RefusedError as error:
+            raise await _about_languages(error, job, call) from error
         is_list = parameters.is_list("q")
         return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
 
     async def detect(self, call: Call) -> Response:
         """Answer /detect."""
+        _require_given(call.parameters, "q")
         texts = checked_texts(call.parameters.texts("q"), field="q", maximum=1)
         (found,) = await call.client.detect_languages(texts)
         return JSONResponse([_detected(each.code, each.confidence) for each in found])
@@ -122,6 +163,29 @@ class LibreTranslate:
                 "supportedFilesFormat": [],
             }
         )
+
+    async def spec(self, _: object) -> Response:
+        """Answer /spec with a description by Swagger."""
+        return JSONResponse(_SPEC)
+
+
+def _require_given(parameters: Parameters, *names: str) -> None:
+    for name in names:
+        if not parameters.texts(name):
+            message = f"Invalid request: missing {name} parameter"
+            raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message))
+
+
+async def _about_languages(error: RefusedError, job: TranslationJob, call: Call) -> RefusedError:
+    """Return a refusal in LibreTranslate's words if it is about a language that is not served."""
+    if error.fault.status is not HTTPStatus.NOT_FOUND:
+        return error
+    pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
+    targets = {target for listed in pairs.values() for target in listed}
+    for code, served in ((job.source, pairs), (job.target, targets)):
+        if code is not None and not is_served(code, served):
+            return RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=f"{code[:64]} is not supported"))
+    return error
 
 
 def _format(name: str | None) -> TranslateOptions:

@@ -103,7 +103,8 @@ class DocumentStore:
         Raises:
             RefusedError: As many documents are kept as may be.
         """
-        own = sum(each.owner == owner for each in self._kept.values())
+        # Those that failed hold nothing but why.
+        own = sum(each.owner == owner and each.state is not DocumentState.FAILED for each in self._kept.values())
         limits = self._limits
         if own >= limits.of_caller:
             message = f"{own} documents of this caller are kept, as many as may be: fetch them first"

@@ -255,7 +255,8 @@ class Endpoint:
         held.callback(memory.release)
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if style.reads_parameters else b""
-        parameters = await read_parameters(query=query, headers=headers, body=read)
+        takes = any(each.style.reads_elements for each in self._variants)
+        parameters = await read_parameters(query=query, headers=headers, body=read, takes_elements=takes)
         arrived.variant = self._fitting(parameters)
         if parameters.elements is not None and not arrived.variant.style.reads_elements:
             raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))

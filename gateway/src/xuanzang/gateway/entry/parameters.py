@@ -75,19 +75,32 @@ class Parameters:
                 raise bad_request(f"{name}[{index}]", "must be a string")
         return list(listed)
 
+    def objects(self, name: str) -> list[Parameters]:
+        """Return the members of each object of a list in JSON; none if the parameter is missing or null.
+
+        Raises:
+            RefusedError: The parameter is no list of objects.
+        """
+        value = self._values.get(name, [None])[-1]
+        listed = [] if value is None else value
+        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+            raise bad_request(name, "must be a list of objects")
+        return [Parameters({key: [member] for key, member in each.items()}) for each in listed]
+
     def is_list(self, name: str) -> bool:
         """Whether a parameter is a list in JSON, or given several times in a form."""
         values = self._values.get(name, [])
         return len(values) > 1 or (bool(values) and isinstance(values[0], list))
 
 
-async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Parameters:
+async def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_elements: bool = False) -> Parameters:
     """Read the parameters of a request.
 
     Args:
         query: Query string of its address.
         headers: Headers.
         body: Body.
+        takes_elements: Whether the body may be a JSON array.
 
     Raises:
         RefusedError: The body is broken, or of another type.
@@ -101,7 +114,7 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Par
     # Some programs send JSON as text, which spares a browser's question whether it may.
     if kind == "application/json" or (kind == "text/plain" and body.lstrip()[:1] in (b"{", b"[")):
         given = _json(body)
-        elements = given if isinstance(given, list) else None
+        elements = given if takes_elements and isinstance(given, list) else None
         values.update({name: [value] for name, value in _object(given if elements is None else {}).items()})
     elif kind == _MULTIPART:
         _add(values, await _multipart(headers, body))

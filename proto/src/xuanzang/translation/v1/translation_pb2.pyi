@@ -662,6 +662,7 @@ class CreateGlossaryRequest(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     ENTRIES_FIELD_NUMBER: builtins.int
     REPLACE_FIELD_NUMBER: builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests: 1 to 63 lower-case letters, digits, "-", "_" and ".", the first of them a letter or digit."""
     source_language_code: builtins.str
@@ -672,6 +673,8 @@ class CreateGlossaryRequest(google.protobuf.message.Message):
     """Version that its author gives it: at most 64 characters without white space; may be empty."""
     replace: builtins.bool
     """Whether it takes the place of another one of that name."""
+    display_name: builtins.str
+    """Name for people: at most 1024 characters without line breaks and without white space at its ends; may be empty."""
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
         """Its entries, at most 100000, and 16 MiB as a file. Texts have no tabs and line breaks, and sources do not begin
@@ -687,8 +690,9 @@ class CreateGlossaryRequest(google.protobuf.message.Message):
         version: builtins.str = ...,
         entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         replace: builtins.bool = ...,
+        display_name: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries", "name", b"name", "replace", b"replace", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "entries", b"entries", "name", b"name", "replace", b"replace", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
 
 global___CreateGlossaryRequest = CreateGlossaryRequest
 
@@ -1485,6 +1489,7 @@ class Glossary(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     ENTRY_COUNT_FIELD_NUMBER: builtins.int
     SHA256_FIELD_NUMBER: builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests."""
     source_language_code: builtins.str
@@ -1497,6 +1502,8 @@ class Glossary(google.protobuf.message.Message):
     """Number of entries."""
     sha256: builtins.str
     """Lower-case hexadecimal SHA-256 of its file."""
+    display_name: builtins.str
+    """Name for people; may be empty."""
     def __init__(
         self,
         *,
@@ -1506,7 +1513,8 @@ class Glossary(google.protobuf.message.Message):
         version: builtins.str = ...,
         entry_count: builtins.int = ...,
         sha256: builtins.str = ...,
+        display_name: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entry_count", b"entry_count", "name", b"name", "sha256", b"sha256", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "entry_count", b"entry_count", "name", b"name", "sha256", b"sha256", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
 
 global___Glossary = Glossary

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import TranslateOptions
 from xuanzang.client.documents import DocumentTranslation
+from xuanzang.gateway.apis.deepl.glossaries import glossary_for
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore, StoredDocument
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
@@ -45,9 +46,12 @@ class DeepLDocuments:
         self._translator = translator
 
     @property
-    def calls(self) -> dict[str, Handler]:
-        """Handlers by address, but for the upload."""
-        return {"/v2/document/{document_id}": self.status, "/v2/document/{document_id}/result": self.result}
+    def calls(self) -> list[tuple[str, str, Handler]]:
+        """Methods, addresses and handlers, but for the upload."""
+        return [
+            ("GET POST DELETE", "/v2/document/{document_id}", self.status),
+            ("GET POST", "/v2/document/{document_id}/result", self.result),
+        ]
 
     async def upload(self, call: Call) -> Response:
         """Answer /v2/document: take a file, and translate it later."""
@@ -55,6 +59,11 @@ class DeepLDocuments:
         self._store.require_room(owner)
         upload = await read_upload(call.headers, call.body)
         options = _options(upload)
+        if glossary := upload.fields.get("glossary_id"):
+            languages = options["source_language"], options["target_language"] or ""
+            options["glossary_name"] = await glossary_for(
+                call.client, glossary, source=languages[0], target=languages[1]
+            )
 
         async def work() -> DocumentTranslation:
             return await self._translator.translate(
@@ -112,10 +121,10 @@ def _options(upload: Upload) -> TranslateOptions:
         raise bad_request("formality", f"is supported only as {' or '.join(_FORMALITIES)}")
     if fields.get("output_format") and f".{fields['output_format'].lower()}" != upload.suffix:
         raise bad_request("output_format", f"must be {upload.suffix[1:]}: files keep their format")
+    source = fields.get("source_lang") or None
     return TranslateOptions(
-        source_language=fields.get("source_lang") or None,
+        source_language=None if source is None or source.lower() == "auto" else source,
         target_language=fields["target_lang"],
-        glossary_name=fields.get("glossary_id") or None,
     )
 
 

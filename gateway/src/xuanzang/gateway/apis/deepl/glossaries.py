@@ -1,4 +1,8 @@
-"""DeepL's glossaries, version 2, on those that the server holds: the id of one is its name there."""
+"""DeepL's glossaries, versions 2 and 3, on those that the server holds.
+
+The server's have one pair of languages, so one of version 3 is several of them: those whose names are its id, a dot and
+their languages, such as `animals.zh-en`.
+"""
 
 from __future__ import annotations
 
@@ -6,89 +10,192 @@ import csv
 import hashlib
 import io
 import re
+import secrets
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from xuanzang.client import StatusCode, StoredGlossary, TranslationError
+from xuanzang.client import AsyncTranslationClient, StatusCode, StoredGlossary, TranslationError
 from xuanzang.gateway.entry.endpoints import Call, Handler
 from xuanzang.gateway.entry.parameters import Parameters
-from xuanzang.gateway.errors import bad_request
-from xuanzang.gateway.languages import targets_by_source
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of
+from xuanzang.gateway.languages import base, targets_by_source
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
-_MAX_STEM = 48
+_MAX_STEM = 31
 _READ = ("name", "source_lang", "target_lang", "entries", "entries_format")
+_DICTIONARY = _READ[1:]
 _TSV = "text/tab-separated-values; charset=utf-8"
+# The server does not keep it, and official clients want one.
+_CREATION_TIME = "1970-01-01T00:00:00.000000+00:00"
+_NO_GLOSSARY = "there is no such glossary"
 
 
 class DeepLGlossaries:
     """Handlers of the glossaries."""
 
     @property
-    def calls(self) -> dict[str, Handler]:
-        """Handlers by address."""
-        return {
-            "/v2/glossaries": self.all,
-            "/v2/glossaries/{glossary_id}": self.one,
-            "/v2/glossaries/{glossary_id}/entries": self.entries,
-            "/v2/glossary-language-pairs": self.pairs,
-        }
+    def calls(self) -> list[tuple[str, str, Handler]]:
+        """Methods, addresses and handlers."""
+        return [
+            ("GET", "/v2/glossaries", self.all),
+            ("POST", "/v2/glossaries", self.create),
+            ("GET", "/v2/glossaries/{glossary_id}", self.one),
+            ("DELETE", "/v2/glossaries/{glossary_id}", self.delete),
+            ("GET", "/v2/glossaries/{glossary_id}/entries", self.entries),
+            ("GET", "/v2/glossary-language-pairs", self.pairs),
+            ("GET", "/v3/glossaries", self.all_multilingual),
+            ("POST", "/v3/glossaries", self.create_multilingual),
+            ("GET", "/v3/glossaries/{glossary_id}", self.one_multilingual),
+            ("PATCH", "/v3/glossaries/{glossary_id}", self.change_multilingual),
+            ("DELETE", "/v3/glossaries/{glossary_id}", self.delete),
+            ("GET", "/v3/glossaries/{glossary_id}/entries", self.entries_multilingual),
+            ("PUT", "/v3/glossaries/{glossary_id}/dictionaries", self.replace_dictionary),
+            ("DELETE", "/v3/glossaries/{glossary_id}/dictionaries", self.delete_dictionary),
+        ]
 
     async def all(self, call: Call) -> Response:
-        """Answer /v2/glossaries: list, or make one."""
-        if call.method == "POST":
-            return await self._create(call)
-        return JSONResponse({"glossaries": [_glossary(each) for each in await call.client.list_glossaries()]})
+        """List those of one pair of languages."""
+        groups = _groups(await call.client.list_glossaries())
+        listed = [_glossary(name, held[0]) for name, held in groups.items() if len(held) == 1]
+        return JSONResponse({"glossaries": listed})
+
+    async def create(self, call: Call) -> Response:
+        """Store one of one pair."""
+        _require_known(call.parameters, (*_READ, "auth_key"))
+        name = _given(call.parameters, "name")
+        dictionary = _dictionary(call.parameters)
+        glossary_id, (stored,) = await _create(call.client, name, [dictionary])
+        return JSONResponse(_glossary(glossary_id, stored), HTTPStatus.CREATED)
 
     async def one(self, call: Call) -> Response:
-        """Answer /v2/glossaries/ID: return one, or delete it."""
-        wanted = call.path["glossary_id"]
-        if call.method == "DELETE":
-            return await self._delete(call, wanted)
-        found = [each for each in await call.client.list_glossaries() if each.name == wanted]
-        return JSONResponse(_glossary(found[0])) if found else _missing()
+        """Return one of one pair."""
+        glossary_id = call.path["glossary_id"]
+        held = await _held(call.client, glossary_id)
+        if len(held) > 1:
+            raise bad_request("glossary_id", "has several pairs of languages: use version 3 of the API")
+        return JSONResponse(_glossary(glossary_id, held[0]))
+
+    async def delete(self, call: Call) -> Response:
+        """Delete one."""
+        for each in await _held(call.client, call.path["glossary_id"]):
+            await call.client.delete_glossary(each.name)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def entries(self, call: Call) -> Response:
-        """Answer /v2/glossaries/ID/entries; of several translations of a term, the first is DeepL's one."""
-        try:
-            entries = await call.client.list_glossary_entries(call.path["glossary_id"])
-        except TranslationError as error:
-            return _unless_missing(error)
-        lines = (f"{source}\t{targets[0]}" for source, targets in entries.items())
-        return Response("\n".join(lines), media_type=_TSV)
+        """Return the entries of one; of several translations of a term, the first is DeepL's one."""
+        held = await _held(call.client, call.path["glossary_id"])
+        return Response(await _tsv(call.client, held[0]), media_type=_TSV)
 
     async def pairs(self, call: Call) -> Response:
-        """Answer /v2/glossary-language-pairs: all that the server translates."""
+        """Return the pairs that glossaries may have: all that the server translates."""
         pairs = targets_by_source(await call.client.list_models())
         listed = [{"source_lang": source, "target_lang": each} for source, targets in pairs.items() for each in targets]
         return JSONResponse({"supported_languages": listed})
 
-    async def _create(self, call: Call) -> Response:
-        asked = call.parameters
-        if unknown := asked.names.difference(_READ, {"auth_key"}):
-            raise bad_request(min(unknown), "is not supported by this gateway")
-        given = {name: _given(asked, name) for name in _READ}
-        stored = await call.client.create_glossary(
-            stored_name(given["name"]),
-            read_entries(given["entries"], given["entries_format"]),
-            source_language=given["source_lang"].lower(),
-            target_language=given["target_lang"].lower(),
-        )
-        return JSONResponse(_glossary(stored), HTTPStatus.CREATED)
+    async def all_multilingual(self, call: Call) -> Response:
+        """List all."""
+        groups = _groups(await call.client.list_glossaries())
+        return JSONResponse({"glossaries": [_multilingual(name, held) for name, held in groups.items()]})
 
-    async def _delete(self, call: Call, wanted: str) -> Response:
-        try:
-            await call.client.delete_glossary(wanted)
-        except TranslationError as error:
-            return _unless_missing(error)
+    async def create_multilingual(self, call: Call) -> Response:
+        """Store one."""
+        _require_known(call.parameters, ("name", "dictionaries", "auth_key"))
+        name = _given(call.parameters, "name")
+        dictionaries = [_dictionary(each) for each in call.parameters.objects("dictionaries")]
+        if not dictionaries:
+            raise bad_request("dictionaries", "must be given")
+        if len({(each["source_language"], each["target_language"]) for each in dictionaries}) < len(dictionaries):
+            raise bad_request("dictionaries", "must have each pair of languages once")
+        glossary_id, stored = await _create(call.client, name, dictionaries)
+        return JSONResponse(_multilingual(glossary_id, stored), HTTPStatus.CREATED)
+
+    async def one_multilingual(self, call: Call) -> Response:
+        """Return one."""
+        glossary_id = call.path["glossary_id"]
+        return JSONResponse(_multilingual(glossary_id, await _held(call.client, glossary_id)))
+
+    async def change_multilingual(self, call: Call) -> Response:
+        """Rename one, or add entries to its dictionaries."""
+        _require_known(call.parameters, ("name", "dictionaries", "auth_key"))
+        glossary_id, name = call.path["glossary_id"], call.parameters.text("name")
+        held = await _held(call.client, glossary_id)
+        for each in held if name else ():
+            await _store(call.client, each.name, await _as_dictionary(call.client, each), name or "", replace=True)
+        for dictionary in map(_dictionary, call.parameters.objects("dictionaries")):
+            same = _of_pair(held, dictionary)
+            old = await call.client.list_glossary_entries(same.name) if same else {}
+            stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
+            merged = {**dictionary, "entries": old | dictionary["entries"]}
+            await _store(call.client, stored_as, merged, name or _display_name(glossary_id, held), replace=True)
+        return await self.one_multilingual(call)
+
+    async def entries_multilingual(self, call: Call) -> Response:
+        """Return the entries of a dictionary."""
+        held = await _held(call.client, call.path["glossary_id"])
+        source, target = (call.parameters.text(name) for name in ("source_lang", "target_lang"))
+        dictionaries = [
+            _languages(each) | {"entries": await _tsv(call.client, each), "entries_format": "tsv"}
+            for each in held
+            if source in (None, each.source_language.upper(), each.source_language)
+            and target in (None, each.target_language.upper(), each.target_language)
+        ]
+        if not dictionaries:
+            raise _missing("the glossary has no such dictionary")
+        return JSONResponse({"dictionaries": dictionaries})
+
+    async def replace_dictionary(self, call: Call) -> Response:
+        """Store a dictionary of one, in the place of another of its languages."""
+        _require_known(call.parameters, (*_DICTIONARY, "auth_key"))
+        glossary_id, dictionary = call.path["glossary_id"], _dictionary(call.parameters)
+        held = await _held(call.client, glossary_id)
+        same = _of_pair(held, dictionary)
+        stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
+        name = _display_name(glossary_id, held)
+        stored = await _store(call.client, stored_as, dictionary, name, replace=True)
+        return JSONResponse(_languages(stored) | {"entry_count": stored.entry_count})
+
+    async def delete_dictionary(self, call: Call) -> Response:
+        """Delete a dictionary of one."""
+        held = await _held(call.client, call.path["glossary_id"])
+        wanted = {
+            "source_language": _given(call.parameters, "source_lang").lower(),
+            "target_language": _given(call.parameters, "target_lang").lower(),
+        }
+        found = _of_pair(held, wanted)
+        if found is None:
+            raise _missing("the glossary has no such dictionary")
+        await call.client.delete_glossary(found.name)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-def stored_name(name: str) -> str:
-    """Return the name by which the server holds a glossary.
+async def glossary_for(client: AsyncTranslationClient, glossary_id: str, *, source: str | None, target: str) -> str:
+    """Return the name by which the server holds what a glossary has for a pair of languages.
+
+    Args:
+        client: Client of the caller.
+        glossary_id: Id of the glossary.
+        source: Language of the texts, or None.
+        target: Language of the translations.
+
+    Raises:
+        RefusedError: There is none, or nothing in it for the pair.
+    """
+    held = await _held(client, glossary_id)
+    if len(held) == 1:
+        # The server says it, if the languages are others.
+        return held[0].name
+    for each in held:
+        if base(each.target_language) == base(target) and base(source or "") in ("", base(each.source_language)):
+            return each.name
+    raise bad_request("glossary_id", "has no dictionary for these languages")
+
+
+def new_id(name: str) -> str:
+    """Return an id for a glossary, which the server can take as a name.
 
     Args:
         name: Name in the words of a caller.
@@ -142,31 +249,131 @@ def _add(entries: dict[str, str], row: list[str], number: int) -> None:
     entries[source] = target
 
 
+def _groups(stored: Iterable[StoredGlossary]) -> dict[str, list[StoredGlossary]]:
+    """Return glossaries by the ids that DeepL's have here."""
+    groups: dict[str, list[StoredGlossary]] = {}
+    for each in stored:
+        suffix = f".{each.source_language}-{each.target_language}".lower()
+        groups.setdefault(each.name.removesuffix(suffix), []).append(each)
+    return groups
+
+
+async def _held(client: AsyncTranslationClient, glossary_id: str) -> list[StoredGlossary]:
+    held = _groups(await client.list_glossaries()).get(glossary_id)
+    if not held:
+        raise _missing(_NO_GLOSSARY)
+    return held
+
+
+async def _create(
+    client: AsyncTranslationClient, name: str, dictionaries: list[dict[str, Any]]
+) -> tuple[str, list[StoredGlossary]]:
+    """Store dictionaries under a new id, all or none."""
+    taken = _groups(await client.list_glossaries())
+    glossary_id = new_id(name)
+    if glossary_id in taken:
+        glossary_id = f"{glossary_id[:_MAX_STEM]}-{secrets.token_hex(4)}"
+    stored: list[StoredGlossary] = []
+    try:
+        for each in dictionaries:
+            stored_as = glossary_id if len(dictionaries) == 1 else _dictionary_name(glossary_id, each)
+            stored.append(await _store(client, stored_as, each, name, replace=False))
+    except RefusedError:
+        for done in stored:
+            await client.delete_glossary(done.name)
+        raise
+    return glossary_id, stored
+
+
+async def _store(
+    client: AsyncTranslationClient, stored_as: str, dictionary: Mapping[str, Any], name: str, *, replace: bool
+) -> StoredGlossary:
+    try:
+        return await client.create_glossary(stored_as, display_name=name.strip(), replace=replace, **dictionary)
+    except TranslationError as error:
+        names = {"display_name": "name", "source_language_code": "source_lang", "target_language_code": "target_lang"}
+        raise RefusedError(fault_of(error).named(names)) from error
+
+
+async def _as_dictionary(client: AsyncTranslationClient, stored: StoredGlossary) -> dict[str, Any]:
+    entries = await client.list_glossary_entries(stored.name)
+    return {
+        "entries": entries,
+        "source_language": stored.source_language,
+        "target_language": stored.target_language,
+        "version": stored.version,
+    }
+
+
+def _dictionary(given: Parameters) -> dict[str, Any]:
+    """Read languages and entries, as the SDK takes them."""
+    fields = {name: _given(given, name) for name in _DICTIONARY if name != "entries_format"}
+    return {
+        "entries": read_entries(fields["entries"], given.text("entries_format") or "tsv"),
+        "source_language": fields["source_lang"].lower(),
+        "target_language": fields["target_lang"].lower(),
+    }
+
+
+def _of_pair(held: Iterable[StoredGlossary], dictionary: Mapping[str, Any]) -> StoredGlossary | None:
+    pair = dictionary["source_language"], dictionary["target_language"]
+    return next((each for each in held if (each.source_language.lower(), each.target_language.lower()) == pair), None)
+
+
+def _dictionary_name(glossary_id: str, dictionary: Mapping[str, Any]) -> str:
+    return f"{glossary_id}.{dictionary['source_language']}-{dictionary['target_language']}"
+
+
+def _display_name(glossary_id: str, held: Iterable[StoredGlossary]) -> str:
+    return next((each.display_name for each in held if each.display_name), glossary_id)
+
+
+def _require_known(parameters: Parameters, known: Iterable[str]) -> None:
+    if unknown := parameters.names.difference(known):
+        raise bad_request(min(unknown), "is not supported by this gateway")
+
+
 def _given(parameters: Parameters, name: str) -> str:
     value = parameters.text(name)
-    if value is None:
+    if value is None or not value.strip():
         raise bad_request(name, "must be given")
     return value
 
 
-def _unless_missing(error: TranslationError) -> Response:
-    if error.code is StatusCode.NOT_FOUND:
-        return _missing()
-    raise error
+def _missing(message: str) -> RefusedError:
+    """Refuse what is not there with 404, which `render` leaves to glossaries and documents."""
+    return RefusedError(Fault(status=HTTPStatus.GONE, message=message))
 
 
-def _missing() -> Response:
-    return JSONResponse({"message": "there is no such glossary"}, HTTPStatus.NOT_FOUND)
+async def _tsv(client: AsyncTranslationClient, stored: StoredGlossary) -> str:
+    try:
+        entries = await client.list_glossary_entries(stored.name)
+    except TranslationError as error:
+        if error.code is StatusCode.NOT_FOUND:
+            raise _missing(_NO_GLOSSARY) from error
+        raise
+    return "\n".join(f"{source}\t{targets[0]}" for source, targets in entries.items())
 
 
-def _glossary(stored: StoredGlossary) -> dict[str, Any]:
+def _languages(stored: StoredGlossary) -> dict[str, Any]:
+    return {"source_lang": stored.source_language, "target_lang": stored.target_language}
+
+
+def _glossary(glossary_id: str, stored: StoredGlossary) -> dict[str, Any]:
     return {
-        "glossary_id": stored.name,
-        "name": stored.name,
+        "glossary_id": glossary_id,
+        "name": stored.display_name or glossary_id,
         "ready": True,
-        "source_lang": stored.source_language,
-        "target_lang": stored.target_language,
-        # The server does not keep it, and official clients want one.
-        "creation_time": "1970-01-01T00:00:00.000000+00:00",
+        **_languages(stored),
+        "creation_time": _CREATION_TIME,
         "entry_count": stored.entry_count,
+    }
+
+
+def _multilingual(glossary_id: str, held: list[StoredGlossary]) -> dict[str, Any]:
+    return {
+        "glossary_id": glossary_id,
+        "name": _display_name(glossary_id, held),
+        "dictionaries": [_languages(each) | {"entry_count": each.entry_count} for each in held],
+        "creation_time": _CREATION_TIME,
     }

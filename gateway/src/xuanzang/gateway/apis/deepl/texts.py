@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, cast
@@ -12,7 +14,7 @@ from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
-from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries
+from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
@@ -30,21 +32,33 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 _READ = frozenset(
-    {"auth_key", "glossary_id", "pass_through_unserved", "source_lang", "tag_handling", "target_lang", "text"}
+    {
+        *("auth_key", "glossary_id", "ignore_tags", "pass_through_unserved", "source_lang", "tag_handling"),
+        *("target_lang", "text"),
+    }
 )
 # Parameters whose other values ask for what no server can do; these ask for what it does anyway.
 _FULFILLED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "enable_beta_languages": frozenset({"0", "false"}),
+        "context": frozenset({""}),
+        "enable_beta_languages": frozenset({"0", "1", "false", "true"}),
         "formality": frozenset({"default", "prefer_less", "prefer_more"}),
         "model_type": frozenset({"latency_optimized", "prefer_quality_optimized"}),
         "outline_detection": frozenset({"1", "true"}),
         "preserve_formatting": frozenset({"0", "1", "false", "true"}),
         "show_billed_characters": frozenset({"0", "1", "false", "true"}),
-        "split_sentences": frozenset({"1"}),
+        # Texts are translated sentence by sentence, and their lines stay, whatever a caller thinks of them.
+        "split_sentences": frozenset({"0", "1", "default", "nonewlines"}),
         "tag_handling_version": frozenset({"v1", "v2"}),
     }
 )
+_MAX_TAGS = 64
+_TAG = re.compile(r"[A-Za-z_][\w:.-]{0,63}")
+# Marks an element as not to be translated, in HTML and XML alike.
+_MARK = ' translate="no" data-ignored=""'
+_MAX_CALLERS = 4096
+# DeepL's number for no limit; the server's quotas are refusals with a delay.
+_UNLIMITED = 10**12
 # Official clients refuse "EN" and "PT" as targets, so a model for them is listed as these.
 _VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType({"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")})
 _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
@@ -54,6 +68,8 @@ _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
         HTTPStatus.NOT_FOUND: HTTPStatus.BAD_REQUEST,
         # They repeat what gets 501.
         HTTPStatus.NOT_IMPLEMENTED: HTTPStatus.BAD_REQUEST,
+        # A glossary that is not there.
+        HTTPStatus.GONE: HTTPStatus.NOT_FOUND,
     }
 )
 
@@ -66,6 +82,22 @@ def render(fault: Fault) -> Response:
     """
     status = _STATUSES.get(fault.status, fault.status)
     return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
+
+
+class _Usage:
+    """Characters that were translated for each of the last callers."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def count(self, caller: str, characters: int) -> None:
+        self._counts[caller] = self.of(caller) + characters
+        self._counts.move_to_end(caller)
+        if len(self._counts) > _MAX_CALLERS:
+            self._counts.popitem(last=False)
+
+    def of(self, caller: str) -> int:
+        return self._counts.get(caller, 0)
 
 
 class DeepL:
@@ -81,28 +113,31 @@ class DeepL:
         self._state = state
         self._documents = documents
         self._max_texts = state.settings.max_texts
+        self._usage = _Usage()
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
         style = ApiStyle(name="deepl", render=render, key_parameters=("auth_key",))
-        calls: dict[str, Handler] = {
-            "/v2/translate": self.translate,
-            "/v2/languages": self.languages,
-            "/v2/usage": self.usage,
-            **DeepLGlossaries().calls,
-            **self._documents.calls,
-        }
         # Clients may send parameters of GET as a form, with POST.
-        routes = [
-            Route(path, Endpoint(handler, style, self._state), methods=["GET", "POST", "DELETE"])
-            for path, handler in calls.items()
+        calls: list[tuple[str, str, Handler]] = [
+            ("POST", "/v2/translate", self.translate),
+            ("GET POST", "/v2/languages", self.languages),
+            ("GET POST", "/v2/usage", self.usage),
+            *DeepLGlossaries().calls,
+            *self._documents.calls,
         ]
-        refusal = Endpoint(self.refuse, style, self._state)
+        routes = [
+            Route(path, Endpoint(handler, style, self._state), methods=methods.split())
+            for methods, path, handler in calls
+        ]
         uploading = ApiStyle(name="deepl", render=render, reads_parameters=False)
         max_bytes = self._state.settings.max_document_bytes + FORM_BYTES
         upload = Endpoint(self._documents.upload, uploading, self._state, kind=CallKind.UPLOAD, max_bytes=max_bytes)
         routes.append(Route("/v2/document", upload, methods=["POST"]))
+        wrong_method = Endpoint(self.refuse_method, style, self._state)
+        routes += [Route(path, wrong_method) for path in dict.fromkeys(each.path for each in routes)]
+        refusal = Endpoint(self.refuse, style, self._state)
         return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
 
     async def translate(self, call: Call) -> Response:
@@ -110,14 +145,23 @@ class DeepL:
         parameters = call.parameters
         _require_fulfilled(parameters)
         texts = checked_texts(parameters.texts("text"), field="text", maximum=self._max_texts)
-        target = parameters.text("target_lang")
+        target, source = parameters.text("target_lang"), parameters.text("source_lang")
         if target is None:
             raise bad_request("target_lang", "must be given")
+        source = None if source is None or source.lower() == "auto" else source
         options = _options(parameters)
-        job = TranslationJob(texts=texts, source=parameters.text("source_lang"), target=target, options=options)
+        if glossary := parameters.text("glossary_id"):
+            options["glossary_name"] = await glossary_for(call.client, glossary, source=source, target=target)
+        ignored = _ignored_tags(parameters)
+        job = TranslationJob(
+            texts=[without_translation(text, ignored) for text in texts], source=source, target=target, options=options
+        )
         results = await translate(call.client, job)
+        self._usage.count(call.caller.name, sum(map(len, texts)))
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
-        translations = [_translation(*each, target) | more for each in zip(texts, results, strict=True)]
+        translations = [
+            _translation(text, result, target, ignored) | more for text, result in zip(texts, results, strict=True)
+        ]
         return JSONResponse({"translations": translations})
 
     async def languages(self, call: Call) -> Response:
@@ -133,9 +177,14 @@ class DeepL:
         return JSONResponse([_language(code) | {"supports_formality": False} for code in codes])
 
     async def usage(self, call: Call) -> Response:
-        """Answer /v2/usage: nothing is counted by month, so it says no more than that the key is valid."""
+        """Answer /v2/usage with what this gateway has translated for the caller since it was started."""
         await call.client.list_models()
-        return JSONResponse({})
+        return JSONResponse({"character_count": self._usage.of(call.caller.name), "character_limit": _UNLIMITED})
+
+    async def refuse_method(self, call: Call) -> Response:
+        """Answer a method that an address does not have."""
+        message = f"this call of DeepL's API is not made with {call.method}"
+        return JSONResponse({"message": message}, HTTPStatus.METHOD_NOT_ALLOWED)
 
     async def refuse(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer what is not there."""
@@ -160,17 +209,37 @@ def _options(parameters: Parameters) -> TranslateOptions:
         if tags not in ("html", "xml"):
             raise bad_request("tag_handling", 'must be "html" or "xml"')
         chosen["content_format"] = cast("ContentFormat", tags)
-    glossary = parameters.text("glossary_id")
-    if glossary is not None:
-        chosen["glossary_name"] = glossary
     return chosen
 
 
-def _translation(text: str, result: Translated, target: str) -> dict[str, Any]:
+def _ignored_tags(parameters: Parameters) -> frozenset[str]:
+    """Return the names of tags whose contents stay, which come as a list or with commas between them."""
+    names = [name.strip() for each in parameters.texts("ignore_tags") for name in each.split(",") if name.strip()]
+    if names and parameters.text("tag_handling") is None:
+        raise bad_request("ignore_tags", "needs tag_handling")
+    if len(names) > _MAX_TAGS or not all(_TAG.fullmatch(name) for name in names):
+        raise bad_request("ignore_tags", f"must be at most {_MAX_TAGS} names of tags")
+    return frozenset(names)
+
+
+def without_translation(text: str, tags: Collection[str]) -> str:
+    """Return a text of markup whose elements of some names are marked as not to be translated.
+
+    Args:
+        text: Text with tags.
+        tags: Names of the elements.
+    """
+    if not tags:
+        return text
+    pattern = rf"<({'|'.join(map(re.escape, sorted(tags)))})(?=[\s/>])"
+    return re.sub(pattern, rf"<\1{_MARK}", text)
+
+
+def _translation(text: str, result: Translated, target: str, ignored: Collection[str]) -> dict[str, Any]:
     return {
         # The field has no value for text without a language, such as a name that was copied.
         "detected_source_language": base(result.source or target).upper(),
-        "text": result.text,
+        "text": result.text.replace(_MARK, "") if ignored else result.text,
         "billed_characters": len(text),
     }
 

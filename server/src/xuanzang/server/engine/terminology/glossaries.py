@@ -25,6 +25,7 @@ MAX_FILES = 1000
 _LOGGER = logging.getLogger(__name__)
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
+_DISPLAY_NAME = re.compile(r"#\s*(display_name):\s*(\S.{0,1023})")
 _MAX_FAULTS = 3
 
 _State = tuple[int, int, int]
@@ -47,6 +48,8 @@ class Glossary:
     """BCP-47 code."""
     version: str
     """What its author has written; may be empty."""
+    display_name: str
+    """Name for people; may be empty."""
     sha256: str
     """Digest of the file, lower-case hexadecimal."""
     entries: tuple[GlossaryEntry, ...]
@@ -130,7 +133,7 @@ def _state(path: Path) -> _State | None:
 
 
 def read_glossary(path: Path) -> Glossary:
-    """Read a glossary: lines `# source_language: zh`, `# target_language: en` and `# version: 3`, then its entries.
+    """Read a glossary: lines `# source_language: zh`, `# target_language: en`, `# version: 3`, then its entries.
 
     Args:
         path: File NAME.tsv of lines with a source and one or more targets, with tabs between them, in UTF-8.
@@ -148,7 +151,8 @@ def read_glossary(path: Path) -> Glossary:
         lines = content.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise GlossaryError(str(error)) from error
-    headers = {match[1]: match[2] for line in lines if (match := _HEADER.fullmatch(line))}
+    heads = (_HEADER.fullmatch(line) or _DISPLAY_NAME.fullmatch(line) for line in lines if line.startswith("#"))
+    headers = {match[1]: match[2] for match in heads if match}
     entries = tuple(_entry(line) for line in lines if line.strip() and not line.startswith("#"))
     faults = list(_faults(headers, entries))
     if faults:
@@ -158,6 +162,7 @@ def read_glossary(path: Path) -> Glossary:
         source_language=headers["source_language"],
         target_language=headers["target_language"],
         version=headers.get("version", ""),
+        display_name=headers.get("display_name", "").strip(),
         sha256=hashlib.sha256(content).hexdigest(),
         entries=entries,
         index=TermIndex(entries),

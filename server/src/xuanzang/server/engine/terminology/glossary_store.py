@@ -33,6 +33,7 @@ from xuanzang.server.whole_files import write_whole
 
 _LOGGER = logging.getLogger(__name__)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,6}")
+MAX_DISPLAY_NAME_CHARACTERS = 1024
 _VERSION = re.compile(r"\S{0,64}")
 _MAX_FAULTS = 20
 
@@ -52,6 +53,8 @@ class GlossaryDraft:
     """BCP-47 code."""
     version: str
     """What its author wants; may be empty."""
+    display_name: str = ""
+    """Name for people; may be empty."""
     entries: Sequence[GlossaryEntry]
     """Its entries, without white space at the ends of their texts."""
 
@@ -115,6 +118,7 @@ class GlossaryStore:
                 source_language=held.source_language,
                 target_language=held.target_language,
                 version=held.version,
+                display_name=held.display_name,
                 entries=edit(held.entries),
             )
             content = await asyncio.to_thread(_checked_content, draft)
@@ -170,6 +174,7 @@ def _checked_content(draft: GlossaryDraft) -> bytes:
         raise InvalidInputError(violations)
     head = [f"# source_language: {draft.source_language}", f"# target_language: {draft.target_language}"]
     head += [f"# version: {draft.version}"] if draft.version else []
+    head += [f"# display_name: {draft.display_name}"] if draft.display_name else []
     lines = ("\t".join((entry.source, *entry.targets)) for entry in draft.entries)
     content = "".join(f"{line}\n" for line in (*head, *lines)).encode()
     if len(content) > MAX_FILE_BYTES:
@@ -190,6 +195,11 @@ def _head_violations(draft: GlossaryDraft) -> Iterator[FieldViolation]:
             yield FieldViolation(field=field, description="must be a BCP-47 code, such as zh or pt-BR")
     if not _VERSION.fullmatch(draft.version):
         yield FieldViolation(field="version", description="must have at most 64 characters and no white space")
+    name = draft.display_name
+    if len(name) > MAX_DISPLAY_NAME_CHARACTERS or name != name.strip() or name.splitlines() not in ([], [name]):
+        limit = f"at most {MAX_DISPLAY_NAME_CHARACTERS} characters in one line"
+        description = f"must have {limit}, without white space at its ends"
+        yield FieldViolation(field="display_name", description=description)
 
 
 def _entry_violations(entries: Sequence[GlossaryEntry]) -> Iterator[FieldViolation]:

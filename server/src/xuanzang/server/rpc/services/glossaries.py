@@ -70,6 +70,7 @@ def _draft(request: pb.CreateGlossaryRequest) -> GlossaryDraft:
         source_language=request.source_language_code,
         target_language=request.target_language_code,
         version=request.version,
+        display_name=request.display_name,
         entries=[
             GlossaryEntry(source=each.source.strip(), targets=tuple(target.strip() for target in each.targets))
             for each in request.entries
@@ -87,6 +88,7 @@ def _message(glossary: Glossary) -> pb.Glossary:
         source_language_code=glossary.source_language,
         target_language_code=glossary.target_language,
         version=glossary.version,
+        display_name=glossary.display_name,
         entry_count=glossary.entry_count,
         sha256=glossary.sha256,
     )

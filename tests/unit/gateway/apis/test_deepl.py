@@ -1,0 +1,148 @@
+"""DeepL's own client, unmodified, in front of a server that stands in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import deepl
+import pytest
+from deepl.api_data import MultilingualGlossaryDictionaryEntries
+from gateways import RunningGateway, running_gateway
+from stand_in_server import KEY, StandIn, standing_in
+
+BEAM = {"en": "proton beam", "de": "Protonenstrahl", "fr": "faisceau de protons"}
+Entries = MultilingualGlossaryDictionaryEntries
+
+
+@pytest.fixture
+def server() -> StandIn:
+    return StandIn(sources=tuple(BEAM), targets=tuple(BEAM), phrases=[BEAM])
+
+
+@pytest.fixture
+def client(gateway: RunningGateway) -> Iterator[deepl.DeepLClient]:
+    made = deepl.DeepLClient("key", server_url=gateway.url, send_platform_info=False)
+    yield made
+    made.close()  # type: ignore[no-untyped-call]
+
+
+def translated(client: deepl.DeepLClient, text: str = BEAM["en"], **options: Any) -> str:
+    given = {"source_lang": "EN", "target_lang": "DE"} | options
+    found = client.translate_text(text, **given)
+    assert isinstance(found, deepl.TextResult)
+    return found.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"source_lang": "auto"},
+        {"context": ""},
+        {"split_sentences": "0"},
+        {"split_sentences": "nonewlines"},
+        {"formality": "prefer_less"},
+        {"formality": "prefer_more"},
+        {"model_type": "prefer_quality_optimized"},
+        {"preserve_formatting": True},
+    ],
+    ids=str,
+)
+async def test_options_that_change_nothing_here_are_taken(client: deepl.DeepLClient, options: dict[str, Any]) -> None:
+    assert await asyncio.to_thread(translated, client, **options) == BEAM["de"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"formality": "more"}, {"context": "physics"}, {"model_type": "quality_optimized"}, {"outline_detection": False}],
+)
+async def test_options_that_nobody_can_honour_are_refused_by_name(
+    client: deepl.DeepLClient, options: dict[str, Any]
+) -> None:
+    with pytest.raises(deepl.DeepLException, match=next(iter(options))):
+        await asyncio.to_thread(translated, client, **options)
+
+
+async def test_ignored_tags_are_marked_for_the_server_and_come_back_as_they_were(
+    client: deepl.DeepLClient, server: StandIn
+) -> None:
+    text = '<p>proton beam <keep a="1">proton beam</keep> <keeper>x</keeper></p>'
+    found = await asyncio.to_thread(translated, client, text, tag_handling="xml", ignore_tags=["keep"])
+    assert '<keep translate="no"' in server.asked[-1].contents[0]
+    assert "<keeper translate" not in server.asked[-1].contents[0]
+    assert found == text.replace(BEAM["en"], BEAM["de"])
+
+
+async def test_usage_counts_what_was_translated_and_names_a_limit(client: deepl.DeepLClient) -> None:
+    await asyncio.to_thread(translated, client)
+    usage = await asyncio.to_thread(client.get_usage)
+    assert usage.character.count == len(BEAM["en"])
+    assert not usage.any_limit_reached
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_wrong_method_is_told(gateway: RunningGateway, method: str) -> None:
+    answer = await asyncio.to_thread(gateway._send, method, "/v2/translate?text=a&target_lang=DE", None, {})
+    assert answer.status == 405
+    assert (await gateway.get("/v2/nothing")).status == 404
+
+
+def use_glossaries(client: deepl.DeepLClient) -> None:
+    name = "Meine Begriffe: alle, 日本 (2026)"
+    made = client.create_multilingual_glossary(
+        name, [Entries("EN", "DE", {"beam": "Balken"}), Entries("EN", "FR", {"beam": "poutre"})]
+    )
+    assert made.name == name
+    assert client.get_multilingual_glossary(made.glossary_id).name == name
+    assert [each.glossary_id for each in client.list_multilingual_glossaries()] == [made.glossary_id]
+    assert {(each.target_lang, each.entry_count) for each in made.dictionaries} == {("DE", 1), ("FR", 1)}
+    assert translated(client, "a beam", glossary=made) == "a Balken"
+    assert translated(client, "a beam", target_lang="FR", glossary=made) == "a poutre"
+    client.update_multilingual_glossary_dictionary(made, Entries("EN", "DE", {"wave": "Welle"}))
+    (held,) = client.get_multilingual_glossary_entries(made, "EN", "DE").dictionaries
+    assert str(held.entries) == "beam\tBalken\nwave\tWelle"
+    replaced = client.replace_multilingual_glossary_dictionary(made, Entries("EN", "FR", {"wave": "onde"}))
+    assert replaced.entry_count == 1
+    client.replace_multilingual_glossary_dictionary(made, Entries("DE", "EN", {"Balken": "beam"}))
+    renamed = client.update_multilingual_glossary_name(made, "Terms")
+    assert (renamed.name, len(renamed.dictionaries)) == ("Terms", 3)
+    client.delete_multilingual_glossary_dictionary(made, renamed.dictionaries[0])
+    assert len(client.get_multilingual_glossary(made.glossary_id).dictionaries) == 2
+    client.delete_multilingual_glossary(made)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_multilingual_glossary(made.glossary_id)
+
+
+async def test_multilingual_glossaries_are_made_used_changed_and_deleted(client: deepl.DeepLClient) -> None:
+    await asyncio.to_thread(use_glossaries, client)
+
+
+def use_old_glossaries(client: deepl.DeepLClient) -> None:
+    first, second = (client.create_glossary("My Terms", "EN", "DE", {"beam": word}) for word in ("Balken", "Strahl"))
+    assert (first.name, second.name) == ("My Terms", "My Terms")
+    assert first.glossary_id != second.glossary_id
+    assert client.get_glossary(first.glossary_id).name == "My Terms"
+    assert translated(client, "a beam", glossary=second) == "a Strahl"
+    assert client.get_glossary_entries(first) == {"beam": "Balken"}
+    client.delete_glossary(first)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_glossary(first.glossary_id)
+    with pytest.raises(deepl.DeepLException):
+        translated(client, "a beam", glossary=first.glossary_id)
+
+
+async def test_names_of_glossaries_come_back_as_given_and_need_not_differ(client: deepl.DeepLClient) -> None:
+    await asyncio.to_thread(use_old_glossaries, client)
+
+
+async def test_a_key_is_needed_where_the_server_asks_for_one() -> None:
+    async with standing_in(StandIn(needs_key=True)) as address, running_gateway(address, anonymous=False) as gateway:
+        for key, fits in ((KEY, True), ("xz_wrong", False)):
+            client = deepl.DeepLClient(key, server_url=gateway.url)
+            if fits:
+                await asyncio.to_thread(client.translate_text, "a", target_lang="EN-US")
+            else:
+                with pytest.raises(deepl.AuthorizationException):
+                    await asyncio.to_thread(client.translate_text, "a", target_lang="EN-US")
+            client.close()  # type: ignore[no-untyped-call]
