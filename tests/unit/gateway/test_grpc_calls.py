@@ -11,6 +11,7 @@ from gateways import running_gateway
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from http2 import Request, exchange, opening
 from stand_in_server import KEY, StandIn, standing_in
 
 from xuanzang.inference.v2 import inference_pb2 as v2
@@ -149,7 +150,7 @@ async def test_callers_who_send_no_message_are_told_off_and_hold_up_nobody() -> 
         assert (await stub.ModelInfer(inference())).id == "7"
 
 
-async def test_nonsense_is_an_invalid_argument_and_paths_that_are_no_text_end_nothing() -> None:
+async def test_nonsense_is_an_invalid_argument_and_an_unknown_method_unimplemented() -> None:
     async with (
         standing_in(StandIn()) as address,
         running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
@@ -163,6 +164,20 @@ async def test_nonsense_is_an_invalid_argument_and_paths_that_are_no_text_end_no
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await send(b"\xff\xff")
             assert caught.value.code() is code
+
+
+@pytest.mark.parametrize(
+    "path", [b"/\xff\xfe", b"\xff", b"", f"/{INFERENCE}/ModelInfer\xff".encode("latin1"), b"/" * 5000]
+)
+async def test_a_path_that_is_no_text_ends_nothing(path: bytes) -> None:
+    async with (
+        standing_in(StandIn()) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        for _ in range(3):
+            await exchange(gateway.grpc_port or 0, opening() + Request(path=path).frames(), seconds=2)
+        assert (await stub_of(channel).ModelInfer(inference())).id == "7"
 
 
 async def test_a_late_call_ends_by_its_deadline() -> None:
