@@ -52,7 +52,7 @@ pythons: ## Test client and gateway and try the server with each Python that the
 	.ci/pythons $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium
+e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready .venv-libretranslate/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		echo "THE PAGE WILL NOT BE OPENED: there is no Chromium: apt-get install chromium" >&2
 	$(BIN)/pytest -m e2e -rs $(ARGS)
@@ -203,6 +203,13 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-triton/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-triton
 	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc,http]==2.73.0'
+	touch $@
+
+# Its tests of its API alone: what it needs to run is not needed for them.
+.venv-libretranslate/ready: Makefile
+	rm -rf .venv-libretranslate && mkdir .venv-libretranslate
+	$(PYTHON) -m pip download --quiet --no-deps --no-binary libretranslate --dest .venv-libretranslate libretranslate==1.9.6
+	tar -C .venv-libretranslate --strip-components 1 -xzf .venv-libretranslate/libretranslate-1.9.6.tar.gz
 	touch $@
 
 # The two want different versions of optimum, and both an older transformers than .venv has.
