@@ -62,6 +62,7 @@ async def test_tritons_client_has_the_same_messages_and_gets_the_answers_of_tran
     assert found["streamed"][-1][0].startswith("NOT_FOUND: model 'no-such-model' is not served")
     assert (found["live"], found["ready"], found["model_ready"]) == (True, True, [True, False])
     assert found["http_forms"] == [expected[0]] * 4
+    assert found["memory"] is found["http_memory"] is True
     assert found["described"] == found["http_described"]
     assert (found["server"], found["model"]) == ("xuanzang-gateway", "tiny")
     own_fields = fields_of(v2.DESCRIPTOR.message_types_by_name.values())

@@ -76,6 +76,14 @@ def described(client: Any, model: str, **options: bool) -> list[object]:
     ]
 
 
+def memory(client: Any) -> bool:
+    """Return whether there is no shared memory, and nothing in it to forget."""
+    found = [client.get_system_shared_memory_status(), client.get_cuda_shared_memory_status()]
+    client.unregister_system_shared_memory()
+    client.unregister_cuda_shared_memory()
+    return all(not (each if isinstance(each, list) else each.regions) for each in found)
+
+
 def http_calls(address: str, model: str, batches: list[list[str]]) -> dict[str, object]:
     """Make the calls over HTTP, with tensors in all forms."""
     with http.InferenceServerClient(address) as client:
@@ -97,7 +105,12 @@ def http_calls(address: str, model: str, batches: list[list[str]]) -> dict[str, 
             array = np.array([text.encode() for text in batch], dtype=object)
             given = http.InferInput("text", list(array.shape), "BYTES").set_data_from_numpy(array)
             texts.append(texts_of(client.infer(model, [given])))
-        return {"http_texts": texts, "http_forms": forms, "http_described": described(client, model)}
+        return {
+            "http_texts": texts,
+            "http_forms": forms,
+            "http_described": described(client, model),
+            "http_memory": memory(client),
+        }
 
 
 def main() -> None:
@@ -109,6 +122,7 @@ def main() -> None:
             "fields": fields_of(service_pb2.DESCRIPTOR.message_types_by_name.values())
             | fields_of(model_config_pb2.DESCRIPTOR.message_types_by_name.values()),
             "described": described(client, model, as_json=True),
+            "memory": memory(client),
             "live": client.is_server_live(),
             "ready": client.is_server_ready(),
             "model_ready": [client.is_model_ready(name) for name in (model, "no-such-model")],

@@ -53,6 +53,19 @@ def inference_service(inferences: Inferences, is_ready: Callable[[], Awaitable[b
         "ModelConfig": (v2.ModelConfigRequest, service.model_config),
         "ModelStatistics": (v2.ModelStatisticsRequest, service.model_statistics),
         "RepositoryIndex": (v2.RepositoryIndexRequest, service.repository_index),
+        "SystemSharedMemoryStatus": (
+            v2.SystemSharedMemoryStatusRequest,
+            _nothing(v2.SystemSharedMemoryStatusResponse()),
+        ),
+        "SystemSharedMemoryUnregister": (
+            v2.SystemSharedMemoryUnregisterRequest,
+            _nothing(v2.SystemSharedMemoryUnregisterResponse()),
+        ),
+        "CudaSharedMemoryStatus": (v2.CudaSharedMemoryStatusRequest, _nothing(v2.CudaSharedMemoryStatusResponse())),
+        "CudaSharedMemoryUnregister": (
+            v2.CudaSharedMemoryUnregisterRequest,
+            _nothing(v2.CudaSharedMemoryUnregisterResponse()),
+        ),
     }
     methods = {name: GrpcMethod(kind.FromString, handler, is_open=True) for name, (kind, handler) in opened.items()}
     methods |= {name: GrpcMethod(kind.FromString, handler) for name, (kind, handler) in keyed.items()}
@@ -148,6 +161,16 @@ class _InferenceService:
 
     async def _versions(self, request: Any, call: GrpcCall) -> Any:
         return await self._inferences.versions(request.name, request.version, client=call.client, seconds=call.seconds)
+
+
+def _nothing(answer: Message) -> GrpcHandler:
+    """Return what answers calls about shared memory: there is none, and so nothing in it."""
+
+    async def handle(_request: Any, _call: GrpcCall) -> Message:
+        await asyncio.sleep(0)
+        return answer
+
+    return handle
 
 
 def _read(request: v2.ModelInferRequest) -> Inference:

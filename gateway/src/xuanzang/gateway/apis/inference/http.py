@@ -69,6 +69,14 @@ class InferenceHttp:
             Route("/v2/models/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
             Route("/v2/repository/index", Endpoint(self.repository_index, keyed, self._state), methods=["POST"]),
         ]
+        for memory in ("/v2/systemsharedmemory", "/v2/cudasharedmemory"):
+            for region in ("", "/region/{region}"):
+                listing = Endpoint(self.no_regions, keyed, self._state)
+                forgetting = Endpoint(self.forget_regions, keyed, self._state)
+                routes += [
+                    Route(f"{memory}{region}/status", listing, methods=["GET"]),
+                    Route(f"{memory}{region}/unregister", forgetting, methods=["POST"]),
+                ]
         for model in ("/v2/models/{name}/versions/{version}", "/v2/models/{name}"):
             routes += [
                 Route(model, Endpoint(self.model_metadata, keyed, self._state), methods=["GET"]),
@@ -149,6 +157,14 @@ class InferenceHttp:
         """Answer /v2/repository/index."""
         models = await call.client.list_models(timeout=call.seconds)
         return JSONResponse([{"name": each.name, "version": each.version, "state": "READY"} for each in models])
+
+    async def no_regions(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
+        """List regions of shared memory: there are none."""
+        return JSONResponse([])
+
+    async def forget_regions(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
+        """Forget regions of shared memory: there are none."""
+        return JSONResponse({})
 
     async def infer(self, call: Call) -> Response:
         """Answer /v2/models/NAME/infer."""
