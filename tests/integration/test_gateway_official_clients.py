@@ -78,8 +78,8 @@ async def test_deepl_lists_languages_that_it_accepts(gateway: RunningGateway) ->
     [
         ({"formality": "more"}, "formality: is supported only as default or prefer_less or prefer_more"),
         ({"context": "weather"}, "context: is not supported by this gateway"),
-        ({"split_sentences": "0"}, "split_sentences: is supported only as 1"),
-        ({"ignore_tags": "x"}, "ignore_tags: is not supported by this gateway"),
+        ({"split_sentences": "never"}, "split_sentences: is supported only as 0 or 1 or default or nonewlines"),
+        ({"ignore_tags": "x"}, "ignore_tags: needs tag_handling"),
         ({"custom_instructions": ["be brief"]}, "custom_instructions: is not supported by this gateway"),
         ({"style_rule": "one"}, "style_id: is not supported by this gateway"),
         ({"model_type": "quality_optimized"}, "model_type: is supported only as latency_optimized or prefer_"),

@@ -1020,3 +1020,227 @@ class RepositoryIndexResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["models", b"models"]) -> None: ...
 
 global___RepositoryIndexResponse = RepositoryIndexResponse
+
+@typing.final
+class SystemSharedMemoryStatusRequest(google.protobuf.message.Message):
+    """Asks for regions of shared memory."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of a region; empty for all."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___SystemSharedMemoryStatusRequest = SystemSharedMemoryStatusRequest
+
+@typing.final
+class SystemSharedMemoryStatusResponse(google.protobuf.message.Message):
+    """Regions of shared memory: none."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class RegionStatus(google.protobuf.message.Message):
+        """A region."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: builtins.int
+        KEY_FIELD_NUMBER: builtins.int
+        OFFSET_FIELD_NUMBER: builtins.int
+        BYTE_SIZE_FIELD_NUMBER: builtins.int
+        name: builtins.str
+        """Name of the region."""
+        key: builtins.str
+        """Key of its file."""
+        offset: builtins.int
+        """Where it begins in the file, in bytes."""
+        byte_size: builtins.int
+        """Its size in bytes."""
+        def __init__(
+            self,
+            *,
+            name: builtins.str = ...,
+            key: builtins.str = ...,
+            offset: builtins.int = ...,
+            byte_size: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["byte_size", b"byte_size", "key", b"key", "name", b"name", "offset", b"offset"]) -> None: ...
+
+    @typing.final
+    class RegionsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> global___SystemSharedMemoryStatusResponse.RegionStatus: ...
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: global___SystemSharedMemoryStatusResponse.RegionStatus | None = ...,
+        ) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    REGIONS_FIELD_NUMBER: builtins.int
+    @property
+    def regions(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, global___SystemSharedMemoryStatusResponse.RegionStatus]:
+        """Regions by name."""
+
+    def __init__(
+        self,
+        *,
+        regions: collections.abc.Mapping[builtins.str, global___SystemSharedMemoryStatusResponse.RegionStatus] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["regions", b"regions"]) -> None: ...
+
+global___SystemSharedMemoryStatusResponse = SystemSharedMemoryStatusResponse
+
+@typing.final
+class SystemSharedMemoryUnregisterRequest(google.protobuf.message.Message):
+    """Asks to forget regions of shared memory."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of a region; empty for all."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___SystemSharedMemoryUnregisterRequest = SystemSharedMemoryUnregisterRequest
+
+@typing.final
+class SystemSharedMemoryUnregisterResponse(google.protobuf.message.Message):
+    """Nothing is left to forget."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___SystemSharedMemoryUnregisterResponse = SystemSharedMemoryUnregisterResponse
+
+@typing.final
+class CudaSharedMemoryStatusRequest(google.protobuf.message.Message):
+    """Asks for regions of CUDA's shared memory."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of a region; empty for all."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___CudaSharedMemoryStatusRequest = CudaSharedMemoryStatusRequest
+
+@typing.final
+class CudaSharedMemoryStatusResponse(google.protobuf.message.Message):
+    """Regions of CUDA's shared memory: none."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class RegionStatus(google.protobuf.message.Message):
+        """A region."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: builtins.int
+        DEVICE_ID_FIELD_NUMBER: builtins.int
+        BYTE_SIZE_FIELD_NUMBER: builtins.int
+        name: builtins.str
+        """Name of the region."""
+        device_id: builtins.int
+        """Number of the device."""
+        byte_size: builtins.int
+        """Its size in bytes."""
+        def __init__(
+            self,
+            *,
+            name: builtins.str = ...,
+            device_id: builtins.int = ...,
+            byte_size: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["byte_size", b"byte_size", "device_id", b"device_id", "name", b"name"]) -> None: ...
+
+    @typing.final
+    class RegionsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> global___CudaSharedMemoryStatusResponse.RegionStatus: ...
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: global___CudaSharedMemoryStatusResponse.RegionStatus | None = ...,
+        ) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    REGIONS_FIELD_NUMBER: builtins.int
+    @property
+    def regions(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, global___CudaSharedMemoryStatusResponse.RegionStatus]:
+        """Regions by name."""
+
+    def __init__(
+        self,
+        *,
+        regions: collections.abc.Mapping[builtins.str, global___CudaSharedMemoryStatusResponse.RegionStatus] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["regions", b"regions"]) -> None: ...
+
+global___CudaSharedMemoryStatusResponse = CudaSharedMemoryStatusResponse
+
+@typing.final
+class CudaSharedMemoryUnregisterRequest(google.protobuf.message.Message):
+    """Asks to forget regions of CUDA's shared memory."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of a region; empty for all."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___CudaSharedMemoryUnregisterRequest = CudaSharedMemoryUnregisterRequest
+
+@typing.final
+class CudaSharedMemoryUnregisterResponse(google.protobuf.message.Message):
+    """Nothing is left to forget."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___CudaSharedMemoryUnregisterResponse = CudaSharedMemoryUnregisterResponse

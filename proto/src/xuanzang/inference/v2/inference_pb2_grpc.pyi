@@ -83,6 +83,30 @@ class GRPCInferenceServiceStub:
     ]
     """Lists the models."""
 
+    SystemSharedMemoryStatus: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusRequest,
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse,
+    ]
+    """Lists regions of shared memory, of which there are none."""
+
+    SystemSharedMemoryUnregister: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterRequest,
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse,
+    ]
+    """Forgets regions of shared memory, of which there are none."""
+
+    CudaSharedMemoryStatus: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusRequest,
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse,
+    ]
+    """Lists regions of CUDA's shared memory, of which there are none."""
+
+    CudaSharedMemoryUnregister: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterRequest,
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse,
+    ]
+    """Forgets regions of CUDA's shared memory, of which there are none."""
+
 class GRPCInferenceServiceAsyncStub:
     """Inference with named tensors."""
 
@@ -145,6 +169,30 @@ class GRPCInferenceServiceAsyncStub:
         xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse,
     ]
     """Lists the models."""
+
+    SystemSharedMemoryStatus: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusRequest,
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse,
+    ]
+    """Lists regions of shared memory, of which there are none."""
+
+    SystemSharedMemoryUnregister: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterRequest,
+        xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse,
+    ]
+    """Forgets regions of shared memory, of which there are none."""
+
+    CudaSharedMemoryStatus: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusRequest,
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse,
+    ]
+    """Lists regions of CUDA's shared memory, of which there are none."""
+
+    CudaSharedMemoryUnregister: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterRequest,
+        xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse,
+    ]
+    """Forgets regions of CUDA's shared memory, of which there are none."""
 
 class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
     """Inference with named tensors."""
@@ -228,5 +276,37 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.RepositoryIndexResponse]]:
         """Lists the models."""
+
+    @abc.abstractmethod
+    def SystemSharedMemoryStatus(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse]]:
+        """Lists regions of shared memory, of which there are none."""
+
+    @abc.abstractmethod
+    def SystemSharedMemoryUnregister(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse]]:
+        """Forgets regions of shared memory, of which there are none."""
+
+    @abc.abstractmethod
+    def CudaSharedMemoryStatus(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse]]:
+        """Lists regions of CUDA's shared memory, of which there are none."""
+
+    @abc.abstractmethod
+    def CudaSharedMemoryUnregister(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse]]:
+        """Forgets regions of CUDA's shared memory, of which there are none."""
 
 def add_GRPCInferenceServiceServicer_to_server(servicer: GRPCInferenceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -196,7 +196,7 @@ def _require_fulfilled(parameters: Parameters) -> None:
     for name in sorted(parameters.names - _READ):
         allowed = _FULFILLED.get(name)
         value = parameters.scalar(name) if allowed else None
-        if allowed is None:
+        if allowed is None or (value is not None and not any(allowed)):
             raise bad_request(name, "is not supported by this gateway")
         if value is not None and value.lower() not in allowed:
             raise bad_request(name, f"is supported only as {' or '.join(sorted(allowed))}")
