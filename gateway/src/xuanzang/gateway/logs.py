@@ -44,3 +44,5 @@ def configure_logging(level: str) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     for name in ("python_multipart", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It writes a traceback for each path that is not UTF-8, as anyone may send them.
+    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
