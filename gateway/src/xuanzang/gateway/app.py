@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from xuanzang.client import AsyncTranslationClient, TLSConfig
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.texts import DeepL
+from xuanzang.gateway.apis.google.errors import refusals
 from xuanzang.gateway.apis.google.v2 import GoogleV2
 from xuanzang.gateway.apis.inference.http import InferenceHttp
 from xuanzang.gateway.apis.inference.inferences import Inferences
@@ -130,6 +131,7 @@ class Gateway:
         yield from LibreTranslate(state).routes
         yield from GoogleV2(state).routes
         yield from _google_v3_routes(self._google, state)
+        yield from refusals(state)
         yield from InferenceHttp(self._inferences, state, self._health).routes
         yield from DeepL(state, documents=DeepLDocuments(self._documents, self._translator)).routes
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from xuanzang.gateway.errors import Fault
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.errors import Fault, not_offered
 
 KEY_HEADERS = ("x-goog-api-key",)
 _WORDS: Mapping[int, str] = MappingProxyType(
@@ -47,6 +50,21 @@ def render(fault: Fault) -> Response:
         kind = "type.googleapis.com/google.rpc.BadRequest"
         error["details"] = [{"@type": kind, "fieldViolations": violations}]
     return JSONResponse({"error": error}, fault.status, headers=fault.headers)
+
+
+def refusals(state: SharedState) -> list[Route]:
+    """Return the addresses of version 3 that nothing answers; those of what is answered come before them.
+
+    Args:
+        state: What all endpoints share.
+    """
+
+    async def refuse(_call: Call) -> NoReturn:
+        await asyncio.sleep(0)
+        raise not_offered("the gateway has no such call of Google's API, or lacks the extra google")
+
+    style = ApiStyle(name="google", render=render, key_headers=KEY_HEADERS, key_parameters=("key",))
+    return [Route("/v3/projects/{rest:path}", Endpoint(refuse, style, state))]
 
 
 def _reason(fault: Fault) -> str:

@@ -28,7 +28,7 @@ from xuanzang.gateway.apis.inference.inferences import (
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.parameters import json_object
-from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.errors import Fault, bad_request, not_offered
 
 _LENGTH = "inference-header-content-length"
 
@@ -85,7 +85,9 @@ class InferenceHttp:
                 Route(f"{model}/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
                 Route(f"{model}/infer", Endpoint(self.infer, keyed, self._state), methods=["POST"]),
             ]
-        return routes
+        refusal = Endpoint(self.refuse, keyed, self._state)
+        others = ("repository/{rest:path}", "models/{rest:path}", "trace/{rest:path}", "logging")
+        return [*routes, *(Route(f"/v2/{path}", refusal) for path in others)]
 
     async def live(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer /v2/health/live."""
@@ -157,6 +159,10 @@ class InferenceHttp:
         """Answer /v2/repository/index."""
         models = await call.client.list_models(timeout=call.seconds)
         return JSONResponse([{"name": each.name, "version": each.version, "state": "READY"} for each in models])
+
+    async def refuse(self, call: Call) -> Response:
+        """Answer what is not there."""
+        raise not_offered(f"the gateway has no such call of the Open Inference Protocol, or not with {call.method}")
 
     async def no_regions(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """List regions of shared memory: there are none."""
