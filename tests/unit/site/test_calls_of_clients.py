@@ -15,7 +15,7 @@ def test_the_table_of_deepl_names_every_resource_of_its_client() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in Path(deepl.__file__).parent.glob("*.py"))
     resources = set(re.findall(r"[\"'](v\d/(?:write/)?[a-z_-]+)", sources))
     assert len(resources) >= 8
-    page = (DOCS / "gateway.md").read_text(encoding="utf-8")
+    page = (DOCS / "protocols.md").read_text(encoding="utf-8")
     assert {each for each in resources if not re.search(rf"/{each}\b", page)} == set()
 
 
@@ -24,7 +24,7 @@ def test_the_table_of_deepl_names_every_parameter_of_a_translation() -> None:
     source = Path(deepl.translator.__file__).read_text(encoding="utf-8")
     parameters = set(re.findall(r"request_data\[\"([a-z_]+)\"\]", source))
     assert {"context", "glossary_id"} <= parameters
-    page = (DOCS / "gateway.md").read_text(encoding="utf-8")
+    page = (DOCS / "protocols.md").read_text(encoding="utf-8")
     assert {each for each in parameters if f"`{each}`" not in page} == set()
 
 
