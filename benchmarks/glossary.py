@@ -40,7 +40,7 @@ _SLOT = " _ "
 _WORD = re.compile(r"[A-Za-z]{4,}|[\u4e00-\u9fff]{2,4}")
 _LETTERS = re.compile(r"\w+(?: \w+)?")
 # English words that are nouns nearly always, by what stands around them.
-_NOUN = r"(?<=\b(?:the|this|your) ){}(?=[.,;:]| (?:is|are|was|were|of|in|on|for|and|with|from|at|has|can|will)\b)"
+_NOUN = r"\b(?:the|this|your) {}(?=[.,;:]| (?:is|are|was|were|of|in|on|for|and|with|from|at|has|can|will)\b)"
 _MADE = {
     "en": ("control hub", "Zephyrix {n}", "workbench", "OpenDesk", "Kowalczyk app"),
     "zh": ("控制中枢", "泽菲{n}号", "工作台", "飞书", "科瓦奇软件"),

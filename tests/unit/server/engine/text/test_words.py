@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xuanzang.server.engine.text.words import TargetPhrases
+from xuanzang.server.engine.text.words import TargetPhrases, opens
 
 PIECES = ["<unk>", "\u2581(", "\u2581a", "a", "b", "\u2581"]
 
@@ -35,3 +35,10 @@ def test_a_phrase_has_the_tokens_of_a_word_and_those_after_a_mark() -> None:
 def test_a_phrase_with_unknown_characters_cannot_be_written() -> None:
     phrases = TargetPhrases(cast("Any", Letters()), len(PIECES))
     assert phrases.variants("ax") == ()
+
+
+def test_no_phrase_begins_behind_the_apostrophe_of_a_word() -> None:
+    assert not opens("'")
+    assert not opens("n’")
+    assert opens(" '")
+    assert opens("(")

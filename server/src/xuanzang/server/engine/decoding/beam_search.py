@@ -26,9 +26,8 @@ from xuanzang.server.engine.decoding.hypotheses import (
     rank,
 )
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
-from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
-from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
-from xuanzang.server.engine.decoding.phrases.search import Inspection, PhraseChoice, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrases.choice import Inspection
+from xuanzang.server.engine.decoding.phrases.search import RequiredPhraseSearch
 from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
 from xuanzang.server.engine.decoding.search_state import (
     DEAD_LIMIT,
@@ -71,10 +70,7 @@ class BeamSearch:
         self.sentences: list[SentenceState] = []
         self.details = details
         self.beams = BeamArrays.empty(beam_size)
-        choice: PhraseChoice = (
-            CompiledChoice(functions, beam_size, eos_id) if functions else ArrayChoice(beam_size, eos_id)
-        )
-        self.required = RequiredPhraseSearch(beam_size, choice)
+        self.required = RequiredPhraseSearch(beam_size, eos_id)
         """What the search knows of the sentences that require phrases."""
         self.continue_best = ContinueBest(functions, eos_id=eos_id, dead=DEAD_LIMIT) if functions else None
         """Bookkeeping of the hypotheses by the kernels; None without."""

@@ -16,7 +16,6 @@ from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, no_edits, stack
-from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
 from xuanzang.server.engine.decoding.phrases.search import RequiredPhraseSearch
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
@@ -168,7 +167,7 @@ class ForcedDecoding:
     ) -> list[tuple[int, float]]:
         """Decode one token; return the likeliest next ones."""
         self._cache.advance(np.zeros((1, 1), np.int64))
-        self._inspected.fit(RequiredPhraseSearch(1, ArrayChoice(1, self._ids.eos_id)), None)
+        self._inspected.fit(RequiredPhraseSearch(1, self._ids.eos_id), None)
         count = int(self._count[0])
         scores, ids = np.zeros((1, count), np.float32), np.zeros((1, count), np.int64)
         inputs: dict[str, Tensor] = {

@@ -19,6 +19,7 @@ _UNSPACED = re.compile(
 # Marks with which words and phrases begin, and marks after which a space is written.
 _APART_BEFORE = frozenset('#.$@~`"“‘«([-/')
 _APART_AFTER = frozenset(".,;:!?)]")
+_APOSTROPHES = frozenset("'’")
 # After it a word begins without a space, so the pieces of that word are those within a word.
 _OPENING = "("
 # Words or a part of one four times in a row, or one character ten times. The space lets the last word be without one.
@@ -36,8 +37,12 @@ def begins_apart(phrase: str) -> bool:
 
 
 def opens(text: str) -> bool:
-    """Return whether a word may begin without a space after a text: after "(" and "。", not after a letter or "."."""
-    return not (joins(text[-1:]) or text[-1:] in _APART_AFTER)
+    """Return whether a word may begin without a space after a text: after "(" and "。", not after a letter or ".".
+
+    An apostrophe is in a word, as in "don't", unless a space is before it.
+    """
+    last, before = text[-1:], text[-2:-1]
+    return not (joins(last) or last in _APART_AFTER or (last in _APOSTROPHES and not before.isspace()))
 
 
 def is_spaced_from(before: str, after: str) -> bool:

@@ -3,67 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
-
-
-class Inspection(NamedTuple):
-    """What the decoder graph says of single hypotheses, [row, ...]."""
-
-    row_scores: Floats
-    """Log-probabilities of the best continuations, best first."""
-    row_ids: Ints
-    """Their tokens."""
-    required_scores: Floats
-    """Log-probabilities of the tokens that were asked for."""
-
-
-class Choice(NamedTuple):
-    """The hypotheses of some sentences that live on and those that end, in this step."""
-
-    scores: npt.NDArray[np.float64]
-    """Summed log-probabilities, [sentence, beam]; that of a free place is hugely negative."""
-    tokens: Ints
-    """Last tokens, [sentence, beam]."""
-    parents: Ints
-    """Beam positions that they continue, [sentence, beam]."""
-    endings: list[list[tuple[int, int, float]]]
-    """Parent, last token and summed log-probability of those that end, by sentence, best first."""
-
-
-class PhraseChoice(Protocol):
-    """Chooses the hypotheses of some sentences, and knows how far each has come with its phrases."""
-
-    required_ids: Ints
-    """Ids of each hypothesis whose log-probabilities the next step needs, [sentence · beam, id], the end last; the same
-    array until sentences join or leave."""
-
-    def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
-        """Go on with some of the sentences, in the order given, and begin with new ones behind them."""
-
-    def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
-        """Choose the hypotheses that live on, and go on with them.
-
-        Args:
-            scores: Summed log-probabilities of the hypotheses, [sentence, beam].
-            inspection: Output of the decoder for the ids asked for.
-            steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
-
-        Returns:
-            The hypotheses after this step; its arrays are good until the next one.
-        """
+from xuanzang.server.engine.decoding.phrases.choice import Choice, Inspection, PhraseChoice
 
 
 class RequiredPhraseSearch:
     """The sentences of a batch that require phrases."""
 
-    def __init__(self, beam_size: int, choice: PhraseChoice) -> None:
-        self.beam_size, self._choice = beam_size, choice
+    def __init__(self, beam_size: int, eos_id: int) -> None:
+        self.beam_size, self._choice = beam_size, PhraseChoice(beam_size, eos_id)
         self.indices: Ints = np.zeros(0, np.int64)
         """Batch indices of the sentences that require phrases."""
         self.rows: Ints = np.zeros(0, np.int64)

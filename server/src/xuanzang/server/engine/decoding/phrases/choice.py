@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, first_costs
-from xuanzang.server.engine.decoding.phrases.search import Choice, Inspection
 from xuanzang.server.engine.decoding.phrases.tables import PhraseTables, Steps
 
 _DEAD = -1.0e8
@@ -30,6 +29,30 @@ _PHRASE_AHEAD = -4.0
 _LATER = 1.0e6
 # Log-probability of the end, 1 in 20, from which on the model would have ended a hypothesis.
 _WOULD_END = -3.0
+
+
+class Inspection(NamedTuple):
+    """What the decoder graph says of single hypotheses, [row, ...]."""
+
+    row_scores: Floats
+    """Log-probabilities of the best continuations, best first."""
+    row_ids: Ints
+    """Their tokens."""
+    required_scores: Floats
+    """Log-probabilities of the tokens that were asked for."""
+
+
+class Choice(NamedTuple):
+    """The hypotheses of some sentences that live on and those that end, in this step."""
+
+    scores: npt.NDArray[np.float64]
+    """Summed log-probabilities, [sentence, beam]; that of a free place is hugely negative."""
+    tokens: Ints
+    """Last tokens, [sentence, beam]."""
+    parents: Ints
+    """Beam positions that they continue, [sentence, beam]."""
+    endings: list[list[tuple[int, int, float]]]
+    """Parent, last token and summed log-probability of those that end, by sentence, best first."""
 
 
 class _Candidates(NamedTuple):
@@ -45,12 +68,14 @@ class _Candidates(NamedTuple):
     steps: Steps
 
 
-class ArrayChoice:
-    """Chooses with numpy, all sentences at once."""
+class PhraseChoice:
+    """Chooses the hypotheses of some sentences, all at once, and knows how far each has come with its phrases."""
 
     def __init__(self, beam_size: int, eos_id: int) -> None:
         self.beam_size, self._eos_id = beam_size, eos_id
         self.required_ids: Ints = np.zeros((0, 0), np.int64)
+        """Ids of each hypothesis whose log-probabilities the next step needs, [sentence · beam, id], the end last; the
+        same array until sentences join or leave."""
         self._automata: list[PhraseAutomaton] = []
         self._tables: PhraseTables | None = None
         self._states: Ints = np.zeros((0, beam_size), np.int64)
@@ -84,7 +109,16 @@ class ArrayChoice:
         return self._tables.first_states[:, None] + self._states if self._tables else self._states
 
     def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
-        """Choose the hypotheses that live on, and go on with them; see `PhraseChoice`."""
+        """Choose the hypotheses that live on, and go on with them.
+
+        Args:
+            scores: Summed log-probabilities of the hypotheses, [sentence, beam].
+            inspection: Output of the decoder for the ids asked for.
+            steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
+
+        Returns:
+            The hypotheses after this step; its arrays are good until the next one.
+        """
         if self._tables is None:
             raise RuntimeError("no sentence requires phrases")
         ends = inspection.required_scores[:, -1].reshape(self._overdue.shape)
