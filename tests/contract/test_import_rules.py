@@ -96,7 +96,7 @@ BREAKING = {
         f"{ENGINE}.decoding.phrases.search",
     ),
     "Promotion's floors: what is live, the gate before it, and how texts are compared": (
-        f"{ENGINE}.promotion.chrf",
+        f"{ENGINE}.promotion.settings",
         f"{ENGINE}.promotion.gate",
     ),
     "The gateway is a client: it knows neither a server's inside nor the wire": ("xuanzang.gateway.app", "grpc"),

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import (
+    RecordedStep,
+    SearchOptions,
+    SearchRecorder,
+    SearchRules,
+    TargetHypothesis,
+)
 from xuanzang.server.engine.decoding.logit_edits import hypothesis_edits
-from xuanzang.server.engine.decoding.search_recorder import RecordedStep, SearchRecorder
 from xuanzang.server.engine.decoding.search_state import Candidates
 from xuanzang.server.engine.explanation.recording import MAX_CANDIDATES, SearchTree, path_of
 from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.terminology.patterns import PATTERNS
-from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex, Terms
+from xuanzang.server.engine.terminology.terms import PATTERNS, GlossaryEntry, TermIndex, Terms
 from xuanzang.server.engine.text.words import find_whole
 from xuanzang.server.engine.types import ProtectedPattern
 

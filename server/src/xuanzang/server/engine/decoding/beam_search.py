@@ -20,6 +20,8 @@ from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.hypotheses import (
     Advance,
     Ending,
+    RecordedEnding,
+    RecordedStep,
     SearchOptions,
     TargetHypothesis,
     final_score,
@@ -28,7 +30,6 @@ from xuanzang.server.engine.decoding.hypotheses import (
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
 from xuanzang.server.engine.decoding.phrases.choice import Inspection
 from xuanzang.server.engine.decoding.phrases.search import RequiredPhraseSearch
-from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
 from xuanzang.server.engine.decoding.search_state import (
     DEAD_LIMIT,
     DEAD_SCORE,

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from xuanzang.server.engine.calls.journal import Journal
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import RecordedStep, SearchOptions, SearchRecorder, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import prohibitions
-from xuanzang.server.engine.decoding.search_recorder import RecordedStep, SearchRecorder
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
