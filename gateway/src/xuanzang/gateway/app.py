@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,20 +18,26 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TLSConfig
+from xuanzang.gateway.apis.apertium import Apertium
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.texts import DeepL
+from xuanzang.gateway.apis.deeplx import DeepLX
 from xuanzang.gateway.apis.google.errors import refusals
 from xuanzang.gateway.apis.google.v2 import GoogleV2
+from xuanzang.gateway.apis.immersive_translate import ImmersiveTranslate
 from xuanzang.gateway.apis.inference.http import InferenceHttp
 from xuanzang.gateway.apis.inference.inferences import Inferences
 from xuanzang.gateway.apis.json_api.calls import JsonApi, render
 from xuanzang.gateway.apis.json_api.documents import Documents
 from xuanzang.gateway.apis.libretranslate import LibreTranslate
+from xuanzang.gateway.apis.microsoft import Microsoft
+from xuanzang.gateway.apis.mtranserver import MTranServer
+from xuanzang.gateway.apis.openai import OpenAI
 from xuanzang.gateway.documents.store import DocumentLimits, DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
-from xuanzang.gateway.entry.endpoints import CallKind, SharedState
+from xuanzang.gateway.entry.endpoints import CallKind, SharedState, Variant
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.errors import RefusedError
@@ -128,7 +134,11 @@ class Gateway:
         state = self._state
         yield from JsonApi(state).routes
         yield from Documents(state, self._translator).routes
-        yield from LibreTranslate(state).routes
+        yield from OpenAI(state).routes
+        apertium, immersive, mtranserver = Apertium(state), ImmersiveTranslate(state), MTranServer(state)
+        sharing = [each.variants for each in (Microsoft(state), apertium, immersive, mtranserver, DeepLX())]
+        yield from LibreTranslate(state, variants=_by_address(sharing)).routes
+        yield from (*apertium.routes, *immersive.routes, *mtranserver.routes)
         yield from GoogleV2(state).routes
         yield from _google_v3_routes(self._google, state)
         yield from refusals(state)
@@ -150,6 +160,12 @@ class Gateway:
             services.append(google_service(self._google))
         health = health_service([each.name for each in services], self._health.answers)
         return GrpcServer([*services, health], self._state)
+
+
+def _by_address(sharing: Sequence[Mapping[str, Variant]]) -> Mapping[str, Sequence[Variant]]:
+    """Return the APIs of each address that several have, in order."""
+    addresses = dict.fromkeys(path for each in sharing for path in each)
+    return {path: [each[path] for each in sharing if path in each] for path in addresses}
 
 
 def _google_v3(settings: Settings) -> GoogleV3 | None:

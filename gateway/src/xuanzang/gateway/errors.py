@@ -62,6 +62,11 @@ class Fault:
         return {} if self.retry_after is None else {"retry-after": str(max(1, math.ceil(self.retry_after)))}
 
     @property
+    def status_without_404(self) -> HTTPStatus:
+        """Status for programs to which 404 is a wrong address: a language or model that is not there is a bad value."""
+        return HTTPStatus.BAD_REQUEST if self.status is HTTPStatus.NOT_FOUND else self.status
+
+    @property
     def description(self) -> str:
         """Faulty parameters with what is wrong about each or, if there are none, the message."""
         return "; ".join(f"{each.field}: {each.description}" for each in self.violations) or self.message

@@ -21,8 +21,28 @@ ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, xh Xhosa, yi Yiddish,
 zu Zulu, en-gb English (British), en-us English (American), pt-br Portuguese (Brazilian), pt-pt Portuguese (European),
 zh-hans Chinese (simplified), zh-hant Chinese (traditional)
 """
-_NAMES: Mapping[str, str] = MappingProxyType(
-    {code: name for code, _, name in (row.strip().partition(" ") for row in _TABLE.replace("\n", " ").split(","))}
+
+
+def _read_table(table: str) -> Mapping[str, str]:
+    rows = (row.strip().partition(" ") for row in table.replace("\n", " ").split(","))
+    return MappingProxyType({code: name for code, _, name in rows})
+
+
+_NAMES = _read_table(_TABLE)
+_OWN_NAMES = _read_table("""
+ar العربية, bg Български, bn বাংলা, ca Català, cs Čeština, da Dansk, de Deutsch, el Ελληνικά, en English, es Español,
+et Eesti, fa فارسی, fi Suomi, fr Français, he עברית, hi हिन्दी, hr Hrvatski, hu Magyar, id Bahasa Indonesia, it Italiano,
+ja 日本語, kk Қазақша, km ភាសាខ្មែរ, ko 한국어, lo ລາວ, lt Lietuvių, lv Latviešu, mn Монгол, ms Bahasa Melayu, my မြန်မာ,
+nb Norsk bokmål, nl Nederlands, nn Norsk nynorsk, pl Polski, pt Português, ro Română, ru Русский, sk Slovenčina,
+sl Slovenščina, sr Српски, sv Svenska, sw Kiswahili, ta தமிழ், te తెలుగు, th ไทย, tr Türkçe, uk Українська, ur اردو,
+uz Oʻzbek, vi Tiếng Việt, yue 粤语, zh 中文, zh-hans 简体中文, zh-hant 繁體中文
+""")
+_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        **{name.lower(): code for names in (_OWN_NAMES, _NAMES) for code, name in names.items()},
+        "simplified chinese": "zh-hans",
+        "traditional chinese": "zh-hant",
+    }
 )
 
 
@@ -72,6 +92,35 @@ def name_of(code: str) -> str:
     """
     lower = code.lower()
     return _NAMES.get(lower) or _NAMES.get(base(lower)) or code
+
+
+def own_name_of(code: str) -> str:
+    """Return the name of a language in this language or, if it is in no table, in English.
+
+    Args:
+        code: BCP-47 code.
+    """
+    lower = code.lower()
+    return _OWN_NAMES.get(lower) or _OWN_NAMES.get(base(lower)) or name_of(code)
+
+
+def unless_automatic(code: str | None) -> str | None:
+    """Return the code of a source language; None if it is to be detected.
+
+    Args:
+        code: Code in an API; "auto" and nothing mean that it is to be detected.
+    """
+    return None if code is None or code.lower() in ("", "auto") else code
+
+
+def code_of(named: str, served: Iterable[str]) -> str:
+    """Return the code of a language that is given by its code or a name; what is neither comes back.
+
+    Args:
+        named: Code in any API, or a name in English or in the language, such as "Chinese" and "中文".
+        served: Codes of the server.
+    """
+    return served_code(_CODES.get(named.strip().lower(), named.strip()), served)
 
 
 def base(code: str) -> str:

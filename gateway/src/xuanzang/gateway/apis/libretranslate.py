@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
+from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import is_served, name_of, targets_by_source
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
@@ -80,12 +80,12 @@ def render(fault: Fault) -> Response:
 class LibreTranslate:
     """Handlers of the API."""
 
-    def __init__(self, state: SharedState, *, variants: Sequence[Variant] = ()) -> None:
+    def __init__(self, state: SharedState, *, variants: Mapping[str, Sequence[Variant]]) -> None:
         """Make the handlers.
 
         Args:
             state: What all endpoints share.
-            variants: Other APIs that have the address /translate, too.
+            variants: Other APIs that have the same addresses, by these.
         """
         self._state = state
         self._settings = state.settings
@@ -97,21 +97,28 @@ class LibreTranslate:
         style = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",))
         # Programs ask for these without their keys.
         opened = replace(style, needs_key=False)
-        translating = Endpoint(self.translate, style, self._state, variants=self._variants)
+        calls = [
+            ("POST", "/translate", self.translate, style),
+            ("POST", "/detect", self.detect, style),
+            ("GET", "/languages", self.languages, opened),
+            ("GET", "/frontend/settings", self.frontend_settings, opened),
+        ]
         return [
-            Route("/translate", translating, methods=["POST"]),
-            Route("/detect", Endpoint(self.detect, style, self._state), methods=["POST"]),
-            Route("/languages", Endpoint(self.languages, opened, self._state), methods=["GET"]),
-            Route("/frontend/settings", Endpoint(self.frontend_settings, opened, self._state), methods=["GET"]),
+            *(
+                Route(
+                    path,
+                    Endpoint(handler, keys, self._state, variants=self._variants.get(path, ())),
+                    methods=[method],
+                )
+                for method, path, handler, keys in calls
+            ),
             Route("/spec", self.spec, methods=["GET"]),
         ]
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""
         parameters = call.parameters
-        unknown = sorted(parameters.names - _PARAMETERS)
-        if unknown:
-            raise bad_request(unknown[0], "is not a parameter of this gateway")
+        require_known(parameters, _PARAMETERS)
         _require_given(parameters, "q", "source", "target")
         texts = checked_texts(parameters.texts("q"), field="q", maximum=self._settings.max_texts)
         source, target = parameters.text("source"), parameters.text("target")

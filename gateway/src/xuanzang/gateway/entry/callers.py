@@ -60,7 +60,7 @@ def checked_id(chosen: str) -> str:
 
 
 def key_in(headers: Headers, names: Iterable[str] = ()) -> str | None:
-    """Return the API key of the header `authorization`, or of others.
+    """Return the API key of the header `authorization`, which some programs send without a scheme, or of others.
 
     Args:
         headers: Headers of the request.
@@ -72,11 +72,10 @@ def key_in(headers: Headers, names: Iterable[str] = ()) -> str | None:
     for name in names:
         if key := headers.get(name, "").strip():
             return key
-    header = headers.get("authorization")
-    if header is None:
-        return None
-    scheme, _, key = header.strip().partition(" ")
+    scheme, _, key = headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() not in _SCHEMES:
+        if not key:
+            return scheme or None
         message = "the header authorization must be Bearer KEY or DeepL-Auth-Key KEY"
         raise RefusedError(Fault(status=HTTPStatus.UNAUTHORIZED, message=message))
     return key.strip() or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
@@ -143,6 +143,33 @@ def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
     if len(texts) > maximum:
         raise bad_request(field, f"must be at most {maximum} texts, are {len(texts)}")
     return texts
+
+
+def require_known(parameters: Parameters, names: Collection[str]) -> None:
+    """Refuse a parameter that would be without effect.
+
+    Args:
+        parameters: Parameters of a request.
+        names: Names of those that the API has here.
+
+    Raises:
+        RefusedError: There is another one.
+    """
+    unknown = sorted(parameters.names - set(names))
+    if unknown:
+        raise bad_request(unknown[0], "is not a parameter of this gateway")
+
+
+def required_text(parameters: Parameters, name: str) -> str:
+    """Return the value of a parameter that must be there.
+
+    Raises:
+        RefusedError: It is missing, empty, or no text.
+    """
+    value = parameters.text(name)
+    if value is None:
+        raise bad_request(name, "must be given")
+    return value
 
 
 def unserved(parameters: Parameters) -> TranslateOptions:

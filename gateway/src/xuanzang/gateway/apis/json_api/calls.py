@@ -6,17 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, replace
-from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from xuanzang.client import (
     Explanation,
-    FieldViolation,
     GlossaryMatch,
     Hypothesis,
     ProgressiveTranslation,
@@ -28,9 +25,11 @@ from xuanzang.client import (
 )
 from xuanzang.gateway.apis.json_api import messages
 from xuanzang.gateway.apis.json_api.openapi import document
+from xuanzang.gateway.apis.openai import listed_pairs
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, SharedState
+from xuanzang.gateway.entry.messages import Asked, validated
 from xuanzang.gateway.entry.parameters import checked_texts
-from xuanzang.gateway.errors import SHOWN_FAULTS, Fault, RefusedError, fault_of
+from xuanzang.gateway.errors import Fault, fault_of
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -55,7 +54,6 @@ _BESIDE_OPTIONS = {
     "return_provenance",
     "pass_through_unserved",
 }
-Asked = TypeVar("Asked", bound=BaseModel)
 
 
 def render(fault: Fault) -> Response:
@@ -157,8 +155,10 @@ class JsonApi:
     async def models(self, call: Call) -> Response:
         """Answer /v1/models."""
         names = messages.Model.model_fields
-        models = [{name: getattr(each, name) for name in names} for each in await call.client.list_models()]
-        return JSONResponse({"models": models})
+        found = await call.client.list_models()
+        models = [{name: getattr(each, name) for name in names} for each in found]
+        # OpenAI's API has the same address.
+        return JSONResponse({"models": models, "object": "list", "data": listed_pairs(found)})
 
     async def glossaries(self, call: Call) -> Response:
         """Answer /v1/glossaries."""
@@ -176,22 +176,8 @@ class JsonApi:
 
 
 def _read(kind: type[Asked], call: Call) -> Asked:
-    try:
-        return kind.model_validate_json(call.body)
-    except ValidationError as error:
-        # Its messages name types and limits; the values stay out.
-        violations = tuple(
-            FieldViolation(field=_path(fault["loc"]), description=fault["msg"].removeprefix("Value error, "))
-            for fault in error.errors(include_url=False, include_input=False, include_context=False)[:SHOWN_FAULTS]
-        )
-        status, message = HTTPStatus.BAD_REQUEST, "the request is not valid"
-        raise RefusedError(Fault(status=status, message=message, violations=violations)) from error
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in location).removeprefix(".")
     # As the gRPC service names it, because every fault is given the names of this API at last.
-    return path.replace("glossary", "glossary_entries", 1) if location[:1] == ("glossary",) else path
+    return validated(kind, call.body, names={"glossary": "glossary_entries"})
 
 
 def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
+from pydantic import BeforeValidator, Field
+
+from xuanzang.gateway.entry.messages import Message, Several
 
 Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47 code, such as zh.")]
 
-Element = TypeVar("Element")
-
-
-class _FirstFault(FailFast):
-    """pydantic's own cannot be a part of a union, because it has no hash."""
-
-    __hash__ = object.__hash__
-
-
-Several = Annotated[list[Element], _FirstFault()]
-"""A list of which only the first fault is looked for: there may be hundreds of thousands."""
 MAX_TERMS = 1000
 
 Pattern = Literal["url", "email", "code", "placeholder", "number", "tag"]
-
-
-class Message(BaseModel):
-    """Base of all messages: a field that does not exist is an error."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_size(cls, given: object) -> object:
-        """Refuse an object of more members than there are fields, before each of them is a fault."""
-        if isinstance(given, dict) and len(given) > len(cls.model_fields):
-            raise ValueError(f"has {len(given)} members, and only {', '.join(cls.model_fields)} exist")
-        return given
 
 
 def _few_terms(given: object) -> object:
@@ -210,10 +187,21 @@ class Model(Message):
     precision: str = Field(description="Number format of the weights, such as int8.")
 
 
+class OpenAIModel(Message):
+    """A pair of languages, as a model of OpenAI's API."""
+
+    id: str = Field(description="auto-en for texts that tell their language, or zh-en.")
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
 class ModelsResponse(Message):
-    """The models that the caller may use."""
+    """The models that the caller may use, and their pairs of languages as OpenAI's API lists models."""
 
     models: list[Model]
+    object: Literal["list"]
+    data: list[OpenAIModel]
 
 
 class Glossary(Message):

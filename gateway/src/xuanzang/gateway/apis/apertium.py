@@ -1,0 +1,83 @@
+"""Apertium APY's call to translate, which OmegaT makes with GET."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from xuanzang.client import TranslateOptions
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.parameters import Parameters, require_known, required_text
+from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.languages import unless_automatic
+from xuanzang.gateway.translation import TranslationJob, translate
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {"contents": "q", "source_language_code": "langpair", "target_language_code": "langpair"}
+)
+_FORMATS: Mapping[str, TranslateOptions] = MappingProxyType({"txt": {}, "html": {"content_format": "html"}})
+# markUnknown stars words that a dictionary lacks; there is none here, so that both of its values are fulfilled.
+_PARAMETERS = frozenset({"q", "langpair", "markUnknown", "format", "key"})
+
+
+def render(fault: Fault) -> Response:
+    """Return an error in Apertium's form.
+
+    Args:
+        fault: What is wrong.
+    """
+    status, explanation = fault.status_without_404, fault.named(_NAMES).description
+    error = {"status": "error", "code": status, "message": status.phrase, "explanation": explanation}
+    return JSONResponse(error, status, headers=fault.headers)
+
+
+class Apertium:
+    """Handler of the call, at the address of LibreTranslate's."""
+
+    def __init__(self, state: SharedState) -> None:
+        """Make the handler.
+
+        Args:
+            state: What all endpoints share.
+        """
+        self._state = state
+        self._style = ApiStyle(name="apertium", render=render, key_parameters=("key",))
+
+    @property
+    def variants(self) -> Mapping[str, Variant]:
+        """The call with POST, by the address that it shares with other APIs."""
+        return {"/translate": Variant(fits=_fits, handler=self.translate, style=self._style)}
+
+    @property
+    def routes(self) -> list[Route]:
+        """The call with GET."""
+        return [Route("/translate", Endpoint(self.translate, self._style, self._state), methods=["GET"])]
+
+    async def translate(self, call: Call) -> Response:
+        """Answer /translate."""
+        given = call.parameters
+        require_known(given, _PARAMETERS)
+        form = given.text("format") or "txt"
+        if form not in _FORMATS:
+            raise bad_request("format", f"must be one of {', '.join(_FORMATS)}")
+        source, bar, target = required_text(given, "langpair").replace("_", "-").partition("|")
+        if not (source and bar and target):
+            raise bad_request("langpair", "must be two codes of languages with | between them, such as zh|en")
+        job = TranslationJob(
+            texts=[required_text(given, "q")],
+            source=unless_automatic(source),
+            target=target,
+            options=_FORMATS[form],
+            timeout=call.seconds,
+        )
+        (result,) = await translate(call.client, job)
+        answer = {"translatedText": result.text}
+        return JSONResponse({"responseData": answer, "responseDetails": None, "responseStatus": HTTPStatus.OK})
+
+
+def _fits(given: Parameters) -> bool:
+    return "langpair" in given.names

@@ -1,0 +1,184 @@
+"""Microsoft Translator's API, version 3: requests of it are told by their parameter `api-version`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from xuanzang.client import DetectedLanguage, TranslateOptions
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, SharedState, Variant
+from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known
+from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.languages import base, name_of, own_name_of, source_for, targets_by_source, unless_automatic
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "contents": "body",
+        "source_language_code": "from",
+        "target_language_code": "to",
+        "content_format": "textType",
+        "model": "category",
+    }
+)
+_VERSION = "api-version"
+# Parameters with the values that ask for what happens anyway; None: any, as it has an effect only beside others.
+_FULFILLED: Mapping[str, frozenset[str] | None] = MappingProxyType(
+    {
+        "allowFallback": None,
+        "includeAlignment": frozenset({"false"}),
+        "includeSentenceLength": frozenset({"false"}),
+        "profanityAction": frozenset({"noaction"}),
+        "profanityMarker": None,
+        "suggestedFrom": None,
+    }
+)
+_READ = frozenset({_VERSION, "from", "to", "textType", "category"})
+_FORMATS: Mapping[str, TranslateOptions] = MappingProxyType({"plain": {}, "html": {"content_format": "html"}})
+_SCOPES = ("translation", "transliteration", "dictionary")
+_FROM_RIGHT = frozenset({"ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "ug", "ur", "yi"})
+
+
+def render(fault: Fault) -> Response:
+    """Return an error in Microsoft's form, whose codes begin with the status.
+
+    Args:
+        fault: What is wrong.
+    """
+    status = fault.status_without_404
+    error = {"code": status * 1000, "message": fault.named(_NAMES).description}
+    return JSONResponse({"error": error}, status, headers=fault.headers)
+
+
+class Microsoft:
+    """Handlers of the API, whose addresses LibreTranslate has, too."""
+
+    def __init__(self, state: SharedState) -> None:
+        """Make the handlers.
+
+        Args:
+            state: What all endpoints share.
+        """
+        self._max_texts = state.settings.max_texts
+
+    @property
+    def variants(self) -> Mapping[str, Variant]:
+        """Calls, by the addresses that they share with other APIs."""
+        style = ApiStyle(
+            name="microsoft", render=render, key_headers=("ocp-apim-subscription-key",), reads_elements=True
+        )
+        return {
+            "/translate": Variant(fits=_fits, handler=self.translate, style=style),
+            "/detect": Variant(fits=_fits, handler=self.detect, style=style),
+            "/languages": Variant(fits=_fits, handler=self.languages, style=replace(style, needs_key=False)),
+        }
+
+    async def translate(self, call: Call) -> Response:
+        """Answer /translate: each text in each target language."""
+        given = call.parameters
+        _require_version(given)
+        _require_fulfilled(given)
+        texts, targets = self._texts(given), given.texts("to")
+        if not all(targets) or not 0 < len(texts) * len(targets) <= self._max_texts:
+            raise bad_request("to", f"must be given, with at most {self._max_texts} texts times languages")
+        source, options = unless_automatic(given.text("from")), _options(given)
+        columns = []
+        for target in targets:
+            job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)
+            columns.append(await translate(call.client, job))
+        rows = zip(*columns, strict=True)
+        return JSONResponse([_translated(row, targets, is_detected=source is None) for row in rows])
+
+    async def detect(self, call: Call) -> Response:
+        """Answer /detect."""
+        _require_version(call.parameters)
+        require_known(call.parameters, {_VERSION})
+        texts = self._texts(call.parameters)
+        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
+        detections = await call.client.detect_languages(texts, timeout=call.seconds)
+        if not all(detections):
+            raise bad_request("body", "must be texts that tell their language")
+        return JSONResponse([_detected(found, pairs) for found in detections])
+
+    async def languages(self, call: Call) -> Response:
+        """Answer /languages: those of texts to translate; there are no others."""
+        given = call.parameters
+        _require_version(given)
+        require_known(given, {_VERSION, "scope"})
+        scopes = [each.strip() for each in (given.text("scope") or ",".join(_SCOPES)).split(",")]
+        if not set(scopes) <= set(_SCOPES):
+            raise bad_request("scope", f"must be some of {', '.join(_SCOPES)}")
+        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
+        codes = sorted({*pairs, *(target for targets in pairs.values() for target in targets)})
+        listed: dict[str, Any] = {scope: {} for scope in scopes}
+        if "translation" in listed:
+            listed["translation"] = {code: _described(code) for code in codes}
+        return JSONResponse(listed)
+
+    def _texts(self, given: Parameters) -> list[str]:
+        elements = given.elements
+        if elements is None or not all(isinstance(each, dict) for each in elements):
+            raise bad_request("body", 'must be a list of objects: [{"Text": …}]')
+        texts = [_text(each, index) for index, each in enumerate(elements)]
+        return checked_texts(texts, field="body", maximum=self._max_texts)
+
+
+def _fits(given: Parameters) -> bool:
+    return _VERSION in given.names
+
+
+def _require_version(given: Parameters) -> None:
+    if given.text(_VERSION) != "3.0":
+        raise bad_request(_VERSION, "must be 3.0")
+
+
+def _require_fulfilled(given: Parameters) -> None:
+    require_known(given, _READ | _FULFILLED.keys())
+    for name, values in _FULFILLED.items():
+        value = given.text(name)
+        if values is not None and value is not None and value.lower() not in values:
+            raise bad_request(name, f"is supported only as {' or '.join(sorted(values))}")
+
+
+def _text(element: Mapping[str, Any], index: int) -> str:
+    named = {name.lower(): value for name, value in element.items()}
+    if set(named) != {"text"} or not isinstance(named["text"], str):
+        raise bad_request(f"body[{index}]", "must be an object with a string, Text")
+    return named["text"]
+
+
+def _options(given: Parameters) -> TranslateOptions:
+    form, category = (given.text("textType") or "plain").lower(), given.text("category")
+    if form not in _FORMATS:
+        raise bad_request("textType", "must be plain or html")
+    return _FORMATS[form] | {"model": None if category in (None, "general") else category}
+
+
+def _translated(row: tuple[Translated, ...], targets: list[str], *, is_detected: bool) -> dict[str, Any]:
+    translations = [{"text": each.text, "to": target} for each, target in zip(row, targets, strict=True)]
+    if not is_detected:
+        return {"translations": translations}
+    detected = {"language": row[0].source or base(targets[0]), "score": row[0].confidence or 0.0}
+    return {"detectedLanguage": detected, "translations": translations}
+
+
+def _detected(found: list[DetectedLanguage], sources: Mapping[str, Any]) -> dict[str, Any]:
+    listed = [
+        {
+            "language": each.code,
+            "score": each.confidence,
+            "isTranslationSupported": source_for(each.code, sources) is not None,
+            "isTransliterationSupported": False,
+        }
+        for each in found
+    ]
+    return listed[0] | ({"alternatives": listed[1:]} if len(listed) > 1 else {})
+
+
+def _described(code: str) -> dict[str, str]:
+    direction = "rtl" if base(code) in _FROM_RIGHT else "ltr"
+    return {"name": name_of(code), "nativeName": own_name_of(code), "dir": direction}
