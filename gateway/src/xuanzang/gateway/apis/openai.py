@@ -57,8 +57,8 @@ class _Term(Message):
 class _TranslationOptions(Message):
     """What qwen-mt, a translation model with this API, takes beside OpenAI's fields; its others are refused."""
 
-    source_lang: str | None = Field(None, max_length=64)
-    target_lang: str | None = Field(None, max_length=64)
+    source_lang: str | None = Field(default=None, max_length=64)
+    target_lang: str | None = Field(default=None, max_length=64)
     terms: Several[_Term] = Field(default_factory=list, max_length=1000)
 
 
