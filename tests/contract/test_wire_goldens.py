@@ -165,6 +165,7 @@ FIELDS = {
         "max_target_length": (9, "int32"),
         "source_with_terms": (10, "string"),
         "terms_required": (11, "bool"),
+        "kept_answer": (12, "bool"),
     },
     "Hypothesis": {
         "text": (1, "string"),
@@ -270,6 +271,7 @@ GOLDENS = [
                         max_target_length=300,
                         source_with_terms="s",
                         terms_required=True,
+                        kept_answer=True,
                     )
                 ],
             )

@@ -47,6 +47,9 @@ QUALITY_FLAGS = (
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
+ANSWERS = ("kept", "joined", "searched")
+"""Where the answer of a sentence came from; "joined": from a search that was in flight."""
+
 TIERS = ("single", "light", "medium", "heavy")
 """Tiers of the scheduler by their numbers."""
 PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
@@ -256,6 +259,13 @@ class ServerMetrics:
         Gauge, Metric("Memory that the server may take: the limit of its control group, or else all of the machine's.")
     ]
     cache_limit_bytes: Annotated[Gauge, Metric("Memory that the keys and values of all models may take.")]
+    answers: Annotated[
+        Mapping[str, Counter],
+        Metric("Sentences by where their answers came from, with --answer-cache-mb.", label="source", values=ANSWERS),
+    ]
+    answer_cache_bytes: Annotated[Gauge, Metric("Memory of the kept answers, as estimated.")]
+    answer_cache_entries: Annotated[Gauge, Metric("Kept answers.")]
+    answer_cache_evictions: Annotated[Counter, Metric("Kept answers that made room for others.")]
     access_log_dropped: Annotated[
         LibraryCounter,
         Metric("Lines of the access log that were lost because they could not be written, or not fast enough."),

@@ -1313,6 +1313,7 @@ class SentenceProvenance(google.protobuf.message.Message):
     MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
     SOURCE_WITH_TERMS_FIELD_NUMBER: builtins.int
     TERMS_REQUIRED_FIELD_NUMBER: builtins.int
+    KEPT_ANSWER_FIELD_NUMBER: builtins.int
     sentence_index: builtins.int
     """Index of the sentence among those of the text, counted from 0."""
     worker: builtins.int
@@ -1339,6 +1340,10 @@ class SentenceProvenance(google.protobuf.message.Message):
     """Whether the best hypothesis is of a search that required the terms, because one that was free left some out or
     because the model does not read them in the source.
     """
+    kept_answer: builtins.bool
+    """Whether nothing was searched, because the answer was kept from an earlier search or another call was waiting for it.
+    The numbers of worker, batch, steps and searches are 0 then.
+    """
     def __init__(
         self,
         *,
@@ -1353,8 +1358,9 @@ class SentenceProvenance(google.protobuf.message.Message):
         max_target_length: builtins.int = ...,
         source_with_terms: builtins.str = ...,
         terms_required: builtins.bool = ...,
+        kept_answer: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "source_with_terms", b"source_with_terms", "steps", b"steps", "terms_required", b"terms_required", "worker", b"worker"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "kept_answer", b"kept_answer", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "source_with_terms", b"source_with_terms", "steps", b"steps", "terms_required", b"terms_required", "worker", b"worker"]) -> None: ...
 
 global___SentenceProvenance = SentenceProvenance
 

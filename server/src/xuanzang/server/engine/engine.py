@@ -14,6 +14,7 @@ from typing import Unpack
 
 from xuanzang.kernels import Kernels
 from xuanzang.server.engine.arrays import take_small_blocks
+from xuanzang.server.engine.calls.answers import AnswerCache
 from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.running import RunningCalls
@@ -87,10 +88,14 @@ class Engine:
         """What runs the graphs."""
         self._threads = EngineThreads(settings, provider=provider)
         self._holds = promotion.promotion != "direct"
+        self._answers = _answer_cache(settings, metrics)
         self.live = self._new_live_models()
         """The models, and their changes while others are served."""
         shared = SharedResources(
-            scheduler=self._threads.scheduler, tokenizing=self._threads.tokenizing, settings=settings
+            scheduler=self._threads.scheduler,
+            tokenizing=self._threads.tokenizing,
+            settings=settings,
+            answers=self._answers,
         )
         self._state_file = StateFile(models, promotion.promotion_state)
         self.promoter = self._new_promoter(shared, promotion)
@@ -108,11 +113,17 @@ class Engine:
             self._repository,
             open_model=self._load_model,
             trial_loader=self._trial_loader,
-            release=self._threads.drop,
+            release=self._release,
             metrics=self._metrics,
             provider=self.runtime.execution_provider,
             holds=self._holds,
         )
+
+    async def _release(self, model: LoadedModel) -> None:
+        """Let go what is held of a model that no call uses."""
+        await self._threads.drop(model)
+        if self._answers is not None:
+            self._answers.drop(model.bundle.manifest_sha256)
 
     def _new_promoter(self, shared: SharedResources, settings: PromotionSettings) -> Promoter:
         return Promoter(
@@ -313,3 +324,8 @@ def _runtime(provider: str, kernels: Kernels) -> Runtime:
         kernels_reason=kernels.reason,
         onnxruntime_version=ONNXRUNTIME_VERSION,
     )
+
+
+def _answer_cache(settings: EngineSettings, metrics: Metrics) -> AnswerCache | None:
+    size = settings.answer_cache_bytes
+    return AnswerCache(size, metrics.server, is_shared=settings.share_answers) if size else None

@@ -111,6 +111,18 @@ class EngineSettings(BaseModel):
         le=1_000_000_000,
         description="Maximum tokens waiting, source and expected target times beam size; beyond it RESOURCE_EXHAUSTED.",
     )
+    answer_cache_mb: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Megabytes for kept answers: a sentence that was translated with the same model and options is "
+        "answered without a search, to the last bit alike; 0: none are kept.",
+    )
+    share_answers: bool = Field(
+        default=False,
+        description="Share kept answers among callers. They can then tell by the time of a call whether somebody else "
+        "has had the same sentence translated.",
+    )
     max_cache_mb: int = Field(
         default=0,
         ge=0,
@@ -150,6 +162,11 @@ class EngineSettings(BaseModel):
     def pins(self) -> dict[str, int]:
         """Pinned versions by name."""
         return _pins(self.pin)
+
+    @property
+    def answer_cache_bytes(self) -> int:
+        """Bytes for kept answers; 0 for none."""
+        return self.answer_cache_mb * _MEGABYTE
 
     @property
     def max_cache_bytes(self) -> int:

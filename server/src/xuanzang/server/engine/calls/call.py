@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
+from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
 from xuanzang.server.engine.calls.documents import with_markup
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
 from xuanzang.server.engine.calls.journal import Journal
@@ -22,7 +23,13 @@ from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.call import CallContext, CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.load import predicted_cost
-from xuanzang.server.engine.scheduling.request import AbandonReason, Request, SentenceResult
+from xuanzang.server.engine.scheduling.request import (
+    AbandonReason,
+    PlannedSearch,
+    Request,
+    SentenceListener,
+    SentenceResult,
+)
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import LanguageDetector
@@ -54,6 +61,8 @@ class SharedResources:
     """By caller: held while texts of one of its calls are split and tokenised in a thread."""
     requests: set[Request] = field(default_factory=set)
     """Requests that are submitted and not answered yet."""
+    answers: AnswerCache | None = None
+    """Kept answers; None to keep none."""
 
 
 class Call:
@@ -226,7 +235,7 @@ class Call:
             )
             streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit, settled=settled)
         searches = [search for _, search in planned]
-        results = await self._decode(Request(self._context, searches, listener=streamer))
+        results = await self._find(searches, listener=streamer)
         if self._journal:
             self._journal.add(planned, results)
         if is_single:
@@ -249,6 +258,22 @@ class Call:
             self._journal.add(planned, results)
         owned = [(owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True)]
         return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
+
+    async def _find(
+        self, searches: Sequence[PlannedSearch], *, listener: SentenceListener | None = None
+    ) -> list[SentenceResult]:
+        """Take the answers that are kept or in flight, and search the other sentences."""
+        answers, context = self._shared.answers, self._context
+        if answers is None or not context.is_counted:
+            return await self._decode(Request(context, searches, listener=listener))
+
+        async def decode(
+            searches: Sequence[PlannedSearch], listener: SentenceListener | None, on_result: OnResult
+        ) -> list[SentenceResult]:
+            return await self._decode(Request(context, searches, listener=listener, on_result=on_result))
+
+        found = AnsweredSearches(answers, context, searches, listener=listener, rendering=self._shared.tokenizing)
+        return await found.results(decode)
 
     async def _decode(self, request: Request, *, follows: bool = False) -> list[SentenceResult]:
         try:

@@ -46,6 +46,8 @@ class SentenceTimeline:
     """Searches made: more than 1 if one found a repetition or left out a term."""
     terms_required: bool = False
     """Whether the best hypothesis is of a search that required the terms."""
+    is_kept: bool = False
+    """Whether nothing was searched, because the answer was kept or another call was waiting for it."""
 
 
 class SearchRecord(NamedTuple):

@@ -207,14 +207,20 @@ class Request:
     """
 
     def __init__(
-        self, context: CallContext, searches: Sequence[PlannedSearch], *, listener: SentenceListener | None = None
+        self,
+        context: CallContext,
+        searches: Sequence[PlannedSearch],
+        *,
+        listener: SentenceListener | None = None,
+        on_result: Callable[[int, SentenceResult], None] | None = None,
     ) -> None:
         """Make a request of the running event loop.
 
         Args:
             context: Context of the call.
             searches: Sentences with their renderers, at least one.
-            listener: Receiver of the results of single sentences.
+            listener: Receiver of the results of single sentences, and of their beginnings.
+            on_result: Function that is called with the position and the result of each sentence.
         """
         self.context = context
         self.model = context.model
@@ -235,7 +241,7 @@ class Request:
         """Seconds from submission to the results, as estimated then; None before anything has been measured."""
         self.abandoned: AbandonReason | None = None
         self.started = False
-        self._listener = listener
+        self._listener, self._on_result = listener, on_result
         self.has_listener = listener is not None
         """Whether prefixes are to be reported."""
         self._inbox = LoopInbox.of_running_loop()
@@ -293,6 +299,8 @@ class Request:
 
     def _keep(self, position: int, result: SentenceResult) -> None:
         self._results[position] = result
+        if self._on_result:
+            self._on_result(position, result)
         if self._listener:
             self._listener.on_result(position, result)
         if len(self._results) == self.sentence_count and not self.done.done():

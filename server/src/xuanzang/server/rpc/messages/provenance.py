@@ -99,6 +99,7 @@ def _sentence(record: SentenceRecord) -> pb.SentenceProvenance:
         steps=timeline.steps,
         searches=timeline.searches,
         max_target_length=record.max_target_length,
+        kept_answer=timeline.is_kept,
         source_with_terms=record.source_with_terms,
         terms_required=timeline.terms_required,
     )

@@ -1,0 +1,316 @@
+"""Kept answers of searches, and one search for equal sentences in flight.
+
+What a search finds for a sentence depends on the model, the source ids and the options alone, never on what else is in
+the batch. So a kept answer is the same to the last bit, and equal sentences that wait can share one search. What is
+kept are ids and scores; the text of each answer is made anew for the call that gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
+from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
+from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceListener, SentenceResult
+from xuanzang.server.engine.types import FinishReason
+from xuanzang.server.metrics import ServerMetrics
+
+Found = Sequence[TargetHypothesis]
+"""Hypotheses of one sentence, best first."""
+
+# Bytes of the objects of an entry in CPython 3.11 to 3.14; a test compares the sum with what an interpreter allocates.
+_ENTRY_BYTES = 1000
+_HYPOTHESIS_BYTES = 200
+_TOKEN_BYTES = 40
+_DETAIL_BYTES = 80
+# So many texts are made in the time that a thread would take to begin.
+_FEW_TEXTS = 8
+
+
+class AnswerKey(NamedTuple):
+    """All that the answer of a search depends on, and who may have it."""
+
+    scope: str
+    """Identity of the caller, or empty if callers share answers."""
+    manifest_sha256: str
+    """Digest of the model."""
+    is_streamed: bool
+    """Whether the caller reads along: then a translation that repeats itself stands, because it has been seen."""
+    source_ids: tuple[int, ...]
+    options: SearchOptions
+
+
+@dataclass(slots=True)
+class _Entry:
+    found: Found
+    size: int
+
+
+class _InFlight(NamedTuple):
+    """A search that somebody is waiting for."""
+
+    found: asyncio.Future[Found | None]
+    """What it finds; None if it is given up or cut short."""
+    caller: str
+    useful_until: float
+
+
+class AnswerCache:
+    """Answers of searches, the longest unused dropped first. Belongs to the event loop.
+
+    Texts of callers live here in memory, as ids, and nowhere else.
+    """
+
+    def __init__(self, max_bytes: int, metrics: ServerMetrics, *, is_shared: bool = False) -> None:
+        """Make an empty cache.
+
+        Args:
+            max_bytes: Bytes of all entries together, at least 1.
+            metrics: Metrics of the server.
+            is_shared: Whether callers share answers; a caller can then tell by the time of a call whether somebody
+                else has asked for a translation of the same sentence.
+        """
+        self._max_bytes = max_bytes
+        self._metrics = metrics
+        self._is_shared = is_shared
+        self._entries: OrderedDict[AnswerKey, _Entry] = OrderedDict()
+        self.size = 0
+        """Bytes of all entries together, as estimated."""
+        self._in_flight: dict[AnswerKey, _InFlight] = {}
+
+    def key(self, context: CallContext, search: PlannedSearch, *, is_streamed: bool = False) -> AnswerKey | None:
+        """Return the key of a search; None if its answer is not to be kept.
+
+        Drawn translations are not kept, nor are searches that are recorded for an explanation, nor those for terms,
+        whose phrases are compiled for one sentence.
+        """
+        sentence, options = search.sentence, search.sentence.options
+        if options.recorder or options.phrases or options.expected_phrases or options.decoding.sampling:
+            return None
+        scope = "" if self._is_shared else context.caller
+        digest = context.model.bundle.manifest_sha256
+        return AnswerKey(scope, digest, is_streamed, tuple(sentence.source_ids), options)
+
+    def get(self, key: AnswerKey) -> Found | None:
+        """Return a kept answer, which is then the last to be dropped."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry.found
+
+    def in_flight(self, key: AnswerKey, context: CallContext) -> asyncio.Future[Found | None] | None:
+        """Return what a search will find that is as urgent as a call is; None if there is none.
+
+        Only searches of the same caller are shared: those of others wait for their own turns.
+        """
+        search = self._in_flight.get(key)
+        if search is None or context.accepts_part:
+            return None
+        is_as_urgent = search.caller == context.caller and search.useful_until <= context.useful_until
+        return search.found if is_as_urgent else None
+
+    def begin(self, key: AnswerKey, context: CallContext) -> None:
+        """Announce a search, which `end` must follow; of two for one key the first is shared."""
+        if key not in self._in_flight:
+            found = asyncio.get_running_loop().create_future()
+            self._in_flight[key] = _InFlight(found, context.caller, context.useful_until)
+
+    def end(self, key: AnswerKey, found: Found | None) -> None:
+        """Share what a search found, and keep it.
+
+        Args:
+            key: Key of the sentence.
+            found: Hypotheses; None if the search was given up or cut short.
+        """
+        search = self._in_flight.pop(key, None)
+        if search is not None and not search.found.done():
+            search.found.set_result(found)
+        if found is not None:
+            self._keep(key, found)
+
+    def drop(self, manifest_sha256: str) -> None:
+        """Drop the answers of a model."""
+        for key in [key for key in self._entries if key.manifest_sha256 == manifest_sha256]:
+            self.size -= self._entries.pop(key).size
+        self._report()
+
+    def _keep(self, key: AnswerKey, found: Found) -> None:
+        size = _size_of(key, found)
+        if size > self._max_bytes:
+            return
+        replaced = self._entries.pop(key, None)
+        self.size += size - (replaced.size if replaced else 0)
+        self._entries[key] = _Entry(found, size)
+        while self.size > self._max_bytes:
+            _, oldest = self._entries.popitem(last=False)
+            self.size -= oldest.size
+            self._metrics.answer_cache_evictions.inc()
+        self._report()
+
+    def _report(self) -> None:
+        self._metrics.answer_cache_bytes.set(self.size)
+        self._metrics.answer_cache_entries.set(len(self._entries))
+
+    def count(self, *, kept: int, joined: int, searched: int) -> None:
+        """Count the sentences of a call by where their answers come from."""
+        for source, sentences in (("kept", kept), ("joined", joined), ("searched", searched)):
+            if sentences:
+                self._metrics.answers[source].inc(sentences)
+
+
+def _size_of(key: AnswerKey, found: Found) -> int:
+    """Estimate the bytes that an entry takes."""
+    size = _ENTRY_BYTES + _TOKEN_BYTES * (len(key.source_ids) + len(key.options.prefix_ids))
+    for hypothesis in found:
+        size += _HYPOTHESIS_BYTES + _TOKEN_BYTES * len(hypothesis.target_ids)
+        if details := hypothesis.details:
+            size += _HYPOTHESIS_BYTES + _DETAIL_BYTES * len(details.scores) + _TOKEN_BYTES * len(details.attention)
+    return size
+
+
+Decode = Callable[[Sequence[PlannedSearch], SentenceListener | None, "OnResult"], Awaitable[list[SentenceResult]]]
+"""Searches sentences, and calls back for each that is done."""
+OnResult = Callable[[int, SentenceResult], None]
+"""Takes the position of a sentence and its result."""
+
+
+class AnsweredSearches:
+    """The searches of one call: what is kept is taken, what is in flight is waited for, the rest is searched."""
+
+    def __init__(
+        self,
+        cache: AnswerCache,
+        context: CallContext,
+        searches: Sequence[PlannedSearch],
+        *,
+        listener: SentenceListener | None,
+        rendering: Executor,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            cache: Kept answers.
+            context: Context of the call.
+            searches: Its sentences.
+            listener: Receiver of the results of single sentences.
+            rendering: Threads that make the texts of many kept answers.
+        """
+        self._cache, self._context, self._searches = cache, context, searches
+        self._listener, self._rendering = listener, rendering
+        self._keys = [cache.key(context, search, is_streamed=listener is not None) for search in searches]
+        self._results: dict[int, SentenceResult] = {}
+
+    async def results(self, decode: Decode) -> list[SentenceResult]:
+        """Return the results of all sentences.
+
+        Args:
+            decode: Search of sentences; its errors are the caller's.
+        """
+        pending: Iterable[int] = range(len(self._searches))
+        kept: list[tuple[int, Found]] = []
+        joined: list[tuple[int, asyncio.Future[Found | None]]] = []
+        own: list[int] = []
+        for position in pending:
+            key = self._keys[position]
+            found = None if key is None else self._cache.get(key)
+            if found is not None:
+                kept.append((position, found))
+            elif key is not None and (in_flight := self._cache.in_flight(key, self._context)):
+                joined.append((position, in_flight))
+            else:
+                own.append(position)
+                if key is not None:
+                    self._cache.begin(key, self._context)
+        self._cache.count(kept=len(kept), joined=len(joined), searched=len(own))
+        try:
+            await self._take(kept)
+            await self._search(own, decode)
+        finally:
+            self._end(own)
+        given_up = []
+        for position, in_flight in joined:
+            # Others wait for it, too.
+            found = await asyncio.shield(in_flight)
+            if found is None:
+                given_up.append(position)
+            else:
+                await self._take([(position, found)])
+        await self._search(given_up, decode)
+        return [self._results[position] for position in range(len(self._searches))]
+
+    async def _take(self, answers: Sequence[tuple[int, Found]]) -> None:
+        """Make the results of answers that were searched for others."""
+        if len(answers) <= _FEW_TEXTS:
+            results = [self._rendered(*each) for each in answers]
+        else:
+            loop = asyncio.get_running_loop()
+            results = await loop.run_in_executor(self._rendering, lambda: [self._rendered(*each) for each in answers])
+        for (position, _), result in zip(answers, results, strict=True):
+            self._results[position] = result
+            if self._listener:
+                self._listener.on_result(position, result)
+
+    def _rendered(self, position: int, found: Found) -> SentenceResult:
+        sentence, renderer = self._searches[position]
+        hypotheses = [renderer.render(sentence, each, cut=FinishReason.MAX_LENGTH) for each in found]
+        now = time.monotonic()
+        return SentenceResult(
+            found,
+            hypotheses,
+            SentenceTimeline(
+                queued_at=now,
+                taken_at=now,
+                encoded_at=now,
+                finished_at=now,
+                worker=0,
+                batch_size=0,
+                steps=0,
+                searches=0,
+                is_kept=True,
+            ),
+        )
+
+    async def _search(self, positions: Sequence[int], decode: Decode) -> None:
+        """Search sentences, and share what is found at once."""
+        if not positions:
+            return
+
+        def share(index: int, result: SentenceResult) -> None:
+            self._share(positions[index], result)
+
+        listener = self._listener and _Renumbered(self._listener, positions)
+        results = await decode([self._searches[position] for position in positions], listener, share)
+        self._results |= zip(positions, results, strict=True)
+
+    def _share(self, position: int, result: SentenceResult) -> None:
+        key = self._keys[position]
+        if key is not None and not any(each.finish_reason is FinishReason.DEADLINE for each in result.hypotheses):
+            self._cache.end(key, result.found)
+            self._keys[position] = None
+
+    def _end(self, positions: Iterable[int]) -> None:
+        """Tell those who wait for searches that have found nothing to keep."""
+        for position in positions:
+            key = self._keys[position]
+            if key is not None:
+                self._cache.end(key, None)
+
+
+class _Renumbered:
+    """A listener to some sentences of a call, which have other positions among these."""
+
+    def __init__(self, listener: SentenceListener, positions: Sequence[int]) -> None:
+        self._listener, self._positions = listener, positions
+
+    def on_prefix(self, position: int, text: str) -> None:
+        self._listener.on_prefix(self._positions[position], text)
+
+    def on_result(self, position: int, result: SentenceResult) -> None:
+        self._listener.on_result(self._positions[position], result)
