@@ -67,6 +67,8 @@ class TranslatorSettings(TypedDict, total=False):
     """Whether languages are detected, where the libraries of the extra `detection` are installed; True by default."""
     max_batch_sentences: int
     """Maximum sentences decoded together by one worker, 1 to 1024; 32 by default."""
+    answer_cache_mb: int
+    """Megabytes for kept answers, which equal sentences with equal options get again; 0, the default: none."""
     max_cache_mb: int
     """Maximum megabytes for keys and values; 0, the default: half of the memory that the process may take."""
     max_content_characters: int

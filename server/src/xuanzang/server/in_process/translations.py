@@ -79,6 +79,8 @@ class SentenceProvenance:
     """The sentence as the model read it, with translations in the place of terms; empty if it read the sentence."""
     terms_required: bool
     """Whether the best hypothesis is of a search that required the terms."""
+    kept_answer: bool
+    """Whether nothing was searched, because the answer was kept or another call was waiting for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
