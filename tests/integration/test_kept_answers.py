@@ -1,4 +1,4 @@
-"""Kept answers, with the bundled models: whatever comes in which order, the bytes are those of a server without them."""
+"""Kept answers, with the bundled models: in whatever order requests come, the bytes are those without them."""
 
 from __future__ import annotations
 
