@@ -20,8 +20,13 @@ from xuanzang.server.engine.calls.answers import (
     OnResult,
     _size_of,
 )
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis, TokenDetails
-from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
+from xuanzang.server.engine.decoding.hypotheses import (
+    SearchOptions,
+    SearchRecorder,
+    Sentence,
+    TargetHypothesis,
+    TokenDetails,
+)
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
