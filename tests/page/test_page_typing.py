@@ -152,6 +152,20 @@ def test_the_translation_can_be_copied(page: Any) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == whole
 
 
+def test_the_translation_is_copied_where_scripts_have_no_clipboard(page: Any) -> None:
+    whole = translated(page, TWO_SENTENCES)
+    page.evaluate(
+        """() => {
+          Object.defineProperty(navigator, "clipboard", { value: undefined });
+          document.addEventListener("copy", ({ target }) => (window.taken = target.value));
+        }"""
+    )
+    page.click("#copy")
+    expect(page.locator("#copy-label")).to_have_text("Copied")
+    assert page.evaluate("window.taken") == whole
+    assert page.evaluate("document.activeElement.id") == "copy"
+
+
 def test_a_text_over_the_limit_is_refused_in_words_without_being_sent(page: Any) -> None:
     page.fill("#source", "猫" * 20_001)
     expect(page.locator("#reason")).to_have_text("This text is too long: a text has at most 20,000 characters.")

@@ -42,6 +42,19 @@ export function fillSelect(select, options, chosen) {
 export const saved = (blob, name, label = name) =>
   element("a", { href: URL.createObjectURL(blob), download: name, class: "save" }, label);
 
+/** Puts a text on the clipboard, also where browsers offer none to scripts: on other machines without TLS. */
+export async function copy(value) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(value);
+  const focused = document.activeElement;
+  const area = element("textarea", { class: "unseen" });
+  area.value = value;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+  return focused.focus();
+}
+
 /** Shows a dialog with a title and a button that closes it; a click beside it and Escape do so, too. */
 export function openDialog(dialog, title, close, ...children) {
   const shut = button(icon("close"), { class: "icon-only", "aria-label": close }, () => dialog.close());

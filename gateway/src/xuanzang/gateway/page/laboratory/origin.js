@@ -1,6 +1,6 @@
 // Timing and origin: where the time went, and everything on which the translation depends.
 
-import { button, element } from "../core/dom.js";
+import { button, copy, element } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";
 
 const TIMES = ["queue_milliseconds", "encode_milliseconds", "decode_milliseconds"];
@@ -29,10 +29,10 @@ export class Origin {
   async content() {
     const { provenance } = this.#session.answer;
     if (!provenance) return [element("p", { class: "faint" }, text("nothing_yet"))];
-    const copy = button(text("copy_json"), {}, () => copied(provenance));
+    const take = button(text("copy_json"), {}, () => copied(provenance));
     return [
       element("div", { class: "columns" }, element("div", {}, this.#times(), searches(provenance)), facts(provenance)),
-      element("p", { class: "options" }, copy),
+      element("p", { class: "options" }, take),
     ];
   }
 
@@ -78,7 +78,7 @@ function facts(provenance) {
 }
 
 async function copied(provenance) {
-  await navigator.clipboard.writeText(JSON.stringify(provenance, null, 2));
+  await copy(JSON.stringify(provenance, null, 2));
   announce(text("copied"));
 }
 

@@ -1,7 +1,7 @@
 // The translation: text while it is found, then words that can be pointed at, walked through and opened, and below them
 // how far to trust them.
 
-import { byId, element } from "../core/dom.js";
+import { byId, copy, element } from "../core/dom.js";
 import { announce, keep, kept, text, ui } from "../core/language.js";
 import { FAIR, GOOD } from "../core/session.js";
 
@@ -42,7 +42,7 @@ export class Target {
   /** Copies the translation, if it is that of the text. */
   async copy() {
     if (this.#session.state !== "done") return;
-    await navigator.clipboard.writeText(this.#session.text);
+    await copy(this.#session.text);
     announce(text("copied"));
     byId("copy-label").textContent = text("copied");
     setTimeout(() => (byId("copy-label").textContent = text("copy")), 1500);
