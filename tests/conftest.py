@@ -132,6 +132,16 @@ def toy_files(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="session")
+def bundled_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled Chinese to English model as a checkpoint, read back from its bundle."""
+    from xuanzang.export.restoring import restore
+
+    folder = tmp_path_factory.mktemp("bundled") / "zh-en"
+    restore(max((Path(__file__).parents[1] / "server" / "models" / "zh-en").iterdir()), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkpoint of the tiny preset with random weights that are lively enough for varied output."""
     import torch

@@ -1,6 +1,7 @@
 """Which attention aligns words best: the decoder's layers and heads against words aligned by hand.
 
-    python model/recipes/alignment.py model/recipes/zh-en/checkpoint model/recipes/zh-en/alignments.tsv
+    xuanzang restore server/models/zh-en/2 bundled
+    python model/recipes/alignment.py bundled model/recipes/zh-en/alignments.tsv
 
 Each line of the file has a sentence, its translation, and pairs of words that translate each other. The translation is
 forced. A word counts as found if the source token to which its first token attends most overlaps the word's origin;

@@ -1,7 +1,8 @@
 """How far attention is from an aligner: alignment error rates of the decoder's layers and heads on held-out pairs.
 
+    xuanzang restore server/models/zh-en/2 bundled
     python -m venv /tmp/aligner && /tmp/aligner/bin/pip install eflomal
-    python model/recipes/alignment_error.py model/recipes/zh-en/checkpoint valid.tsv.gz train/*.tsv.gz \
+    python model/recipes/alignment_error.py bundled valid.tsv.gz train/*.tsv.gz \
         --aligner /tmp/aligner/bin/eflomal-align
 
 Pairs of the first file are aligned and measured; a sample of those of the later files only helps the aligner, which is

@@ -1,6 +1,7 @@
 r"""Pack training files, test sets, tokenisers and recipes into one archive that travels, for `gpu.sh`.
 
-    python model/recipes/pack.py PAIRS corpora.tar.xz --tokenizers model/recipes/zh-en/checkpoint \
+    xuanzang restore server/models/zh-en/2 bundled
+    python model/recipes/pack.py PAIRS corpora.tar.xz --tokenizers bundled \
         --test valid=valid.tsv.gz --test newstest2017=newstest2017.tsv.gz
 
 Of a file that every recipe uses less than once an epoch, the archive has that share of the pairs, the same ones each

@@ -16,11 +16,10 @@ from xuanzang.model.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "model/recipes/gpu.sh"
-TOKENIZERS = ROOT / "model/recipes/zh-en/checkpoint"
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Path:
+def archive(bundled_checkpoint: Path, tmp_path: Path) -> Path:
     pairs = tmp_path / "pairs"
     pairs.mkdir()
     for name, count in (("tatoeba", 300), ("tw_laws", 1000), ("ms_cpp_docs", 50)):
@@ -29,7 +28,7 @@ def archive(tmp_path: Path) -> Path:
     test = tmp_path / "test.tsv"
     test.write_text("你好吗？\tHow are you?\tchat\n再见。\tGoodbye.\tchat\n", encoding="utf-8")
     path = tmp_path / "corpora.tar.xz"
-    assert pack.main([str(pairs), str(path), "--tokenizers", str(TOKENIZERS), "--test", f"valid={test}"]) == 0
+    assert pack.main([str(pairs), str(path), "--tokenizers", str(bundled_checkpoint), "--test", f"valid={test}"]) == 0
     return path
 
 
@@ -50,9 +49,9 @@ def test_of_corpora_that_count_little_a_share_is_packed_and_counts_as_much_more(
     assert weights["en-zh"] == {"tatoeba": 4, "tw_laws": 1, "ms_cpp_docs": 0}
 
 
-def test_packing_again_gives_the_same_bytes(archive: Path, tmp_path: Path) -> None:
+def test_packing_again_gives_the_same_bytes(archive: Path, bundled_checkpoint: Path, tmp_path: Path) -> None:
     before = archive.read_bytes()
-    arguments = [str(tmp_path / "pairs"), str(archive), "--tokenizers", str(TOKENIZERS)]
+    arguments = [str(tmp_path / "pairs"), str(archive), "--tokenizers", str(bundled_checkpoint)]
     assert pack.main([*arguments, "--test", f"valid={tmp_path / 'test.tsv'}"]) == 0
     assert archive.read_bytes() == before
 

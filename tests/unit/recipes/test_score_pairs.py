@@ -13,7 +13,6 @@ from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.tokenizer import BOS_ID
 
-CHECKPOINT = Path(__file__).parents[3] / "model" / "recipes" / "zh-en" / "checkpoint"
 RIGHT = [
     Pair("我有一只猫。", "I have a cat."),
     Pair("请打开文件。", "Please open the file."),
@@ -32,8 +31,8 @@ def loss_alone(checkpoint: Checkpoint, pair: Pair) -> float:
     return float(F.cross_entropy(logits[0], target[0]))
 
 
-def test_a_pair_has_the_loss_that_it_has_alone_in_float32() -> None:
-    checkpoint = load_checkpoint(CHECKPOINT)
+def test_a_pair_has_the_loss_that_it_has_alone_in_float32(bundled_checkpoint: Path) -> None:
+    checkpoint = load_checkpoint(bundled_checkpoint)
     pairs = RIGHT + WRONG
     alone = [loss_alone(checkpoint, pair) for pair in pairs]
     assert losses(checkpoint, pairs) == pytest.approx(alone, rel=0.05, abs=0.02)
@@ -41,12 +40,17 @@ def test_a_pair_has_the_loss_that_it_has_alone_in_float32() -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_pairs_that_say_something_else_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, swap: bool
+    bundled_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    swap: bool,
 ) -> None:
     pairs = [Pair(pair.target, pair.source) if swap else pair for pair in (*WRONG, *RIGHT)]
     lines = "".join("\t".join(pair) + "\n" for pair in pairs)
     (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
-    arguments = [str(CHECKPOINT), str(tmp_path / "pairs.tsv"), str(tmp_path / "kept.tsv.gz"), "--max-loss", "2.5"]
+    arguments = [str(bundled_checkpoint), str(tmp_path / "pairs.tsv"), str(tmp_path / "kept.tsv.gz"), "--max-loss=2.5"]
     monkeypatch.setattr("sys.argv", ["score_pairs.py", *arguments, *(["--swap"] if swap else [])])
     main()
     kept = gzip.decompress((tmp_path / "kept.tsv.gz").read_bytes()).decode()
@@ -54,5 +58,5 @@ def test_pairs_that_say_something_else_are_left_out(
     assert "4 of 8 pairs" in capsys.readouterr().out
 
 
-def test_no_pairs_have_no_losses() -> None:
-    assert np.array_equal(losses(load_checkpoint(CHECKPOINT), []), np.empty(0))
+def test_no_pairs_have_no_losses(bundled_checkpoint: Path) -> None:
+    assert np.array_equal(losses(load_checkpoint(bundled_checkpoint), []), np.empty(0))

@@ -7,7 +7,6 @@ import pytest
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.inspection.coverage import measure_coverage, source_coverage
 
-CHECKPOINT = Path(__file__).resolve().parents[4] / "model/recipes/zh-en/checkpoint"
 SOURCES = ["我有一只猫，他有两只狗。", "她每天早上六点起床，然后去公园跑步。", "请打开窗户，今天太热了。"]
 TRANSLATIONS = [
     "I have a cat and he has two dogs.",
@@ -17,8 +16,8 @@ TRANSLATIONS = [
 
 
 @pytest.fixture(scope="module")
-def checkpoint() -> Checkpoint:
-    return load_checkpoint(CHECKPOINT)
+def checkpoint(bundled_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(bundled_checkpoint)
 
 
 def test_a_translation_that_leaves_out_half_covers_less(checkpoint: Checkpoint) -> None:

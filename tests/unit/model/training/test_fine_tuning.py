@@ -18,7 +18,6 @@ from xuanzang.model.training.validator import pair_losses
 pytestmark = pytest.mark.slow
 
 RECIPE = Path(__file__).parents[4] / "model" / "recipes" / "zh-en"
-CHECKPOINT = RECIPE / "checkpoint"
 
 # Names of a made-up product: nobody has translated them so before.
 TERMS = {
@@ -69,16 +68,18 @@ def measured(checkpoint: Path, test: Path, data: Path) -> dict[str, Any]:
     return {"loss": loss, **json.loads(figures.read_text(encoding="utf-8"))}
 
 
-def test_fine_tuning_teaches_the_bundled_model_a_domain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fine_tuning_teaches_the_bundled_model_a_domain(
+    bundled_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train, test = write_domain(tmp_path)
     data, tuned = tmp_path / "data", tmp_path / "run"
-    run("prepare --train {} --valid {} --output {} --tokenizers-from {}", train, test, data, CHECKPOINT)
-    before = measured(CHECKPOINT, test, data)
+    run("prepare --train {} --valid {} --output {} --tokenizers-from {}", train, test, data, bundled_checkpoint)
+    before = measured(bundled_checkpoint, test, data)
     recipe = RECIPE / "small.toml"
     run(
         "train --recipe {} --data {} --output {} --init-from {} --max-steps 30 --warmup-steps 5 --cooldown-steps 15 "
         "--learning-rate 6e-4 --batch-tokens 400 --validate-every 30 --no-bf16 --device cpu --threads 1",
-        *(recipe, data, tuned, CHECKPOINT),
+        *(recipe, data, tuned, bundled_checkpoint),
     )
     after = measured(tuned / "best", test, data)
     assert after["loss"] < 0.5 * before["loss"]
