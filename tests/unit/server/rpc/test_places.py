@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc.gate import Occupancy, Place, address_of
+from xuanzang.server.rpc.context import Place
+from xuanzang.server.rpc.gate import Occupancy, address_of
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -38,6 +39,22 @@ _VALID_ID = re.compile(rf"[A-Za-z0-9._:/+=-]{{1,{MAX_REQUEST_ID_CHARACTERS}}}")
 _NOBODY = Caller("")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What an RPC occupies: kept while the RPC is in progress, and given back."""
+
+    address: str
+    """Network address of the caller, as `address_of` returns it."""
+    caller: str
+    """Name that the caller chose or has proved, or its address."""
+    is_stream: bool
+    """Whether the caller sends a stream of messages."""
+    is_authenticated: bool = False
+    """Whether the caller has proved its name."""
+    connection: str = ""
+    """Peer in gRPC's form, with its port; empty if it does not matter."""
+
+
 class RpcContext:
     """One RPC: made when it arrives, filled in as it passes the entry, read by the services."""
 
@@ -63,6 +80,8 @@ class RpcContext:
         """Id by which the caller and the operator speak of it; None unless it is observed."""
         self.record: RpcRecord | None = None
         """Receiver of the records of its calls; None if nobody wants them."""
+        self.place: Place | None = None
+        """Place at the gate, once it was looked for."""
         self.sent: Counter | None = None
         """Counter of the messages that are written."""
         self.owed = 0

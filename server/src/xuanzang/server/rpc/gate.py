@@ -15,28 +15,12 @@ from typing import Any, cast
 
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
 from xuanzang.server.observation.callers import host_of, ip_of
-from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.context import Place, RpcContext
 from xuanzang.server.rpc.errors import NotReadyError
 from xuanzang.server.rpc.limits import RpcLimits
 
 # There are no figures to estimate from: the RPCs may be streams that stay open for hours.
 _RETRY_AFTER_SECONDS = 1.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What an RPC occupies: kept while the RPC is in progress, and given back."""
-
-    address: str
-    """Network address of the caller, as `address_of` returns it."""
-    caller: str
-    """Name that the caller chose or has proved, or its address."""
-    is_stream: bool
-    """Whether the caller sends a stream of messages."""
-    is_authenticated: bool = False
-    """Whether the caller has proved its name."""
-    connection: str = ""
-    """Peer in gRPC's form, with its port; empty if it does not matter."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -167,7 +151,8 @@ class RpcGate:
 
     def share(self, rpc: RpcContext) -> float:
         """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1."""
-        return self._occupancy.share(_place(rpc, is_stream=False))
+        rpc.place = _place(rpc, is_stream=False)
+        return self._occupancy.share(rpc.place)
 
     async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
         """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
@@ -183,7 +168,8 @@ class RpcGate:
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
             raise NotReadyError("the models are still being loaded; try again soon")
-        place = _place(rpc, is_stream=is_stream)
+        # A unary RPC that was screened has one already.
+        place = rpc.place or _place(rpc, is_stream=is_stream)
         self._occupancy.take(place)
         self._idle.clear()
         # A callback of the context would do the same, but gRPC's list of them and the context hold each other.

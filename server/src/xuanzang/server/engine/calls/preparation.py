@@ -165,7 +165,8 @@ class _Preparation:
                 "source tokens in a stretch without comma or white space, because options.refuse_long_sentences is set"
             )
             yield _too_long(field, longest, limit, unit)
-        yield from self._forced_violations(field, sentences)
+        if self._options.min_target_length or self._options.target_prefix:
+            yield from self._forced_violations(field, sentences)
         if len(sentences) < 2:
             return
         if self._options.num_hypotheses > 1:

@@ -178,12 +178,14 @@ class Reservations:
     def _replace(self, worker: int, changes: dict[BatchKey, BatchUse]) -> None:
         uses = self._uses[worker]
         for key, use in changes.items():
-            self._reserved[key.model] += use.reserved - uses.get(key, _UNUSED).reserved
+            before = uses.get(key, _UNUSED)
+            if use == before:
+                continue
+            self._reserved[key.model] += use.reserved - before.reserved
             uses[key] = use
             if use == _UNUSED:
                 del uses[key]
-        for model in {key.model for key in changes}:
-            self._publish(model)
+            self._publish(key.model)
 
     def _publish(self, model: LoadedModel) -> None:
         model.metrics.cache_reserved_bytes.set(self._reserved[model])

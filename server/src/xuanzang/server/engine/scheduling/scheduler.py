@@ -84,7 +84,7 @@ class Scheduler:
 
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
-        with self._changed:
+        with self._lock:
             return self._admission.estimated_wait()
 
     def held_places(self, tier: int) -> int:
@@ -194,10 +194,11 @@ class Scheduler:
         if running and not self._queue.count:
             self.turns[worker].begin(running)
             return []
-        with self._changed:
+        with self._lock:
             while True:
-                if not running and not self._changed.wait_for(lambda: self._has_news(worker), idle_seconds):
-                    return []
+                while not (running or self._stopped or self._queue.count or worker in self._woken):
+                    if not self._changed.wait(idle_seconds):
+                        return []
                 if self._stopped:
                     return [] if running else None
                 if worker in self._woken:
@@ -211,16 +212,13 @@ class Scheduler:
                 if self._queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
                     return []
 
-    def _has_news(self, worker: int) -> bool:
-        return self._stopped or self._queue.count > 0 or worker in self._woken
-
     def wake(self, worker: int) -> None:
         """Let a worker look after its models, even if it waits for sentences.
 
         Args:
             worker: Number of the worker, from 0.
         """
-        with self._changed:
+        with self._lock:
             self._woken.add(worker)
             self._tell_workers()
 
@@ -278,7 +276,7 @@ class Scheduler:
         """
         if worker not in self._trimming:
             return False
-        with self._changed:
+        with self._lock:
             self._trimming.discard(worker)
             return True
 
@@ -325,12 +323,12 @@ class Scheduler:
             done: Sentences that were answered or given up, at least one.
             seconds: Busy time of the worker since it last recorded.
         """
-        with self._changed:
+        with self._lock:
             self._admission.record(worker, done, seconds=seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._tell_workers()
 

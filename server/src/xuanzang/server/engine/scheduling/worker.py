@@ -16,8 +16,9 @@ from typing import NamedTuple
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
+from xuanzang.server.engine.scheduling.places import Held, Holder
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 
 _LOGGER = logging.getLogger(__name__)
@@ -82,8 +83,9 @@ class Worker:
         idle_seconds = None
         while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
             tidied = (self._drop_models() if self._dropping else False) | self._trim()
-            if newcomers or any(self._runners.values()):
-                self._serve(newcomers)
+            running = [key for key, runner in self._runners.items() if runner]
+            if newcomers or running:
+                self._serve(newcomers, running)
                 idle_seconds = _IDLE_SECONDS
             elif not tidied:
                 self._release()
@@ -123,12 +125,15 @@ class Worker:
         return True
 
     def _report(self) -> None:
-        uses = {key: use for runner in self._runners.values() for key, use in runner.uses.items()}
+        uses: dict[BatchKey, BatchUse] = {}
         held: dict[Holder, Held] = {}
         for runner in self._runners.values():
-            for holder, (places, tokens) in runner.held.items():
-                before = held.get(holder, NOTHING)
-                held[holder] = Held(before.places + places, before.tokens + tokens)
+            uses |= runner.uses
+            for holder, each in runner.held.items():
+                before = held.get(holder)
+                held[holder] = (
+                    each if before is None else Held(before.places + each.places, before.tokens + each.tokens)
+                )
         self._scheduler.report(self._number, held=held, uses=uses)
 
     def _release(self) -> None:
@@ -143,9 +148,9 @@ class Worker:
         return_free_memory()
         self._untrimmed_since = math.inf
 
-    def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
+    def _serve(self, newcomers: Sequence[QueuedSentence], running: list[_RunnerKey]) -> None:
         """Let sentences join, and take a step of each model whose tier has its turn, or several of the only one."""
-        if not any(self._runners.values()):
+        if not running:
             self._busy_since = time.perf_counter()
             self._untrimmed_since = min(self._untrimmed_since, self._busy_since)
         joining: dict[_RunnerKey, list[QueuedSentence]] = {}
@@ -153,15 +158,19 @@ class Worker:
             joining.setdefault(_RunnerKey(queued.request.model, queued.tier), []).append(queued)
         for key, sentences in joining.items():
             self._work_on(key, methodcaller("admit", sentences), sentences)
-        running = [key for key, runner in self._runners.items() if runner]
+        if joining:
+            running = [key for key, runner in self._runners.items() if runner]
         if not running:
             return
-        tier = self._turns.first({key.tier for key in running})
-        turn = [key for key in running if key.tier == tier]
-        steps, seconds = (_STEPS, self._turns.seconds(tier)) if len(turn) == 1 else (1, math.inf)
-        done = [
-            sentence for key in turn for sentence in self._work_on(key, methodcaller("advance", steps, seconds)) or ()
-        ]
+        turn, steps, seconds = running, 1, math.inf
+        if len(running) > 1:
+            tier = self._turns.first({key.tier for key in running})
+            turn = [key for key in running if key.tier == tier]
+        if len(turn) == 1:
+            steps, seconds = _STEPS, self._turns.seconds(turn[0].tier)
+        done: list[DoneSentence] = []
+        for key in turn:
+            done += self._work_on(key, methodcaller("advance", steps, seconds)) or ()
         if done:
             now = time.perf_counter()
             self._scheduler.record(self._number, done, seconds=now - self._busy_since)
