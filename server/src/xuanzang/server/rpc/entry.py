@@ -29,7 +29,7 @@ from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
 from xuanzang.server.rpc.gate import RpcGate
-from xuanzang.server.rpc.grpc_private import Accepted, Refusal
+from xuanzang.server.rpc.grpc_private import Accepted
 from xuanzang.server.rpc.methods import Method, Service
 from xuanzang.server.rpc.screen import Screen
 
@@ -106,7 +106,7 @@ class Entry:
         series_of = cache(lambda code: handled.labels(*labels, code.name))
         return _Route(method=method, series=self._metrics.of_rpc(labels), handled=series_of)
 
-    def begin(self, path: str, context: ServicerContext) -> Refusal | Accepted:
+    def begin(self, path: str, context: ServicerContext) -> errors.Refusal | Accepted:
         """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it.
 
         Args:
@@ -119,13 +119,12 @@ class Entry:
             if route.method.is_screened and self._screen is not None and rpc.refusal is None:
                 refusal = self._screen.refusal(rpc)
                 if refusal is not None:
-                    self._count_unread(path, refusal.code, errors.Reason(*refusal.reason), rpc)
+                    self._count_unread(path, refusal.code, refusal.reason, rpc)
                     return refusal
         except Exception as error:  # noqa: BLE001 - an error here would end the listener, for all callers
-            status = errors.status_of(error)
-            reason = errors.reason_of(error)
-            self._count_unread(path, errors.code_of(status), reason)
-            return Refusal(errors.code_of(status), status.message, (), reason)
+            refusal = errors.refusal_of(error)._replace(trailers=())
+            self._count_unread(path, refusal.code, refusal.reason)
+            return refusal
 
         async def handle(messages: AsyncIterator[bytes], context: ServicerContext) -> Any:
             return await self._handle(route, rpc, messages, context)

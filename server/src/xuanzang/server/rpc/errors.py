@@ -106,6 +106,22 @@ class Reason(NamedTuple):
         return {"reason": self.word, **({"fields": list(self.fields)} if self.fields else {})}
 
 
+class Refusal(NamedTuple):
+    """Answer to an RPC that is not read."""
+
+    code: grpc.StatusCode
+    message: str
+    trailers: tuple[tuple[str, str | bytes], ...]
+    reason: Reason
+    """Why, for logs."""
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the refusal that an error stands for."""
+    status = status_of(error)
+    return Refusal(code_of(status), status.message, trailers_of(status), reason_of(error))
+
+
 def reason_of(error: Exception) -> Reason:
     """Return why an error refuses an RPC."""
     match error:

@@ -1,8 +1,7 @@
 """The one file that uses private names of grpc: a listener whose RPCs pass grpc.aio's serving loop by.
 
-The serving loop decodes the path of every RPC as UTF-8, and a path that is not UTF-8 ends it for all callers. Methods
-that are registered with gRPC's core never reach it: the core compares their paths itself and hands their RPCs over
-apart. Here each of them is looked at before it is read, so that a busy server can refuse it for a sixth of the cost.
+The serving loop ends with the first path that is no UTF-8. RPCs of methods that are registered with gRPC's core never
+reach it. Here each of them is looked at before it is read: to refuse one unread takes a sixth of the time.
 """
 
 from __future__ import annotations
@@ -11,47 +10,32 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
+from xuanzang.server.rpc.errors import Refusal
+
 _LOGGER = logging.getLogger(__name__)
 
 SUPPORTED_GRPC: Final = "1.85"
 """Minor version of grpcio whose private names are known; `tests/unit/server/rpc/test_grpc_private.py` tries each."""
 
-# RPCs of a method that gRPC's core may hand over at a time. With one, as grpc.aio asks, a busy loop sees one in each of
-# its turns, while the others wait unseen.
+# RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
-
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-
-
-class Refusal(NamedTuple):
-    """Answer to an RPC that is not read."""
-
-    code: grpc.StatusCode
-    message: str
-    trailers: tuple[tuple[str, str | bytes], ...]
-    reason: tuple[str, tuple[str, ...]]
-    """Word and fields, for logs."""
 
 
 class Accepted:
-    """What handles an RPC that is read: it receives a stream, and sends one answer or a stream.
-
-    gRPC itself waits for the message of a unary RPC as long as the connection lasts, and never answers an RPC that is
-    closed without one.
-    """
+    """What handles an RPC that is read. It receives a stream: gRPC never answers a unary RPC without a message."""
 
     __slots__ = ("response_serializer", "response_streaming", "stream_stream", "stream_unary")
     request_deserializer = None
 
     def __init__(self, function: Callable[[Any, Any], Any], encode: object, *, sends_stream: bool) -> None:
-        """Take a coroutine function of an iterator of bytes and of gRPC's context, and the encoder of answers."""
+        """Take a function of an iterator of bytes and of gRPC's context, and the encoder of its answers."""
         self.stream_unary = self.stream_stream = function
         self.response_serializer, self.response_streaming = encode, sends_stream
 
@@ -74,8 +58,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     def __init__(self, loop: asyncio.AbstractEventLoop, begin: Begin, options: tuple[tuple[str, Any], ...]) -> None:
         super().__init__(loop, None, (), (), options, None)
         self.ended: asyncio.Future[None] = loop.create_future()
-        self._loop = loop
-        self._begin = begin
+        self._loop, self._begin = loop, begin
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def _request_registered_call(self, method: bytes) -> object:
@@ -102,11 +85,8 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
     async def _send(self, call: object, refusal: Refusal) -> None:
         """Send a refusal and wait for the end of the RPC, in one operation."""
-        operations = (
-            cygrpc.SendInitialMetadataOperation((), 0),
-            cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0),
-            cygrpc.ReceiveCloseOnServerOperation(0),
-        )
+        status = cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0)
+        operations = (cygrpc.SendInitialMetadataOperation((), 0), status, cygrpc.ReceiveCloseOnServerOperation(0))
         # An error: the caller is gone.
         with suppress(cygrpc.ExecuteBatchError):
             await cygrpc.execute_batch(call, operations, self._loop)
@@ -130,7 +110,6 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             call = await super()._request_call()
             context = cygrpc._ServicerContext(call, None, None, self._loop)
             refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
-            # The schedule also waits for the caller to close, as it does for other RPCs.
             self._start(cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown"))
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
@@ -163,7 +142,6 @@ class Listener(Server):
         """Make a server without methods and ports; call it inside a running event loop."""
         if grpc.__version__.rpartition(".")[0] != SUPPORTED_GRPC:
             raise UnsupportedGrpcError(f"this server needs grpcio {SUPPORTED_GRPC}, not {grpc.__version__}")
-        # The base class would construct an unguarded server here.
         self._loop = cygrpc.get_working_loop()
         self._server = _Server(self._loop, begin, tuple(options))
 

@@ -8,9 +8,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from xuanzang.server.rpc.context import RpcContext
-from xuanzang.server.rpc.grpc_private import Handler
+import grpc
 
+from xuanzang.server.rpc.context import RpcContext
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 RpcFunction: TypeAlias = Callable[[Any, RpcContext], Awaitable[Any]]
 """Answers one RPC: takes its message, or an iterator of its messages, and returns the answer or writes several."""
 

@@ -8,10 +8,9 @@ import time
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.errors import Refusal, refusal_of
 from xuanzang.server.rpc.gate import RpcGate
-from xuanzang.server.rpc.grpc_private import Refusal
 
 # Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
 # least when the next one would be refused or have to wait in the client.
@@ -114,11 +113,11 @@ class Screen:
             try:
                 self._require_time(rpc, seconds)
             except OverloadedError as error:
-                refusals[tenths] = _refusal_of(error)
+                refusals[tenths] = refusal_of(error)
         return refusals[tenths]
 
     def _keep(self, caller: str, error: OverloadedError, *, connection: str, seconds: float) -> Refusal:
-        refusal = _refusal_of(error)
+        refusal = refusal_of(error)
         known = self._scarcities.pop(caller, None)
         if len(self._scarcities) >= _MAX_CALLERS:
             del self._scarcities[next(iter(self._scarcities))]
@@ -150,11 +149,6 @@ class Screen:
             until_room = max(until_done - seconds, (1 - _BUSY_SHARE / share) * until_done)
             wait = min(error.retry_after_seconds, until_room)
             raise OverloadedError(message, retry_after_seconds=wait, reason="places") from None
-
-
-def _refusal_of(error: OverloadedError) -> Refusal:
-    status = errors.status_of(error)
-    return Refusal(errors.code_of(status), status.message, errors.trailers_of(status), errors.reason_of(error))
 
 
 def _seconds_left(rpc: RpcContext) -> float:
