@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.conftest import BUNDLED
@@ -12,6 +13,7 @@ from xuanzang.server import Translation, Translator
 
 # A free search writes "the Three-Body Problem".
 MISSED = "我昨天去看了三体。"
+PRODUCTS = Path(__file__).parents[1] / "support" / "product_sentences.tsv"
 POLITE = ("Please open WeChat.", "Open WeChat, please.")
 TERMS = {"微信": "WeChat", "三体": "The Three-Body Problem", "电影": "Kinofilm"}
 TEXTS = ["请打开微信。", MISSED, "你好。", "我昨天去看了电影。", "我的微信在哪里？"]
@@ -83,6 +85,19 @@ def test_markup_stands_around_a_term_in_the_source(translator: Translator) -> No
     translation = translate(translator, "<p>请打开<b>微信</b>。</p>", content_format="html")
     assert "<b>WeChat</b>" in translation.text
     assert re.sub("<.*?>", "", translation.text) in POLITE
+
+
+@pytest.mark.parametrize("model", ["zh-en", "en-zh"])
+def test_product_sentences_keep_their_terms_and_few_need_a_second_search(translator: Translator, model: str) -> None:
+    rows = [line.split("\t") for line in PRODUCTS.read_text(encoding="utf-8").splitlines()]
+    chosen = [(text, term, target) for name, text, term, target in rows if name == model][::8]
+    searches = 0
+    for text, term, target in chosen:
+        translation = translate(translator, text, model=model, glossary={term: target})
+        assert target in translation.text
+        assert translation.provenance is not None
+        searches += sum(sentence.searches for sentence in translation.provenance.sentences)
+    assert len(chosen) <= searches <= 1.2 * len(chosen)
 
 
 def test_both_directions_read_terms(translator: Translator) -> None:
