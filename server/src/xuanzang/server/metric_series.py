@@ -26,7 +26,6 @@ class Counter:
     kind = "counter"
 
     def __init__(self, _bounds: Sequence[float] = ()) -> None:
-        """Begin at 0."""
         self.value = 0.0
         self._lock = threading.Lock()
 
@@ -50,7 +49,6 @@ class Gauge:
     kind = "gauge"
 
     def __init__(self, _bounds: Sequence[float] = ()) -> None:
-        """Begin at 0."""
         self.value = 0.0
         self._lock = threading.Lock()
         self._read: Callable[[], float] | None = None

@@ -276,11 +276,6 @@ class Metrics:
     """All metrics of a server."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Declare every metric in a registry.
-
-        Args:
-            registry: Registry that collects the metrics; one `Metrics` per registry.
-        """
         self.registry = registry
         self._rpcs = Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
         self._models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
@@ -327,11 +322,7 @@ class Metrics:
         return self._models.of(labels)
 
     def forget(self, labels: tuple[str, str]) -> None:
-        """Remove the series of a model that is no longer served; what still counts into them is lost.
-
-        Args:
-            labels: Name of the model and its version.
-        """
+        """Remove the series of a model that is no longer served; what still counts into them is lost."""
         self._models.forget(labels)
 
     def of_rpc(self, labels: tuple[str, str, str]) -> RpcMetrics:
@@ -344,11 +335,7 @@ class Metrics:
         return self._rpcs.of(labels)
 
     def register_rpc(self, labels: tuple[str, str, str]) -> None:
-        """Create every series of an RPC at 0, one for each status code included.
-
-        Args:
-            labels: Labels as for `of_rpc`.
-        """
+        """Create every series of an RPC at 0, one for each status code included."""
         self.of_rpc(labels)
         for code in STATUS_CODES:
             self.grpc_server_handled.labels(*labels, code)

@@ -53,12 +53,6 @@ class HostAndPort(NamedTuple):
 def split_address(address: str) -> HostAndPort:
     """Split "host:port".
 
-    Args:
-        address: Address such as "127.0.0.1:50051" or "[::]:50051".
-
-    Returns:
-        The host and the port.
-
     Raises:
         ValueError: The address does not have that form.
     """
@@ -253,12 +247,6 @@ class ServeCommand(Settings):
 
 def read_settings(arguments: Sequence[str]) -> Settings:
     """Read the settings from flags and the environment; exit if they are invalid.
-
-    Args:
-        arguments: Arguments after the command.
-
-    Returns:
-        Valid settings.
 
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.

@@ -26,10 +26,6 @@ available` lists models that work. Flags of `xuanzang export` may follow after -
 def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Pull a model.
 
-    Args:
-        arguments: Arguments after the command.
-        environment: Environment variables, for the default folder.
-
     Returns:
         Exit status: 0; 1 if the model cannot be had; 130 if interrupted.
     """
@@ -58,9 +54,6 @@ def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -
 def run_push_command(arguments: Sequence[str]) -> int:
     """Publish a bundle.
 
-    Args:
-        arguments: Arguments after the command.
-
     Returns:
         Exit status: 0, or 1 if the bundle is not sound or not taken.
     """
@@ -79,11 +72,7 @@ def run_push_command(arguments: Sequence[str]) -> int:
 
 
 def run_available_command(arguments: Sequence[str]) -> int:
-    """List models that are known to work.
-
-    Args:
-        arguments: Arguments after the command.
-    """
+    """List models that are known to work."""
     parser = CommandParser(
         prog="xuanzang models available",
         description="Lists published models of families that can be pulled, with what their cards say of them.",

@@ -19,9 +19,6 @@ _BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` 
 def with_models(settings: ServeCommand) -> ServeCommand:
     """Pull what is named and return the settings with the folder to serve.
 
-    Args:
-        settings: Settings as given.
-
     Raises:
         HubError: A model cannot be had, or nobody has agreed to pull it.
     """

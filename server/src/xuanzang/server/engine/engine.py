@@ -186,10 +186,6 @@ class Engine:
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
 
-        Args:
-            caller: Identity of the caller.
-            seconds: Time after which the answer is of no use.
-
         Raises:
             OverloadedError: The queue is full, or too full for the time.
         """

@@ -31,13 +31,7 @@ class RequestRouter:
     """Finds the model and the languages that requests mean. Belongs to the event loop."""
 
     def __init__(self, live: LiveModels, threads: Executor, detector: LanguageDetector) -> None:
-        """Choose among the models of a server, none of which is loaded yet.
-
-        Args:
-            live: Models.
-            threads: Threads that detect the languages of texts.
-            detector: Detector of languages.
-        """
+        """Choose among the models of a server, none of which is loaded yet."""
         self._detector = detector
         self._live = live
         self._threads = threads
@@ -68,9 +62,6 @@ class RequestRouter:
             model: Name, name and version as "zh-en/1", or empty.
             source_language: BCP-47 code or empty.
             target_language: BCP-47 code or empty.
-
-        Returns:
-            The model and two of its languages.
 
         Raises:
             ModelNotFoundError: No model fits.
@@ -126,9 +117,6 @@ class RequestRouter:
             texts: Texts without tags, which are read if the request names no source language.
             pass_through_unserved: Whether texts in languages that no model translates are no error.
 
-        Returns:
-            The model, two of its languages, and how the texts are read.
-
         Raises:
             ModelNotFoundError: No model fits.
             UnservedLanguageError: No model translates the language of a text.
@@ -174,9 +162,6 @@ class RequestRouter:
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
-
-        Args:
-            texts: Texts in any language.
 
         Returns:
             For each text the languages that it may be in, likeliest first; those that models translate are spelled as

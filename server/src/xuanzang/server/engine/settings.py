@@ -179,11 +179,7 @@ class EngineSettings(BaseModel):
         return frozenset(_limits(self.model_workers)) | frozenset(_limits(self.model_memory_mb))
 
     def limits_of(self, model: str) -> ModelLimits:
-        """Return the limits of a model.
-
-        Args:
-            model: Name of the model.
-        """
+        """Return the limits of a model."""
         megabytes = _limits(self.model_memory_mb).get(model)
         return ModelLimits(
             workers=_limits(self.model_workers).get(model),

@@ -39,11 +39,7 @@ class EngineThreads:
         """Workers; none before `start`."""
 
     def start(self, metrics: ServerMetrics) -> None:
-        """Start the workers.
-
-        Args:
-            metrics: Metrics that count them.
-        """
+        """Start the workers."""
         self.workers = [Worker(number, scheduler=self.scheduler) for number in range(self._count)]
         metrics.workers.set(self._count)
         for tier, name in enumerate(TIERS):
@@ -52,19 +48,11 @@ class EngineThreads:
         metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self.workers))
 
     async def drop(self, model: LoadedModel) -> None:
-        """Let the workers drop a model that no call uses.
-
-        Args:
-            model: Model that takes no calls any more.
-        """
+        """Let the workers drop a model that no call uses."""
         await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self.workers))
 
     async def stop(self) -> bool:
-        """Stop the workers after their step, and wait for their end.
-
-        Returns:
-            Whether all have ended.
-        """
+        """Stop the workers after their step, and wait for their end."""
         self.scheduler.stop()
         # Requests that are being tokenised go on to find the scheduler stopped.
         self.tokenizing.shutdown(wait=False)

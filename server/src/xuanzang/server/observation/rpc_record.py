@@ -98,13 +98,7 @@ class RpcRecord:
             self.sum_up()
 
     def end(self, code: str, code_number: int, seconds: float) -> None:
-        """Take down the end of the RPC.
-
-        Args:
-            code: Name of its status code.
-            code_number: Number of the status code.
-            seconds: Its duration.
-        """
+        """Take down the end of the RPC."""
         self.code, self.code_number, self.seconds = code, code_number, seconds
         self.ended_at = time.time_ns()
 

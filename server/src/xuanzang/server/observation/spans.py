@@ -47,17 +47,6 @@ class RpcSpan:
         attributes: Attributes,
         export: Callable[[RpcSpan], None],
     ) -> None:
-        """Begin now.
-
-        Args:
-            name: Name of the span.
-            trace_id: Id of its trace.
-            span_id: Its id.
-            trace_state: State of the trace.
-            parent_id: Id of the span of the caller; None if there is none.
-            attributes: First attributes.
-            export: Exporter of the RPC, to be called once it has ended.
-        """
         self.name = name
         self.trace_id = trace_id
         self.span_id = span_id
@@ -80,11 +69,7 @@ class RpcSpan:
         self._export = export
 
     def add_call(self, record: CallRecord) -> None:
-        """Take the parts of a call; of a stream, those of its first calls.
-
-        Args:
-            record: Call that has ended.
-        """
+        """Take the parts of a call; of a stream, those of its first calls."""
         if self._sentences_left:
             self.parts += _parts(record, self._sentences_left)
             self._sentences_left = max(0, self._sentences_left - max(1, record.sentences))

@@ -61,14 +61,6 @@ class RpcContext:
     def __init__(
         self, context: ServicerContext, *, caller: Caller, refusal: Exception | None = None, metadata: Metadata = ()
     ) -> None:
-        """Begin an RPC.
-
-        Args:
-            context: gRPC's context.
-            caller: Who calls.
-            refusal: Why the caller may not call, None if it may.
-            metadata: What the caller sent with the RPC.
-        """
         self.grpc = context
         """gRPC's context, where answers are written."""
         self.caller = caller
@@ -144,12 +136,7 @@ class RpcContext:
 
 
 def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
-    """Find out who sends an RPC; those who may not call are refused once the RPC is counted.
-
-    Args:
-        context: gRPC's context.
-        authenticator: Judge of who calls; None if it does not matter.
-    """
+    """Find out who sends an RPC; those who may not call are refused once the RPC is counted."""
     if authenticator is None:
         return RpcContext(context, caller=_NOBODY)
     metadata = tuple(context.invocation_metadata() or ())
@@ -178,9 +165,6 @@ def _unproven_name(context: ServicerContext, metadata: Metadata) -> str:
 
 def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
     """Return the id that a caller chose, or a new one if it chose none or one that is not valid.
-
-    Args:
-        metadata: Metadata of the RPC.
 
     Returns:
         1 to 128 characters: letters, digits and "._:/+=-".

@@ -107,12 +107,7 @@ class Entry:
         return _Route(method=method, series=self._metrics.of_rpc(labels), handled=series_of)
 
     def begin(self, path: str, context: ServicerContext) -> errors.Refusal | Accepted:
-        """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it.
-
-        Args:
-            path: Path of a method that is served.
-            context: gRPC's context.
-        """
+        """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it."""
         try:
             route = self._routes[path]
             rpc = identify(context, None if route.method.is_open else self._authenticator)

@@ -208,11 +208,7 @@ class AnsweredSearches:
         self._results: dict[int, SentenceResult] = {}
 
     async def results(self, decode: Decode) -> list[SentenceResult]:
-        """Return the results of all sentences.
-
-        Args:
-            decode: Search of sentences; its errors are the caller's.
-        """
+        """Return the results of all sentences."""
         pending: Iterable[int] = range(len(self._searches))
         kept: list[tuple[int, Found]] = []
         joined: list[tuple[int, asyncio.Future[Found | None]]] = []

@@ -102,9 +102,6 @@ class Call:
     async def run(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Translate, once.
 
-        Args:
-            texts: Texts in the source language.
-
         Returns:
             Hypotheses of each text, best first.
 

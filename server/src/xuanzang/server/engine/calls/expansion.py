@@ -67,10 +67,6 @@ def continuations(
 ) -> tuple[list[OwnedSearch], list[OwnedHypothesis]]:
     """Continue the openings of sentences.
 
-    Args:
-        searches: Searches as planned, whose alternatives were requested.
-        found: Openings of each.
-
     Returns:
         A search for each opening that has not ended, and the hypotheses that have ended already.
     """

@@ -35,10 +35,6 @@ class Journal:
     def begin(self, texts: Iterable[Sequence[Segment]], searches: Sequence[PlannedSearch]) -> None:
         """Take the sentences of the call.
 
-        Args:
-            texts: Segments of each text.
-            searches: A search for each sentence, none of which has begun.
-
         Raises:
             ValueError: There are more searches than sentences, or fewer.
         """

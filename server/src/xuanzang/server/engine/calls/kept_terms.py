@@ -67,23 +67,13 @@ class SentenceTerms:
         return segment if self.source is None else replace(segment, text=self.source.text, source_ids=self.source_ids)
 
     def offsets(self, segment: Segment, codec: TextCodec, start: int) -> tuple[Span, ...]:
-        """Find the characters of a text that the ids of the sentence stand for.
-
-        Args:
-            segment: The sentence as it is in the text.
-            codec: Codec between the languages.
-            start: Its first character in the text.
-        """
+        """Find the characters of a text that the ids of the sentence stand for."""
         if self.source is None:
             return moved(codec.sentence_offsets(segment.text), start)
         return moved(self.source.before(codec.sentence_offsets(self.source.text)), start)
 
     def matches(self, text: str) -> tuple[GlossaryMatch, ...]:
-        """Say what became of each term in a translation.
-
-        Args:
-            text: Translation of the sentence.
-        """
+        """Say what became of each term in a translation."""
         places = _Places(text)
         # Long translations first: short ones may stand within them, and must have places of their own.
         longest = sorted(self.found, key=lambda found: -max(map(len, found[0].targets)))
@@ -115,9 +105,6 @@ def plan_terms(
         suppressed_texts: Texts that no translation may hold.
         max_tokens: Target tokens that the phrases may have together.
         in_source: Whether the model reads translations in the place of terms.
-
-    Returns:
-        The terms; those that cannot be kept with the reason.
 
     Raises:
         InvalidInputError: The suppressed texts exclude all translations of a term.

@@ -56,15 +56,6 @@ def prepare(
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call.
 
-    Args:
-        texts: Texts in the source language.
-        context: Context of the call.
-        options: Options of the call.
-        settings: Limits.
-
-    Returns:
-        Segments and searches.
-
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """

@@ -28,12 +28,6 @@ class RunningCalls:
     """Runs calls, and knows how many are in progress. Belongs to one event loop."""
 
     def __init__(self, shared: SharedResources, *, usage: ModelUsage) -> None:
-        """Run nothing yet.
-
-        Args:
-            shared: Parts of the engine that calls share.
-            usage: Counter of the calls of each model.
-        """
         self._usage = usage
         self._shared = shared
         self._refuses = False
@@ -104,12 +98,6 @@ class RunningCalls:
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
-        Args:
-            text: Text in the source language.
-            context: Model, caller and deadline.
-            options: Options within the ranges of the API.
-            journal: Receiver of records of the searches.
-
         Yields:
             Next part of the best translation, and at the end all hypotheses, best first.
 
@@ -146,9 +134,6 @@ class RunningCalls:
 
         Args:
             timeout: Maximum wait, seconds.
-
-        Returns:
-            Whether all have ended by themselves.
         """
         waits = [asyncio.create_task(event.wait()) for event in (self._idle, self._hurried)]
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

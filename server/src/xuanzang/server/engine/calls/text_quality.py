@@ -32,9 +32,6 @@ def assessed(
         answer: Hypotheses of each text, best first.
         context: Context of the call.
         detector: Detector of languages; None to leave them unchecked.
-
-    Returns:
-        The same hypotheses, each with its quality; the best of each text is counted.
     """
     manifest = context.model.bundle.manifest
     languages = LanguageChoice(

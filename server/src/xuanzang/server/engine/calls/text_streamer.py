@@ -43,12 +43,7 @@ class TextStreamer:
         self._emitted = ""
 
     def on_prefix(self, position: int, text: str) -> None:
-        """Take the beginning of a sentence that will not change.
-
-        Args:
-            position: Position of the sentence.
-            text: More than the last time.
-        """
+        """Take the beginning of a sentence that will not change."""
         known = text.rstrip(_INCOMPLETE)
         self._known[position] = self._settled(known) if self._settled else known
         self._advance()

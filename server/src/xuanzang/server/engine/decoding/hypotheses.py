@@ -199,12 +199,7 @@ class FinishedHypotheses:
         self.endings: list[Ending] = []
 
     def add(self, ending: Ending, *, is_best: bool) -> None:
-        """Add a hypothesis.
-
-        Args:
-            ending: Its end, or its cut at the limit.
-            is_best: Whether it is the best of all continuations of its step.
-        """
+        """Add a hypothesis."""
         self.endings.append(ending)
         self._best_finished |= is_best
 

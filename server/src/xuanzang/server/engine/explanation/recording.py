@@ -115,11 +115,7 @@ class SearchTree:
         self._live: dict[int, _Hypothesis] = {0: _Hypothesis(None, ())}
 
     def steps(self, recorded: Sequence[RecordedStep]) -> Iterator[TreeStep]:
-        """Yield the steps of the tree.
-
-        Args:
-            recorded: Steps of the search, from the first.
-        """
+        """Yield the steps of the tree."""
         for step in recorded:
             ends = all(token == self._eos_id for _, token, _ in step.candidates)  # at a limit that forces it
             candidates = [*self._considered(step), *([] if ends else self._excluded())]

@@ -133,11 +133,7 @@ class Catalog:
         return self._changed(self._models.values(), standings={model.name: Standing(live=model.version)})
 
     def rolled_back(self, name: str) -> Catalog:
-        """Return a catalog in which the version answers again that was live before; no other can be gone back to then.
-
-        Args:
-            name: Name of a model with a previous version.
-        """
+        """Return a catalog in which the version answers again that was live before; it then has no previous one."""
         back = self._changed(self._models.values(), standings={name: Standing(live=self.standings[name].previous)})
         return back.following(back.pins, {name: replace(back.standings[name], previous=None)})
 
@@ -166,22 +162,11 @@ class CatalogMetrics:
     """Metrics of the models that are served."""
 
     def __init__(self, metrics: Metrics, *, provider: str) -> None:
-        """Show nothing yet.
-
-        Args:
-            metrics: Metrics of the server.
-            provider: Provider that the graphs run on, a label.
-        """
         self._metrics = metrics
         self._provider = provider
 
     def show(self, before: Catalog, after: Catalog) -> None:
-        """Show a catalog in the place of another.
-
-        Args:
-            before: Catalog until now.
-            after: Catalog from now on.
-        """
+        """Show a catalog in the place of another."""
         for model in set(before.models) - set(after.models):
             model.metrics.model_ready.set(0)
             model.metrics.model_live.set(0)

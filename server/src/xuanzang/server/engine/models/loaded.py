@@ -177,9 +177,6 @@ class LoadedModel:
     def cache_bytes_of(self, sentence: Sentence) -> int:
         """Return the memory for keys and values that a sentence takes at most, with its share of spare pages.
 
-        Args:
-            sentence: Sentence for the decoder.
-
         Returns:
             Bytes; 0 before the graphs are open.
         """
@@ -236,9 +233,6 @@ class LoadedModel:
 
         Args:
             is_default: Whether requests that name no version get this one.
-
-        Returns:
-            Its description.
         """
         manifest = self.bundle.manifest
         return ServedModel(
@@ -286,9 +280,6 @@ class LoadedModel:
             options: Options of the caller.
             constraints: Texts of these options, as ids.
             language_ids: Ids before these texts that name the target language, for which the options leave room.
-
-        Returns:
-            The sentence with the options that hold for it.
         """
         source_tokens = len(source_ids)
         limit = self._target_limit(source_tokens, options, constraints)
@@ -309,11 +300,7 @@ class LoadedModel:
         return Sentence(source_ids=list(source_ids), options=resolved)
 
     def justified_tokens(self, source_tokens: int) -> int:
-        """Return how many target tokens a caller may force for a source, end token not counted.
-
-        Args:
-            source_tokens: Source ids of a sentence, end token counted.
-        """
+        """Return how many target tokens a caller may force for a source, end token not counted."""
         factor, offset = self._length_line
         return min(max(int(factor * source_tokens + offset), _ALWAYS_JUSTIFIED), self._max_target_length)
 

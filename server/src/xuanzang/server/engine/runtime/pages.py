@@ -37,12 +37,6 @@ class PageMemory:
     """
 
     def __init__(self, page: tuple[int, ...], *, dtype: npt.DTypeLike) -> None:
-        """Start without pages.
-
-        Args:
-            page: Dimensions of a page.
-            dtype: Type of the elements.
-        """
         self.array: Array = np.zeros((0, *page), dtype=dtype)
         """All pages there is room for; new ones are 0 or as they were given back."""
         self._page_bytes = math.prod(page) * self.array.itemsize
@@ -55,21 +49,13 @@ class PageMemory:
         return self._held * self._page_bytes
 
     def hold(self, count: int) -> None:
-        """Make room for a number of pages, unless there is already; the contents stay.
-
-        Args:
-            count: Number of pages.
-        """
+        """Make room for a number of pages, unless there is already; the contents stay."""
         if count > len(self.array):
             self._move(count)
         self._held = max(self._held, count)
 
     def trim(self, count: int) -> None:
-        """Give back the memory beyond a number of pages.
-
-        Args:
-            count: Number of pages.
-        """
+        """Give back the memory beyond a number of pages."""
         if count >= self._held:
             return
         if self._space:
@@ -145,10 +131,6 @@ class PagePool:
         """Change the number of pages at the end.
 
         On a device with memory of its own everything goes through the host, so `PageTable` asks for it rarely.
-
-        Args:
-            count: New number of pages.
-            moves: Pages whose content moves before that, each with its destination.
         """
         if count == self.count and not moves:
             return
@@ -235,11 +217,7 @@ class PageTable:
         self._put_back(left)
 
     def select(self, order: Order) -> list[tuple[int, int]]:
-        """Keep only some sentences, in the order given, and give back what is not needed.
-
-        Returns:
-            Pages whose content has to move, each with its destination.
-        """
+        """Keep only some sentences, in the order given, and give back what is not needed."""
         gone = np.ones(len(self.table), dtype=bool)
         gone[order.kept] = False
         self.release(np.flatnonzero(gone))

@@ -133,12 +133,7 @@ class FairQueue:
         return sum(flow.cost for key, flow in self._flows.items() if key.limited is limited)
 
     def cost_before(self, key: FlowKey, cost: int) -> int:
-        """Return the predicted tokens that go before the last of a request that would be added now.
-
-        Args:
-            key: Flow of the request.
-            cost: Predicted tokens of the request.
-        """
+        """Return the predicted tokens that go before the last of a request that would be added now."""
         own = self.backlog(key)
         # While its own are taken, every other flow gets as many, if it has them.
         return own + sum(min(flow.cost, own + cost) for other, flow in self._flows.items() if other != key)
@@ -155,14 +150,7 @@ class FairQueue:
             flow.add(queued, next(self._numbers), due)
 
     def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
-        """Remove sentences out of turn.
-
-        Args:
-            sentences: Sentences; those that are not in the queue are skipped.
-
-        Returns:
-            Removed sentences.
-        """
+        """Remove sentences out of turn."""
         removed = []
         for queued in sentences:
             flow = self._flows.get(queued.request.flow)

@@ -76,13 +76,6 @@ class Places:
     """Places of callers in the batches of all workers. Not thread-safe: the scheduler holds its lock."""
 
     def __init__(self, queue: FairQueue, *, workers: int, max_batch_sentences: int) -> None:
-        """Start with idle workers.
-
-        Args:
-            queue: Sentences of callers that wait.
-            workers: Number of workers.
-            max_batch_sentences: Places of one worker in each tier.
-        """
         self._queue = queue
         self._limit = max_batch_sentences
         self._held: list[dict[Holder, Held]] = [{} for _ in range(workers)]
@@ -136,11 +129,6 @@ class Places:
 
         A caller goes back to a lighter tier when the heavier one has none of its sentences, and a lone one after a
         while: if its sentences are now more and now fewer they are in one batch all the same.
-
-        Args:
-            caller: Identity of the caller.
-            sentences: Sentences of a request that is about to be submitted.
-            tokens: Predicted tokens of that request.
         """
         tier = self._own_tier(caller, sentences=sentences, tokens=tokens)
         heaviest, alone, _ = self._alone

@@ -148,11 +148,7 @@ class LoopInbox:
         return cls._of_loops[loop]
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the loop look for calls; `of_running_loop` calls this.
-
-        Args:
-            loop: Running event loop.
-        """
+        """Let the loop look for calls; `of_running_loop` calls this."""
         # The loop holds the inbox, and goes with it.
         self._loop = weakref.ref(loop)
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -164,15 +160,7 @@ class LoopInbox:
         loop.add_reader(self._read_end, self._make_calls)
 
     def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> bool:
-        """Leave a call, from any thread.
-
-        Args:
-            callback: Function to call in the loop.
-            arguments: Its arguments.
-
-        Returns:
-            Whether it will be called: False if the loop is closed.
-        """
+        """Leave a call, from any thread."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             return False

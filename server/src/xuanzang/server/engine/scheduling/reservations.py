@@ -70,9 +70,6 @@ class Reservations:
     def require_possible(self, sentences: Iterable[QueuedSentence]) -> None:
         """Refuse sentences that would not fit into an empty server.
 
-        Args:
-            sentences: Sentences of one request.
-
         Raises:
             MemoryLimitError: One of them needs more than its model or the server may take.
         """
@@ -92,23 +89,13 @@ class Reservations:
             )
 
     def may_serve(self, worker: int, model: LoadedModel) -> bool:
-        """Whether a worker may decode with a model now.
-
-        Args:
-            worker: Number of the worker, from 0.
-            model: Model of a waiting sentence.
-        """
+        """Whether a worker may decode with a model now."""
         limit = model.limits.workers
         serving = self._serving(model) if limit else set()
         return limit is None or worker in serving or len(serving) < limit
 
     def lack(self, worker: int, queued: QueuedSentence) -> Lack | None:
-        """Return whose memory is too short for a worker to take a sentence now; None if nobody's is.
-
-        Args:
-            worker: Number of the worker, from 0.
-            queued: Waiting sentence.
-        """
+        """Return whose memory is too short for a worker to take a sentence now; None if nobody's is."""
         model = queued.request.model
         use = self._uses[worker].get(BatchKey.of(queued), _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
@@ -120,12 +107,7 @@ class Reservations:
         return "model" if limit is not None and self._reserved[model] + more > limit else None
 
     def reserve(self, worker: int, queued: QueuedSentence) -> None:
-        """Count a sentence that a worker takes; the worker's next report replaces this.
-
-        Args:
-            worker: Number of the worker, from 0.
-            queued: Sentence that leaves the queue.
-        """
+        """Count a sentence that a worker takes; the worker's next report replaces this."""
         key = BatchKey.of(queued)
         use = self._uses[worker].get(key, _UNUSED)
         self._replace(worker, {key: BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)})
@@ -211,15 +193,6 @@ class Gate:
     """
 
     def __init__(self, reservations: Reservations, places: Places, worker: int, *, tier: int, room: Room) -> None:
-        """Open the gate of a worker.
-
-        Args:
-            reservations: Memory that is taken.
-            places: Places that are taken.
-            worker: Number of the worker, from 0.
-            tier: Number of the tier.
-            room: Places that may be taken.
-        """
         self._reservations, self._places = reservations, places
         self._worker, self._tier = worker, tier
         self._left, self._left_of = room.places, dict(room.callers)
@@ -239,14 +212,7 @@ class Gate:
         return may_serve
 
     def admits(self, queued: QueuedSentence) -> bool:
-        """Reserve what a sentence needs, or close the gate for it and those that wait for the same.
-
-        Args:
-            queued: Waiting sentence.
-
-        Returns:
-            Whether the worker takes it.
-        """
+        """Reserve what a sentence needs, or close the gate for it and those that wait for the same."""
         queued.tier = self._tier
         lack = self._reservations.lack(self._worker, queued)
         if lack is None:

@@ -40,12 +40,6 @@ class Scheduler:
     """
 
     def __init__(self, settings: EngineSettings, *, workers: int) -> None:
-        """Make an empty queue.
-
-        Args:
-            settings: Limits of queue and batches.
-            workers: Number of workers.
-        """
         self._settings = settings
         # Held by itself where nobody waits, which takes half as long.
         self._lock = threading.RLock()
@@ -73,11 +67,7 @@ class Scheduler:
         return self._reservations.max_cache_bytes
 
     def _tell_workers(self, steps_of: Iterable[Interrupt] | None = None) -> None:
-        """Let workers look at what has changed, those that wait and, after the step that they take, the others.
-
-        Args:
-            steps_of: Interrupts of the workers that it concerns while they take steps; None for all.
-        """
+        """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
         self._changed.notify_all()
         for interrupt in self.interrupts if steps_of is None else steps_of:
             interrupt.set()
@@ -114,10 +104,6 @@ class Scheduler:
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
-
-        Args:
-            caller: Identity of the caller.
-            seconds: Time after which the result is of no use.
 
         Raises:
             OverloadedError: It would not fit now, or not be done in time.
@@ -159,12 +145,7 @@ class Scheduler:
             self._tell_workers([self.interrupts[worker] for worker in have_room])
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
-        """Remove what is left of a submitted request; sentences in a batch leave at the next step.
-
-        Args:
-            request: Submitted request.
-            abandoned: Why it is given up; None if it was answered.
-        """
+        """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
         request.abandoned = abandoned
         with self._lock:
             if abandoned:
@@ -213,11 +194,7 @@ class Scheduler:
                     return []
 
     def wake(self, worker: int) -> None:
-        """Let a worker look after its models, even if it waits for sentences.
-
-        Args:
-            worker: Number of the worker, from 0.
-        """
+        """Let a worker look after its models, even if it waits for sentences."""
         with self._lock:
             self._woken.add(worker)
             self._tell_workers()
@@ -269,11 +246,7 @@ class Scheduler:
             self._tell_workers()
 
     def must_trim(self, worker: int) -> bool:
-        """Whether a worker must give back the memory that its sentences do not need; asked once for each time.
-
-        Args:
-            worker: Number of the worker, from 0.
-        """
+        """Whether a worker must give back the memory that its sentences do not need; asked once for each time."""
         if worker not in self._trimming:
             return False
         with self._lock:

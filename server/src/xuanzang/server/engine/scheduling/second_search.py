@@ -17,10 +17,6 @@ _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
     """Return the search to make instead of one whose translation is a repetition.
 
-    Args:
-        queued: Sentence that was searched.
-        best: Its best hypothesis.
-
     Returns:
         The sentence under the n-gram limit of its model for this case; None if the translation can stand: it has no
         repetition, the source repeats itself as well, the caller has chosen a limit, or has seen the beginning already.
@@ -41,15 +37,7 @@ def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Senten
 
 
 def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> Sentence | None:
-    """Return the search to make besides one that left it to the model to write the terms of its source.
-
-    Args:
-        queued: Sentence that was searched.
-        found: Its hypotheses.
-
-    Returns:
-        The sentence with its terms required; None if all hypotheses have all of them.
-    """
+    """Return the search to make besides one that left it to the model to write the terms of its source."""
     options = queued.sentence.options
     if options.expected_phrases is None or not any(queued.renderer.missed_terms(each.target_ids) for each in found):
         return None
@@ -60,11 +48,6 @@ def best_of(
     queued: QueuedSentence, free: Sequence[TargetHypothesis], bound: Sequence[TargetHypothesis]
 ) -> list[TargetHypothesis]:
     """Return the best hypotheses of two searches of one sentence.
-
-    Args:
-        queued: The sentence.
-        free: Hypotheses of the search that did not require its terms.
-        bound: Hypotheses of the one that did.
 
     Returns:
         As many different ones as requested: those with the most terms, of these the ones with the highest scores.

@@ -142,9 +142,6 @@ class TextCodec:
     def encode(self, sentence: str) -> list[int]:
         """Tokenise a sentence.
 
-        Args:
-            sentence: Sentence in the source language.
-
         Returns:
             Source ids, with those of the languages, as far as the model asks for them, and the end token.
         """
@@ -157,9 +154,6 @@ class TextCodec:
 
     def offsets(self, segments: Sequence[Segment]) -> list[tuple[Span, ...]]:
         """Find the characters of a text that its source ids stand for.
-
-        Args:
-            segments: Segments of the text.
 
         Returns:
             Spans in the text of the source ids of each sentence; empty ones of the languages and the end.
@@ -184,9 +178,6 @@ class TextCodec:
 
     def encode_target(self, text: str) -> list[int]:
         """Tokenise the beginning of a translation.
-
-        Args:
-            text: Text in the target language.
 
         Returns:
             Target ids, without start and end token.
@@ -221,9 +212,6 @@ class TextCodec:
 
         Args:
             target_ids: Ids without start and end token.
-
-        Returns:
-            A sentence in the target language.
         """
         return self._target.decode(target_ids)
 

@@ -88,10 +88,6 @@ def matched(wanted: str, offered: Iterable[str]) -> str | None:
 def meant_language(wanted: str, offered: Iterable[str]) -> str | None:
     """Find the offered code that something may mean that is no BCP-47 code, such as "zh_CN", "cn" or "english".
 
-    Args:
-        wanted: What stands in the place of a code.
-        offered: BCP-47 codes.
-
     Returns:
         The code as it is offered; None if `wanted` is one that is understood already, or means nothing known.
     """

@@ -82,15 +82,7 @@ def seen_text(text: str) -> str:
 
 
 def before_seen(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Map spans of what is seen of a text to the text itself.
-
-    Args:
-        text: Any text.
-        spans: Spans of `seen_text`.
-
-    Returns:
-        Spans of the text. What nobody sees belongs to what is before it.
-    """
+    """Map spans of what is seen of a text to the text itself."""
     unseen = _unseen(text)
     if not unseen:
         return list(spans)
@@ -125,9 +117,6 @@ def split_sentences(text: str) -> list[str]:
     A sentence ends at a line break, after a Chinese terminator, and after a Latin one that white space or a letter of
     another script follows, if that cannot be an abbreviation, an initial, a number, or the end of a quotation within a
     sentence. Closing quotes and brackets stay with their sentence.
-
-    Args:
-        text: Any text.
 
     Returns:
         White space, markers, pictures and sentences in their order; joined they are `text`.

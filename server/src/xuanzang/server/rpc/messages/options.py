@@ -64,14 +64,7 @@ OPTION_FIELDS = frozenset({"options", *_SWITCHES})
 
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
-    """Find the values outside of their ranges.
-
-    Args:
-        options: Options as the caller set them.
-
-    Yields:
-        One violation per value.
-    """
+    """Find the values outside of their ranges."""
     if not options.ListFields():
         return
     yield from _out_of_range(_RANGES, _set_fields(options), path="options")
@@ -91,13 +84,6 @@ def with_defaults(settings: pb.TranslationSettings, model: ServedModel) -> Decod
     """Complete the options with the defaults of a model.
 
     A beam narrower than the default number of hypotheses limits that number, too.
-
-    Args:
-        settings: Settings as the caller sent them.
-        model: Model that serves the request.
-
-    Returns:
-        A value for every option.
     """
     default, options = model.default_options, settings.options
     chosen = _set_fields(options)
@@ -114,15 +100,7 @@ def with_defaults(settings: pb.TranslationSettings, model: ServedModel) -> Decod
 
 
 def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[FieldViolation]:
-    """Find the options that contradict each other or are not the model's to give.
-
-    Args:
-        options: Completed options.
-        model: Model that serves the request.
-
-    Yields:
-        One violation per option.
-    """
+    """Find the options that contradict each other or are not the model's to give."""
     longest = options.max_target_length or model.max_target_length
     searched_at_once = not (options.sampling or options.return_alternatives)
     if searched_at_once and options.beam_size < options.num_hypotheses <= _RANGES["num_hypotheses"].maximum:

@@ -24,13 +24,6 @@ class ProvenanceRecorder:
     """Says how the texts of one request were translated."""
 
     def __init__(self, request: TranslationRequest, runtime: Runtime, *, method: str) -> None:
-        """Begin before the texts are translated.
-
-        Args:
-            request: Valid request.
-            runtime: What runs the graphs.
-            method: Name of the method that was called.
-        """
         self._request = request
         self._runtime = runtime
         self._method = method
@@ -38,11 +31,7 @@ class ProvenanceRecorder:
         """Journal for the engine."""
 
     def provenance(self, text_index: int) -> pb.Provenance:
-        """Say how a text was translated.
-
-        Args:
-            text_index: Index of the text in the request.
-        """
+        """Say how a text was translated."""
         message = pb.Provenance(sentences=map(_sentence, self.journal.of_text(text_index)))
         message.MergeFrom(self._shared)
         return message
@@ -68,11 +57,7 @@ class ProvenanceRecorder:
 
 
 def effective_settings(request: TranslationRequest) -> pb.TranslationSettings:
-    """Return the settings in effect, without those that are texts.
-
-    Args:
-        request: Valid request.
-    """
+    """Return the settings in effect, without those that are texts."""
     options = request.options
     scalars = {name: value for name in _SCALARS if (value := getattr(options, name)) is not None}
     sampling = pb.SamplingOptions(**dataclasses.asdict(options.sampling)) if options.sampling else None

@@ -119,9 +119,6 @@ async def read_settings(
         glossaries: Glossaries that requests may name.
         violations: Faults of the rest of the request.
 
-    Returns:
-        A valid request.
-
     Raises:
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
@@ -172,14 +169,7 @@ async def read_settings(
 
 
 def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
-    """Find the values that no model takes.
-
-    Args:
-        settings: Settings as the caller sent them.
-
-    Yields:
-        One violation per value.
-    """
+    """Find the values that no model takes."""
     yield from range_violations(settings.options)
     yield from term_violations(settings)
     yield from _format_violations(settings)
@@ -187,12 +177,6 @@ def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViola
 
 def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
     """Check a request for the languages of texts.
-
-    Args:
-        request: Message of the caller.
-
-    Returns:
-        The texts.
 
     Raises:
         InvalidInputError: There are none, or too many.
@@ -203,15 +187,7 @@ def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]
 
 
 def for_single_text(error: InvalidInputError, name: str = "content") -> InvalidInputError:
-    """Rename the field of an engine's error about a single text.
-
-    Args:
-        error: Error about "contents[0]".
-        name: Name of the text where the error goes, such as that of messages with a single one.
-
-    Returns:
-        The same error about the name.
-    """
+    """Rename the field of an engine's error about a single text."""
     return error.with_violations(
         FieldViolation(field=_CONTENTS.sub(name, fault.field), description=_CONTENTS.sub(name, fault.description))
         for fault in error.violations

@@ -45,9 +45,6 @@ def unary_response(
         request: Request that was translated.
         translations: Hypotheses of each text, best first.
         recorder: Recorder that has seen the texts translated; None if the request does not ask for provenance.
-
-    Returns:
-        The response message.
     """
     return pb.TranslateTextResponse(
         translations=[
@@ -69,9 +66,6 @@ def stream_response(
         request: Request that was translated.
         hypotheses: Hypotheses of its text, best first.
         recorder: Recorder that has seen the text translated; None if the request does not ask for provenance.
-
-    Returns:
-        The response message.
     """
     return pb.StreamTranslateTextResponse(
         id=text_id,
@@ -91,9 +85,6 @@ def last_progressive_response(
         hypotheses: Hypotheses of its text, best first.
         recorder: Recorder that has seen the text translated; None if the request does not ask for provenance.
         sent: Characters of the best hypothesis that were sent already.
-
-    Returns:
-        The last message: the rest of the text, and the translation.
     """
     return pb.TranslateTextProgressivelyResponse(
         text_delta=hypotheses[0].text[sent:],
@@ -118,9 +109,6 @@ def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.D
 
     Args:
         detections: Languages of each text, likeliest first.
-
-    Returns:
-        The response message.
     """
     return pb.DetectLanguageResponse(
         detections=[pb.LanguageDetection(languages=map(_detected_language, languages)) for languages in detections]
@@ -129,9 +117,6 @@ def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.D
 
 def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
     """List the models being served.
-
-    Args:
-        models: Served models, in any order.
 
     Returns:
         The response message, sorted by name and version.
@@ -165,12 +150,7 @@ def _translation(
 
 
 def detection_fields(request: TranslationRequest, text_index: int) -> dict[str, Any]:
-    """Return the fields about the language that a text was read in, if the request named none.
-
-    Args:
-        request: Request that was translated.
-        text_index: Index of the text in it.
-    """
+    """Return the fields about the language that a text was read in, if the request named none."""
     if not request.readings:
         return {}
     reading = request.readings[text_index]

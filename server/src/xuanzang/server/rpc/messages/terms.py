@@ -37,14 +37,7 @@ _OUTCOMES: Mapping[GlossaryOutcome, pb.GlossaryOutcome.ValueType] = MappingProxy
 
 
 def term_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
-    """Find entries and patterns that are over a limit or unknown.
-
-    Args:
-        settings: Settings as the caller sent them.
-
-    Yields:
-        One violation per fault.
-    """
+    """Find entries and patterns that are over a limit or unknown."""
     if len(settings.glossary_entries) > MAX_ENTRIES:
         description = f"must have at most {MAX_ENTRIES} elements, has {len(settings.glossary_entries)}"
         yield FieldViolation(field="glossary_entries", description=description)
@@ -58,24 +51,12 @@ def term_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation
 
 
 def term_fields(settings: pb.TranslationSettings) -> tuple[str, ...]:
-    """Return the fields that want something kept.
-
-    Args:
-        settings: Settings as the caller sent them.
-    """
+    """Return the fields that want something kept."""
     return tuple([name for name in TERM_FIELDS if getattr(settings, name)])
 
 
 def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> Iterable[FieldViolation]:
-    """Find options with which no search can keep the terms of a request.
-
-    Args:
-        term_fields: Fields that want something kept.
-        options: Completed options.
-
-    Returns:
-        One violation per option.
-    """
+    """Find options with which no search can keep the terms of a request."""
     if not term_fields:
         return []
     fields = ", ".join(term_fields)
@@ -97,9 +78,6 @@ def read_terms(
         fields: Their fields that want something kept.
         route: Model and target language.
         glossaries: Glossaries that requests may name.
-
-    Returns:
-        Its terms.
 
     Raises:
         InvalidInputError: There is no such glossary, or it is for other languages.

@@ -44,11 +44,7 @@ _REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
 
 
 def limits_of(limits: RpcLimits) -> ExplanationLimits:
-    """Return the limits of explanations.
-
-    Args:
-        limits: Limits of RPCs.
-    """
+    """Return the limits of explanations."""
     return ExplanationLimits(
         max_running=limits.max_explanations,
         max_tokens=limits.max_explained_tokens,

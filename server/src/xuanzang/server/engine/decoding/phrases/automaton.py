@@ -154,9 +154,6 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
     Args:
         phrases: Phrases, at least one; none is another's twin.
         classes: CONTINUES and OPENS of each token, [vocab].
-
-    Returns:
-        The automaton.
     """
     ways = [_Way(*variant, number) for number, phrase in enumerate(phrases) for variant in phrase.variants]
     tokens = sorted({token for way in ways for token in way.ids})
