@@ -21,6 +21,7 @@ pytest.importorskip("huggingface_hub", reason="needs the extra `hub`")
 BUNDLES = Path(__file__).parents[2] / "server" / "models"
 READY = "team/zh-en"
 LIMIT = 30
+OPTIONS: dict[str, Any] = {"beam_size": 4, "min_target_length": 0, "max_target_length": LIMIT}
 
 
 @pytest.fixture
@@ -242,7 +243,6 @@ def test_a_translator_of_a_name_has_that_model_alone(
 def test_a_checkpoint_translates_as_in_transformers_after_one_command(
     run: Run, hub: HubStandIn, write_marian: Callable[..., Any], toy_pairs: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    import torch
     from transformers import MarianMTModel, MarianTokenizer
 
     from xuanzang.server import Translator
@@ -273,18 +273,66 @@ def test_a_checkpoint_translates_as_in_transformers_after_one_command(
     sources = [text for text, _ in toy_pairs[::9]][:50]
     with Translator(place(tmp_path), workers=1) as translator:
         [model] = translator.list_models()
-        options: dict[str, Any] = {"beam_size": 4, "min_target_length": 0, "max_target_length": LIMIT}
-        ours = [each.text for each in translator.translate(sources, **options)]
+        ours = [each.text for each in translator.translate(sources, **OPTIONS)]
     assert (model.licence, model.source_model) == ("cc-by-nc-4.0", "Helsinki-NLP/opus-mt-zh-en")
     theirs = MarianMTModel.from_pretrained(folder)
     tokenizer = MarianTokenizer.from_pretrained(folder)
+    assert ours == texts_of_transformers(theirs, tokenizer, sources)
+
+
+def texts_of_transformers(model: Any, tokenizer: Any, sources: list[str], **options: object) -> list[str]:
+    import torch
+
     with torch.inference_mode():
-        found = theirs.generate(
+        found = model.generate(
             **tokenizer(sources, return_tensors="pt", padding=True),
             max_new_tokens=LIMIT,
             num_beams=4,
             do_sample=False,
             length_penalty=1.0,
             early_stopping=True,
+            **options,
         )
-    assert ours == tokenizer.batch_decode(found, skip_special_tokens=True)
+    texts: list[str] = tokenizer.batch_decode(found, skip_special_tokens=True)
+    return texts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["shards", "pickle", "shards of pickles"])
+def test_every_layout_of_weights_is_pulled_and_served_alike(
+    run: Run, hub: HubStandIn, shared_tokenizer: Path, toy_pairs: list[tuple[str, str]], tmp_path: Path, layout: str
+) -> None:
+    import torch
+    from multilingual_directories import write_nllb
+    from transformers import NllbTokenizer
+
+    from xuanzang.server import Translator
+
+    folder = hub.folder / "facebook" / "nllb-tiny"
+    model = write_nllb(shared_tokenizer, folder, never=(3,))
+    if layout != "shards":
+        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        halves = [dict(list(state.items())[start::2]) for start in (0, 1)]
+        (folder / "model.safetensors").unlink()
+        if layout == "pickle":
+            torch.save(state, folder / "pytorch_model.bin")
+        else:
+            names = [f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)]
+            for name, half in zip(names, halves, strict=True):
+                torch.save(half, folder / name)
+            placed = {key: name for name, half in zip(names, halves, strict=True) for key in half}
+            (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": placed}))
+    else:
+        (folder / "model.safetensors").unlink()
+        model.save_pretrained(folder, max_shard_size="20KB")
+        assert (folder / "model.safetensors.index.json").is_file()
+    few = ("--precision=float32", "--min-agreement=0", "--parity-sentences=3", "--test-sentences=8")
+    done = run("pull", "facebook/nllb-tiny", "--", *few)
+    assert done.returncode == 0, done.stderr
+    sources = [text for text, _ in toy_pairs[::9]][:50]
+    languages = {"source_language": "zh-Hans", "target_language": "en"}
+    with Translator(place(tmp_path), workers=1) as translator:
+        ours = [each.text for each in translator.translate(sources, **languages, **OPTIONS)]
+    tokenizer = NllbTokenizer.from_pretrained(folder, src_lang="zho_Hans", tgt_lang="eng_Latn")
+    english = tokenizer.convert_tokens_to_ids("eng_Latn")
+    assert ours == texts_of_transformers(model, tokenizer, sources, forced_bos_token_id=english)

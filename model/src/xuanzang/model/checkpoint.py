@@ -187,6 +187,27 @@ def save_checkpoint(
                 shutil.copyfile(tokenizer_folder / name, scratch / name)
 
 
+def load_config(folder: Path) -> TransformerConfig:
+    """Read the shape of a checkpoint.
+
+    Raises:
+        CheckpointError: It is missing or damaged.
+    """
+    return _parsed(settled(folder) / CONFIG_FILE, lambda text: TransformerConfig(**json.loads(text)))
+
+
+def origin_of(folder: Path) -> dict[str, Any]:
+    """Return what a model that is trained further from a checkpoint inherits: its "name", "licence" and "revision".
+
+    Raises:
+        CheckpointError: The facts of its training are missing or damaged.
+    """
+    training = _parsed(settled(folder) / TRAINING_FILE, json.loads)
+    inherited = training.get("imported") or training.get("parent") or {}
+    name = inherited.get("name") or training.get("bundle") or folder.resolve().name
+    return {"name": name, "licence": inherited.get("licence", ""), "revision": inherited.get("revision", "")}
+
+
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint.
 
@@ -196,7 +217,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     folder = settled(folder)
     if missing := [name for name in _FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder}: missing {', '.join(missing)}")
-    config = _parsed(folder / CONFIG_FILE, lambda text: TransformerConfig(**json.loads(text)))
+    config = load_config(folder)
     metadata = _parsed(folder / METADATA_FILE, PreparedMetadata.model_validate_json)
     source_tokenizer, target_tokenizer = _load_tokenizers(folder, config, metadata.silent_ids)
     weights = _map_weights(folder / WEIGHTS_FILE)

@@ -111,7 +111,10 @@ def _origin(checkpoint: Checkpoint) -> dict[str, str]:
             "licence": imported["licence"] or "not stated",
             **{f"SHA-256 of `{name}`": f"`{digest}`" for name, digest in sorted(files.items())},
         }
+    parent = checkpoint.training.get("parent", {})
     return {
+        **({"trained further from": parent["name"]} if parent else {}),
+        **({"licence of that": parent["licence"]} if parent.get("licence") else {}),
         "training pairs": f"{checkpoint.metadata.train_pairs:,}",
         "optimiser steps": f"{checkpoint.training.get('step', 0):,}",
     }

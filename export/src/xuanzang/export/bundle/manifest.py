@@ -87,7 +87,8 @@ def _provenance(checkpoint: Checkpoint, tool_versions: Mapping[str, str]) -> man
         tool_versions=tool_versions,
     )
     provenance.create_time.GetCurrentTime()
-    if imported := checkpoint.training.get("imported"):
+    # What is trained further is still under the licence of what it began with.
+    if imported := checkpoint.training.get("imported") or checkpoint.training.get("parent"):
         provenance.source.CopyFrom(
             manifest_pb2.Source(
                 name=imported["name"],

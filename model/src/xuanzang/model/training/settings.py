@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from xuanzang.model.checkpoint import CheckpointError, load_config
 from xuanzang.model.data.metadata import PreparedMetadata
 from xuanzang.model.network.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.training.optimization.optimizers import OptimizerName
 from xuanzang.model.training.optimization.schedule import Schedule, learning_rate, timed_learning_rate
+
+_SHAPE = {
+    "preset": ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers"),
+    "encoder_layers": ("num_encoder_layers",),
+    "decoder_layers": ("num_decoder_layers",),
+    "norm": ("norm",),
+    "positions": ("positions",),
+}
+"""By the settings that ask for a shape, what they ask for."""
 
 Preset = Literal["tiny", "small", "base", "big"]
 
@@ -38,7 +49,8 @@ class TrainingSettings(BaseModel):
     positions: Positions = "sinusoidal"
     """Positional encoding: sinusoidal or learned."""
     init_from: Path | None = None
-    """Checkpoint whose weights to start from (fine-tuning); shapes and tokenisers must be equal."""
+    """Checkpoint whose weights to start from (fine-tuning). The shape is that of the checkpoint; tokenisers must be
+    equal."""
     max_steps: int = Field(default=20000, ge=1)
     """Optimiser steps of the run, unless it ends by max_minutes."""
     max_minutes: float = Field(default=0, ge=0)
@@ -114,11 +126,36 @@ class TrainingSettings(BaseModel):
 
 
 def model_config(settings: TrainingSettings, metadata: PreparedMetadata) -> TransformerConfig:
-    """Return the shape that follows from settings and data.
+    """Return the shape that follows from settings and data, or from the checkpoint to start from.
 
     Raises:
+        CheckpointError: That checkpoint cannot be read, or has another shape than is asked for.
         ConfigError: The sizes do not fit together.
     """
+    asked = _asked_config(settings, metadata)
+    if settings.init_from is None:
+        return asked
+    given = load_config(settings.init_from)
+    named = {name: names for name, names in _SHAPE.items() if name in settings.model_fields_set}
+    fields = {field for names in named.values() for field in names}
+    if other := [f"{name} {getattr(given, name)}" for name in sorted(fields) if _differs(asked, given, name)]:
+        raise CheckpointError(
+            f"{settings.init_from} has {_blocks(given)}, {_blocks(asked)} asked: leave out what says so, or ask for "
+            + ", ".join(other)
+        )
+    dropout = given.dropout if settings.dropout is None else settings.dropout
+    return dataclasses.replace(given, dropout=dropout)
+
+
+def _differs(asked: TransformerConfig, given: TransformerConfig, field: str) -> bool:
+    return bool(getattr(asked, field) != getattr(given, field))
+
+
+def _blocks(config: TransformerConfig) -> str:
+    return f"{config.num_encoder_layers} + {config.num_decoder_layers} blocks of width {config.d_model}"
+
+
+def _asked_config(settings: TrainingSettings, metadata: PreparedMetadata) -> TransformerConfig:
     shape: dict[str, Any] = dict(PRESETS[settings.preset])
     overrides = {
         "num_encoder_layers": settings.encoder_layers,

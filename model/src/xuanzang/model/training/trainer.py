@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from xuanzang.model.checkpoint import save_checkpoint, start_from
+from xuanzang.model.checkpoint import origin_of, save_checkpoint, start_from
 from xuanzang.model.data.dataset import Batch, PreparedSplit
 from xuanzang.model.data.metadata import read_metadata
 from xuanzang.model.network.config import ConfigError
@@ -295,11 +296,13 @@ class Trainer:
             progress.stale_validations, progress.best_loss = int(agreed[0]), agreed[1]
 
     def _save_best(self, loss: float) -> None:
-        facts = {
+        facts: dict[str, Any] = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,
             "validation_loss": loss,
             "settings": self.settings.model_dump(mode="json", exclude={"data", "output", "init_from", "device"}),
         }
+        if self.settings.init_from:
+            facts["parent"] = origin_of(self.settings.init_from)
         weights, config = self.state.average.weights, self.model.config
         save_checkpoint(self.settings.output / "best", weights, config, self.settings.data, training=facts)
