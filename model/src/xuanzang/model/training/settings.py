@@ -136,19 +136,12 @@ def model_config(settings: TrainingSettings, metadata: PreparedMetadata) -> Tran
     if settings.init_from is None:
         return asked
     given = load_config(settings.init_from)
-    named = {name: names for name, names in _SHAPE.items() if name in settings.model_fields_set}
-    fields = {field for names in named.values() for field in names}
-    if other := [f"{name} {getattr(given, name)}" for name in sorted(fields) if _differs(asked, given, name)]:
-        raise CheckpointError(
-            f"{settings.init_from} has {_blocks(given)}, {_blocks(asked)} asked: leave out what says so, or ask for "
-            + ", ".join(other)
-        )
+    fields = {name: _SHAPE[name] for name in sorted(_SHAPE.keys() & settings.model_fields_set)}
+    if other := [name for name, of in fields.items() if any(getattr(asked, f) != getattr(given, f) for f in of)]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in other)
+        raise CheckpointError(f"{settings.init_from} has {_blocks(given)}, {_blocks(asked)} asked: leave out {flags}")
     dropout = given.dropout if settings.dropout is None else settings.dropout
     return dataclasses.replace(given, dropout=dropout)
-
-
-def _differs(asked: TransformerConfig, given: TransformerConfig, field: str) -> bool:
-    return bool(getattr(asked, field) != getattr(given, field))
 
 
 def _blocks(config: TransformerConfig) -> str:
