@@ -86,8 +86,8 @@ class PrepareCommand(PrepareSettings, _RecipeCommand):
         print(f"{self.output}: {metadata.train_pairs:,} pairs to train on, {metadata.valid_pairs:,} to validate")
         if metadata.source_vocab_size > metadata.train_pairs:
             print(
-                f"a vocabulary of {metadata.source_vocab_size:,} pieces is large for {metadata.train_pairs:,} pairs: most "
-                "pieces occur too rarely to be learnt; --vocab-size sets another",
+                f"a vocabulary of {metadata.source_vocab_size:,} pieces is large for {metadata.train_pairs:,} pairs: "
+                "most pieces occur too rarely to be learnt; --vocab-size sets another",
                 file=sys.stderr,
             )
 
