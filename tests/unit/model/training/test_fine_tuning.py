@@ -86,5 +86,5 @@ def test_fine_tuning_teaches_the_bundled_model_a_domain(
     assert after["bleu"] > before["bleu"] + 20
     assert after["chrf"] > before["chrf"] + 20
     capsys.readouterr()
-    run("translate {} 云鹤无法启动。", tuned / "best")
+    run("try {} 云鹤无法启动。", tuned / "best")
     assert "Cranewell" in capsys.readouterr().out
