@@ -297,42 +297,32 @@ def texts_of_transformers(model: Any, tokenizer: Any, sources: list[str], **opti
     return texts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", ["shards", "pickle", "shards of pickles"])
-def test_every_layout_of_weights_is_pulled_and_served_alike(
-    run: Run, hub: HubStandIn, shared_tokenizer: Path, toy_pairs: list[tuple[str, str]], tmp_path: Path, layout: str
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+@pytest.mark.parametrize("parts", [(), ("a-1", "a-2")])
+@pytest.mark.parametrize("present", [WEIGHTS, WEIGHTS[:1], WEIGHTS[1:]])
+def test_only_what_the_family_needs_is_downloaded_safetensors_before_pickles(
+    run: Run, hub: HubStandIn, tmp_path: Path, present: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
-    import torch
-    from multilingual_directories import write_nllb
-    from transformers import NllbTokenizer
-
-    from xuanzang.server import Translator
-
-    folder = hub.folder / "facebook" / "nllb-tiny"
-    model = write_nllb(shared_tokenizer, folder, never=(3,))
-    if layout != "shards":
-        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        halves = [dict(list(state.items())[start::2]) for start in (0, 1)]
-        (folder / "model.safetensors").unlink()
-        if layout == "pickle":
-            torch.save(state, folder / "pytorch_model.bin")
-        else:
-            names = [f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)]
-            for name, half in zip(names, halves, strict=True):
-                torch.save(half, folder / name)
-            placed = {key: name for name, half in zip(names, halves, strict=True) for key in half}
-            (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": placed}))
-    else:
-        (folder / "model.safetensors").unlink()
-        model.save_pretrained(folder, max_shard_size="20KB")
-        assert (folder / "model.safetensors.index.json").is_file()
-    few = ("--precision=float32", "--min-agreement=0", "--parity-sentences=3", "--test-sentences=8")
-    done = run("pull", "facebook/nllb-tiny", "--", *few)
-    assert done.returncode == 0, done.stderr
-    sources = [text for text, _ in toy_pairs[::9]][:50]
-    languages = {"source_language": "zh-Hans", "target_language": "en"}
-    with Translator(place(tmp_path), workers=1) as translator:
-        ours = [each.text for each in translator.translate(sources, **languages, **OPTIONS)]
-    tokenizer = NllbTokenizer.from_pretrained(folder, src_lang="zho_Hans", tgt_lang="eng_Latn")
-    english = tokenizer.convert_tokens_to_ids("eng_Latn")
-    assert ours == texts_of_transformers(model, tokenizer, sources, forced_bos_token_id=english)
+    folder = hub.folder / "facebook" / "nllb"
+    write_config(folder, model_type="m2m_100")
+    others = ("tf_model.h5", "rust_model.ot", "tokenizer.json", "onnx.model")
+    for name in ("sentencepiece.bpe.model", "special_tokens_map.json", *others):
+        (folder / name).write_text("{}", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"1": {}}}', encoding="utf-8")
+    for name in present:
+        for part in parts:
+            (folder / f"{part}.{name.rpartition('.')[2]}").write_bytes(b"no weights")
+        placed = {part: f"{part}.{name.rpartition('.')[2]}" for part in parts}
+        (folder / (f"{name}.index.json" if parts else name)).write_text(json.dumps({"weight_map": placed}))
+    done = run("pull", "facebook/nllb")
+    assert "xuanzang import ended with status 2" in done.stderr, done.stderr
+    chosen = present[0]
+    suffix = chosen.rpartition(".")[2]
+    weights = {f"{chosen}.index.json", *(f"{part}.{suffix}" for part in parts)} if parts else {chosen}
+    small = {"config.json", "tokenizer_config.json", "special_tokens_map.json", "sentencepiece.bpe.model"}
+    assert {
+        each.rpartition("/")[2] for each in hub.asked if each.startswith("GET") and "/api/" not in each
+    } == small | weights
+    assert visible(place(tmp_path)) == []

@@ -181,3 +181,27 @@ def test_a_damaged_file_of_any_family_is_one_clear_error(
 ) -> None:
     (directory / name).write_bytes(content)
     assert reason in refused(directory)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+def test_weights_in_parts_are_those_of_one_file(nllb: Path, tmp_path: Path, kind: str) -> None:
+    import_model(nllb, tmp_path / "whole")
+    tensors = load_file(nllb / "model.safetensors")
+    (nllb / "model.safetensors").unlink()
+    halves = {f"part-{start}.{kind}": dict(list(tensors.items())[start::2]) for start in (0, 1)}
+    for name, half in halves.items():
+        save_file(half, nllb / name) if kind == "safetensors" else torch.save(half, nllb / name)
+    index = {"weight_map": {key: name for name, half in halves.items() for key in half}}
+    stem = {"safetensors": "model", "bin": "pytorch_model"}[kind]
+    (nllb / f"{stem}.{kind}.index.json").write_text(json.dumps(index))
+    import_model(nllb, tmp_path / "parts")
+    whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+@pytest.mark.parametrize("weight_map", [{}, {"a": "../elsewhere.safetensors"}, {"a": "missing.safetensors"}])
+def test_an_index_that_leads_elsewhere_is_refused(nllb: Path, weight_map: dict[str, str]) -> None:
+    (nllb / "model.safetensors").unlink()
+    (nllb / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert "no weight_map of files beside it" in (reasons := refused(nllb)) or "missing missing.safetensors" in reasons
