@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -46,6 +47,17 @@ BABELDOC_PARAGRAPH = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """A gateway, and what a tool that is set up for it sends with each request."""
+
+    gateway: RunningGateway
+    headers: dict[str, Any]
+
+    async def completed(self, **fields: Any) -> Answer:
+        return await completed(self.gateway, headers=self.headers, **fields)
+
+
 @pytest.fixture
 def server() -> StandIn:
     return StandIn(
@@ -63,6 +75,14 @@ async def guarded(server: StandIn) -> AsyncIterator[RunningGateway]:
         yield running
 
 
+@pytest.fixture(params=["", KEY], ids=["without a key", "with a key"])
+async def either(server: StandIn, request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
+    key = str(request.param)
+    server.needs_key = bool(key)
+    async with standing_in(server) as address, running_gateway(address, anonymous=not key) as running:
+        yield Asking(gateway=running, headers={"authorization": f"Bearer {key}"} if key else {})
+
+
 def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
@@ -71,9 +91,9 @@ def system(content: str) -> dict[str, Any]:
     return {"role": "system", "content": content}
 
 
-async def completed(gateway: RunningGateway, **fields: Any) -> Answer:
+async def completed(gateway: RunningGateway, *, headers: dict[str, Any] | None = None, **fields: Any) -> Answer:
     asked = {"model": "auto-zh", "messages": [user("hello")]} | fields
-    return await gateway.post("/v1/chat/completions", json=asked)
+    return await gateway.post("/v1/chat/completions", json=asked, **(headers or {}))
 
 
 def content_of(answer: Answer) -> str:
@@ -120,43 +140,43 @@ async def test_the_official_client_streams_lists_and_is_refused(guarded: Running
             await client.chat.completions.create(model="en-zh", messages=[user("hello")])
 
 
-async def test_open_webui_sends_the_whole_conversation(gateway: RunningGateway, server: StandIn) -> None:
+async def test_open_webui_sends_the_whole_conversation(either: Asking) -> None:
     history = [user("hello"), {"role": "assistant", "content": "你好"}, user([{"type": "text", "text": "hello"}])]
-    answer = await completed(gateway, messages=history, stream=True, stream_options={"include_usage": True})
+    answer = await either.completed(messages=history, stream=True, stream_options={"include_usage": True})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = answer.body.decode().split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     chunks = [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "你好"
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
-    listed = (await gateway.get("/v1/models")).json
+    listed = (await either.gateway.get("/v1/models", **either.headers)).json
     assert [model["id"] for model in listed["data"]] == ["auto-en", "auto-zh", "en-zh", "zh-en"]
     assert [model["name"] for model in listed["models"]] == ["tiny"]
 
 
 @pytest.mark.parametrize(("start", "source"), [("from English ", "en"), ("", "")])
 async def test_nextcloud_gets_the_json_that_it_asks_for(
-    start: str, source: str, gateway: RunningGateway, server: StandIn
+    start: str, source: str, either: Asking, server: StandIn
 ) -> None:
     prompt = f"Translate the following text {start}to 中文: \n\nhello"
     messages = [system(NEXTCLOUD_SYSTEM), user(prompt)]
-    answer = await completed(
-        gateway, model="tiny", messages=messages, n=1, stream=False, max_tokens=1000, response_format=NEXTCLOUD_FORMAT
+    answer = await either.completed(
+        model="tiny", messages=messages, n=1, stream=False, max_tokens=1000, response_format=NEXTCLOUD_FORMAT
     )
     assert json.loads(content_of(answer)) == {"translation": "你好"}
     asked = server.asked[-1]
     assert (list(asked.contents), asked.settings.source_language_code) == (["hello"], source)
 
 
-async def test_babeldoc_gets_its_paragraphs_one_by_one(gateway: RunningGateway, server: StandIn) -> None:
-    line = await completed(gateway, messages=[system(BABELDOC_SYSTEM), user(BABELDOC_LINE)], temperature=0)
+async def test_babeldoc_gets_its_paragraphs_one_by_one(either: Asking, server: StandIn) -> None:
+    line = await either.completed(messages=[system(BABELDOC_SYSTEM), user(BABELDOC_LINE)], temperature=0)
     assert content_of(line) == "你好"
-    paragraph = await completed(gateway, messages=[user(BABELDOC_PARAGRAPH)], temperature=0, max_tokens=2048)
+    paragraph = await either.completed(messages=[user(BABELDOC_PARAGRAPH)], temperature=0, max_tokens=2048)
     assert content_of(paragraph) == "<style id='1'>你好</style> {v1}"
     kept = {pb.PROTECTED_PATTERN_PLACEHOLDER, pb.PROTECTED_PATTERN_TAG}
     assert kept == set(server.asked[-1].settings.protected_patterns)
     many = f'{BABELDOC_RULES}Return JSON.\n\nHere is the input:\n\n[{{"id": 0, "input": "hello"}}]'
-    refused = await completed(gateway, messages=[user(many)], temperature=0, max_tokens=2048)
+    refused = await either.completed(messages=[user(many)], temperature=0, max_tokens=2048)
     assert (refused.status, refused.json["error"]["param"]) == (400, "messages")
 
 
@@ -201,3 +221,18 @@ async def test_what_is_no_translation_is_refused(
 async def test_a_body_that_is_no_json_is_refused_in_the_form_of_the_api(gateway: RunningGateway) -> None:
     answer = await gateway.post("/v1/chat/completions", data=b"{", content_type="application/json")
     assert (answer.status, answer.json["error"]["type"]) == (400, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "You are \n## Rules\n" + "\n## Rules\n" * 20_000,
+        "You are " + "\n\nNow translate the following text:\n\n" * 5_000,
+        "Translate the following text from " + "x to " * 40_000,
+        ";; Treat next line as plain text input and translate it into zh, output translation ONLY. If translation is "
+        "unnecessary " + "NO explanations. NO notes. " * 8_000,
+    ],
+)
+async def test_what_is_almost_a_prompt_is_text(prompt: str, gateway: RunningGateway, server: StandIn) -> None:
+    answer = await completed(gateway, messages=[user(prompt)])
+    assert (answer.status, list(server.asked[-1].contents)) == (200, [prompt])
