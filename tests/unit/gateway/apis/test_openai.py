@@ -180,6 +180,12 @@ async def test_babeldoc_gets_its_paragraphs_one_by_one(either: Asking, server: S
     assert (refused.status, refused.json["error"]["param"]) == (400, "messages")
 
 
+async def test_open_webuis_titles_are_refused_and_not_translated_prompts(either: Asking) -> None:
+    prompt = "### Task:\nGenerate a concise, 3-5 word title.\n### Guidelines:\n- Be brief.\n### Chat History:\nhello"
+    answer = await either.completed(messages=[user(prompt)])
+    assert (answer.status, answer.json["error"]["param"]) == (400, "messages")
+
+
 async def test_terms_are_those_of_a_glossary(gateway: RunningGateway, server: StandIn) -> None:
     options = {"target_lang": "zh", "terms": [{"source": "cat", "target": "猫"}]}
     await completed(gateway, model="tiny", messages=[user("a cat")], translation_options=options)
@@ -226,7 +232,7 @@ async def test_a_body_that_is_no_json_is_refused_in_the_form_of_the_api(gateway:
 @pytest.mark.parametrize(
     "prompt",
     [
-        "You are \n## Rules\n" + "\n## Rules\n" * 20_000,
+        "You are\n## Rules\n" + "\n## Rules\n" * 20_000,
         "You are " + "\n\nNow translate the following text:\n\n" * 5_000,
         "Translate the following text from " + "x to " * 40_000,
         ";; Treat next line as plain text input and translate it into zh, output translation ONLY. If translation is "

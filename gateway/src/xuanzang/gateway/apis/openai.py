@@ -114,6 +114,9 @@ _PROMPTS = tuple(
         ),
     )
 )
+# How prompts of programs begin whose answers would be no translation, and a heading that they have: BabelDOC's for many
+# paragraphs as JSON, and Open WebUI's for titles, tags and questions.
+_INSTRUCTIONS = (("You are ", "\n## Rules\n"), ("### Task:\n", "\n### Guidelines:\n"))
 # BabelDOC's prompt for a paragraph ends with a rule and the text. It has another one, for many paragraphs as JSON, and
 # makes this one for each of them if that is refused.
 _PARAGRAPH = "\n\nNow translate the following text:\n\n"
@@ -205,7 +208,7 @@ def _asked(request: _ChatRequest) -> _Asked:
         return prompted
     if any(each.role in ("system", "developer") and each.text.strip() for each in request.messages):
         raise bad_request("messages", "must have no system message: a translation model follows no instructions")
-    if last.text.startswith("You are ") and "\n## Rules\n" in last.text and "\n## Output\n" in last.text:
+    if any(last.text.startswith(start) and heading in last.text for start, heading in _INSTRUCTIONS):
         raise bad_request("messages", "must end with a text alone: a translation model follows no instructions")
     return _Asked(text=last.text)
 
