@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 import grpc
 import pytest
-from gateways import running_gateway
+from gateways import gateway_process, running_gateway
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -194,3 +195,26 @@ async def test_a_late_call_ends_by_its_deadline() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.ModelInfer(inference(), timeout=0.3)
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_drain_finishes_the_calls_in_progress() -> None:
+    server, begun, held = StandIn(), asyncio.Event(), asyncio.Event()
+    translate = server.TranslateText
+
+    async def hold(request: Any, context: Any) -> Any:
+        begun.set()
+        await held.wait()
+        return await translate(request, context)
+
+    server.TranslateText = hold  # type: ignore[method-assign]
+    async with (
+        standing_in(server) as address,
+        gateway_process("--grpc-address=127.0.0.1:0", f"--server={address}") as (process, gateway),
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        call = stub_of(channel).ModelInfer(inference())
+        await begun.wait()
+        process.send_signal(signal.SIGTERM)
+        held.set()
+        assert await call.code() is grpc.StatusCode.OK
+        assert await process.wait() == 0
