@@ -29,16 +29,30 @@ from xuanzang.command.settings import Positional, read_flags
 from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.observation.settings import ObservationSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang serve"
-
 PREFIX = "XUANZANG_"
 """Of the environment variables."""
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
-
 _LOOPBACK = "127.0.0.1"
+
+
+class ObservationSettings(BaseModel):
+    """What is recorded of single RPCs."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    tracing: bool = Field(
+        default=False,
+        description="Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, say where to and how many.",
+    )
+    access_log: str | None = Field(
+        default=None,
+        min_length=1,
+        description="File to add a JSON object to for each RPC, without texts; - for standard output.",
+    )
 
 
 class HostAndPort(NamedTuple):

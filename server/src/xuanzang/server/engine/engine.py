@@ -7,8 +7,10 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -19,7 +21,7 @@ from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.running import RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
-from xuanzang.server.engine.hardware import choose_kernels, log_kernels, memory_limit
+from xuanzang.server.engine.hardware import choose_kernels, default_workers, give_way, log_kernels, memory_limit
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -32,19 +34,67 @@ from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
 from xuanzang.server.engine.scheduling.call import CallArguments, CallContext, ContextArguments
+from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.text.language_codes import matched
 from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
 from xuanzang.server.engine.text.traditional import writer_of
-from xuanzang.server.engine.threads import EngineThreads
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Runtime, ServedModel
-from xuanzang.server.metrics import Metrics
+from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
+
+_LOGGER = logging.getLogger(__name__)
+
+# Splitting and tokenising take some thousandths of the time of decoding.
+_TOKENIZING_THREADS = 2
+# A worker checks after each step, which takes milliseconds; far more is a fault, and no reason to hang.
+_STOP_SECONDS = 5.0
+
+
+class EngineThreads:
+    """Tokenising threads, and workers once they are started. Belongs to one event loop."""
+
+    def __init__(self, settings: EngineSettings, *, provider: str) -> None:
+        """Make an empty queue; no thread starts before it has work.
+
+        Args:
+            settings: Number of workers, limits of queue and batches.
+            provider: "cpu" or "cuda".
+        """
+        self._count = settings.workers or default_workers(provider, settings.intra_op_threads)
+        self.scheduler = Scheduler(settings, workers=self._count)
+        """Queue of the workers."""
+        # Texts of a caller must take no core from the workers, who give way, nor from the event loop.
+        self.tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing", initializer=give_way)
+        """Threads that split and tokenise texts."""
+        self.workers: list[Worker] = []
+        """Workers; none before `start`."""
+
+    def start(self, metrics: ServerMetrics) -> None:
+        """Start the workers."""
+        self.workers = [Worker(number, scheduler=self.scheduler) for number in range(self._count)]
+        metrics.workers.set(self._count)
+        for tier, name in enumerate(TIERS):
+            metrics.held_places[name].set_function(partial(self.scheduler.held_places, tier))
+            metrics.waiting_places[name].set_function(partial(self.scheduler.waiting_places, tier))
+        metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self.workers))
+
+    async def drop(self, model: LoadedModel) -> None:
+        """Let the workers drop a model that no call uses."""
+        await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self.workers))
+
+    async def stop(self) -> bool:
+        """Stop the workers after their step, and wait for their end."""
+        self.scheduler.stop()
+        # Requests that are being tokenised go on to find the scheduler stopped.
+        self.tokenizing.shutdown(wait=False)
+        return all(await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self.workers)))
+
 
 __all__ = ["Engine", "ServedModel"]
 
-_LOGGER = logging.getLogger(__name__)
 
 # A partial answer is sent this long before the deadline, so that the caller has it in time.
 _MIN_MARGIN_SECONDS = 0.02
