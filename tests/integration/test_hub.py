@@ -315,7 +315,7 @@ def test_only_what_the_family_needs_is_downloaded_safetensors_before_pickles(
     (folder / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"1": {}}}', encoding="utf-8")
     for name in present:
         for part in parts:
-            (folder / f"{part}.{name.rpartition('.')[2]}").write_bytes(b"no weights")
+            (folder / f"{part}.{name.rpartition('.')[2]}").write_bytes(f"no weights: {part}".encode())
         placed = {part: f"{part}.{name.rpartition('.')[2]}" for part in parts}
         (folder / (f"{name}.index.json" if parts else name)).write_text(json.dumps({"weight_map": placed}))
     done = run("pull", "facebook/nllb")
