@@ -114,7 +114,7 @@ join() {
     cat "$out"/checkpoints.tar.* | tar -x -C "$checkpoints"
     for folder in "$checkpoints"/*/; do
         # A checkpoint that cannot be used fails here.
-        model translate "$folder" "OK" > /dev/null
+        model try "$folder" "OK" > /dev/null
         echo "$folder"
     done
 }
