@@ -91,7 +91,7 @@ BREAKING = {
         f"{ENGINE}.terminology.glossaries",
     ),
     "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.batch"),
-    "Required phrases: both choices serve one search, with or without a compiler": (
+    "Required phrases: a search chooses by the tables of automata": (
         f"{ENGINE}.decoding.phrases.automaton",
         f"{ENGINE}.decoding.phrases.search",
     ),

@@ -20,7 +20,7 @@ from typing import Literal
 
 import onnxruntime
 
-from xuanzang.kernels import decode, graphs, phrase_choice, step_functions, steps
+from xuanzang.kernels import decode, graphs, step_functions, steps
 
 __all__ = ["Kernels", "Reason", "find_kernels", "library", "supported_isas"]
 
@@ -29,7 +29,7 @@ Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntim
 
 # In the order of the library's sizes.
 _STRUCTURES: tuple[type[ctypes.Structure], ...] = (
-    *(steps.SlotStep, steps.BeamStep, phrase_choice.PhraseStep),
+    *(steps.SlotStep, steps.BeamStep),
     *(graphs.SessionSettings, graphs.BoundTensor, decode.Decode),
 )
 _FOLDER = Path(__file__).parent

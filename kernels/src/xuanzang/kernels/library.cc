@@ -2,12 +2,10 @@
 // step, and graphs with the steps that they take.
 
 #include <exception>
-#include <new>
 #include <string>
 
 #include "decode.h"
 #include "operators.h"
-#include "phrase_choice.h"
 #include "session.h"
 #include "simd.h"
 #include "step.h"
@@ -75,8 +73,8 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
 // Returns the sizes of the structures that Python gives, which has to know them as they are.
 XUANZANG_EXPORT const int64_t* XuanzangStructureSizes() {
   using namespace xuanzang;
-  static const int64_t sizes[] = {sizeof(SlotStep),        sizeof(BeamStep),    sizeof(PhraseStep),
-                                  sizeof(SessionSettings), sizeof(BoundTensor), sizeof(Decode)};
+  static const int64_t sizes[] = {sizeof(SlotStep), sizeof(BeamStep), sizeof(SessionSettings), sizeof(BoundTensor),
+                                  sizeof(Decode)};
   return sizes;
 }
 
@@ -85,21 +83,6 @@ XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) {
 }
 
 XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }
-
-// Chooses the hypotheses of sentences that require phrases; returns how many end, -1 if there is no memory for it.
-XUANZANG_EXPORT int64_t XuanzangContinuePhrases(const xuanzang::PhraseStep* step) {
-  try {
-    return xuanzang::choose_phrases(*step);
-  } catch (const std::bad_alloc&) {
-    return -1;
-  }
-}
-
-// Writes the ids whose log-probabilities these sentences want; returns 0.
-XUANZANG_EXPORT int64_t XuanzangAskForPhrases(const xuanzang::PhraseStep* step) {
-  xuanzang::ask_for_phrases(*step);
-  return 0;
-}
 
 // Opens a graph; returns null if it cannot be opened.
 XUANZANG_EXPORT xuanzang::Session* XuanzangOpenGraph(const xuanzang::SessionSettings* settings) {

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-NAMES = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangContinuePhrases", "XuanzangAskForPhrases")
+NAMES = ("XuanzangAdvanceSlots", "XuanzangContinueBest")
 """Functions that the library must have, each of the address of a structure."""
 
 
 class StepFunctions:
     """The open functions. Each takes `ctypes.byref` of the structure that its description names."""
 
-    __slots__ = ("advance_slots", "ask_for_phrases", "choose_phrases", "continue_best")
+    __slots__ = ("advance_slots", "continue_best")
 
     def __init__(self, library: Path) -> None:
         """Open the functions of a library that `find_kernels` has found."""
@@ -26,7 +26,7 @@ class StepFunctions:
         functions: list[Callable[[Any], int]] = [getattr(opened, name) for name in NAMES]
         for function in functions:
             function.restype = ctypes.c_int64  # type: ignore[attr-defined]
-        self.advance_slots, self.continue_best, self.choose_phrases, self.ask_for_phrases = functions
+        self.advance_slots, self.continue_best = functions
 
 
 def members(*names: str, of: type[Any] = ctypes.c_int64) -> tuple[tuple[str, type[Any]], ...]:
