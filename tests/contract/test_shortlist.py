@@ -229,7 +229,7 @@ def test_answers_do_not_depend_on_how_long_sentences_that_are_done_wait(
 def test_a_bundle_without_shortlist_is_refused_if_one_is_requested(
     tiny_bundle_repository: Path, open_graphs: OpenGraphs
 ) -> None:
-    with pytest.raises(BundleError, match="the bundle has none"):
+    with pytest.raises(BundleError, match="the bundle has no shortlist"):
         open_graphs(load_bundle(tiny_bundle_repository / "tiny" / "1"), True)
 
 

@@ -63,7 +63,8 @@ def test_the_command_writes_a_checkpoint_that_says_where_it_comes_from(
     assert said.out == f"{output}: translates zh into en\n"
     assert "reading weights" in said.err
     checkpoint = load_checkpoint(output)
-    assert checkpoint.training == {"step": 0, "imported": {"name": "opus-mt-zh-en", "licence": "cc-by-4.0"}}
+    imported = {"name": "opus-mt-zh-en", "licence": "cc-by-4.0", "revision": "", "files": {}}
+    assert checkpoint.training == {"step": 0, "imported": imported}
     assert (output / ORIGIN_FILE).read_text(encoding="utf-8").startswith("### zho-eng")
     config = checkpoint.model.config
     assert (config.norm, config.positions, config.activation) == ("post", "sinusoidal_halves", "swish")
