@@ -12,11 +12,15 @@ from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
-    *("live", "outcome", "result", "tier"),
+    *("live", "outcome", "result", "tier", "source"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "flag", "le"),
 }
 OF_THE_SERVER = {
     "nmt_access_log_dropped",
+    "nmt_answers",
+    "nmt_answer_cache_bytes",
+    "nmt_answer_cache_entries",
+    "nmt_answer_cache_evictions",
     "nmt_cache_limit_bytes",
     "nmt_held_places",
     "nmt_waiting_places",
