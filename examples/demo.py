@@ -27,6 +27,7 @@ STOP_SECONDS = 30
 
 GROUPS = {
     "Everyday language and software": (
+        "我有一只猫。",
         "今天天气很好。",
         "她每天早上六点起床。",
         "你能帮我一个忙吗？",
