@@ -207,11 +207,64 @@ async def test_a_folder_that_cannot_be_written_is_named_in_the_log_and_read(
     # Root may write everywhere, so a mode would not do.
     monkeypatch.setattr("os.access", lambda *_: False)
     second = await restart()
-    assert "pins and promotions are lost at the end of the process" in caplog.messages
+    assert "promotions are lost at the end of the process, and pins refused" in caplog.messages
     assert live_version(second) == 2
-    await second.promoter.roll_back("small")
     await second.promoter.settle()
     assert (repository / FILE).read_bytes() == kept
+
+
+async def test_a_command_on_a_folder_that_cannot_be_written_is_refused_until_it_can(
+    restart: Restart, add_version: Any, repository: Path, monkeypatch: Any
+) -> None:
+    add_version(2)
+    first = await restart()
+    await first.promoter.force("small", 2, reason="a test")
+    await first.join(5)
+    kept = (repository / FILE).read_bytes()
+    with monkeypatch.context() as read_only:
+        read_only.setattr("os.access", lambda *_: False)
+        second = await restart()
+        # That no version is pinned is what the next start has, too.
+        await second.promoter.pin("small", None)
+        before = second.live.catalog
+        changes: tuple[Callable[[], Any], ...] = (
+            lambda: second.promoter.pin("small", 1),
+            lambda: second.promoter.pin("small", 2),
+            lambda: second.promoter.promote("small", 1),
+            lambda: second.promoter.force("small", 1, reason="x"),
+            lambda: second.promoter.roll_back("small"),
+        )
+        for change in changes:
+            with pytest.raises(ModelStateError, match=r"nothing has changed: .* is read-only; .* --promotion-state"):
+                await change()
+            assert second.live.catalog is before
+        assert (repository / FILE).read_bytes() == kept
+    await second.promoter.pin("small", 1)
+    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 1
+
+
+async def test_the_gate_lets_versions_through_on_a_folder_that_cannot_be_written(
+    restart: Restart, add_version: Any, repository: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    engine = await restart(promotion="gate")
+    add_version(2)
+    await engine.live.load("small", 2)
+    while live_version(engine) != 2:  # noqa: ASYNC110 - a catalog has no event
+        await asyncio.sleep(0.01)
+    await engine.promoter.settle()
+    assert not (repository / FILE).exists()
+
+
+async def test_a_chosen_file_keeps_pins_although_the_folder_of_the_models_is_read_only(
+    restart: Restart, add_version: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    add_version(2)
+    first = await restart(promotion="direct", promotion_state=tmp_path / "state.json")
+    await first.promoter.pin("small", 1)
+    second = await restart(first, promotion="direct", promotion_state=tmp_path / "state.json")
+    assert live_version(second) == 1
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import logging
 import os
@@ -28,6 +29,7 @@ Verdicts = Mapping[LoadedModel, Sequence[str]]
 FILE = ".promotion.json"
 """Its name in the folder of the models; hidden files are no models."""
 _MAX_BYTES = 1 << 20
+_READ_ONLY = "the folder of the models is read-only; name a file in another folder with --promotion-state"
 _LOCK_SECONDS = 5.0
 _LOCK_LOOK_SECONDS = 0.02
 
@@ -172,7 +174,6 @@ class StateFile:
     def __init__(self, models: Path, chosen: Path | None) -> None:
         self._file = chosen or models / FILE
         self._is_chosen = chosen is not None
-        self._is_writable = True
         self._state: KeptState | None = None
         self._seen: tuple[int, ...] | None = None
         self._keeping: set[asyncio.Task[None]] = set()
@@ -187,12 +188,18 @@ class StateFile:
         remove_abandoned(self._file.parent, self._file.name)
         self._seen = look_at(self._file)
         self._state = state = await asyncio.to_thread(self._read, sets_aside=True)
-        self._is_writable = self._is_chosen or os.access(self._file.parent, os.W_OK)
         if not self._is_writable:
             level = logging.WARNING if matters else logging.INFO
             reason = "the folder of the models is read-only and --promotion-state is not set"
-            _LOGGER.log(level, "pins and promotions are lost at the end of the process", extra={"reason": reason})
+            _LOGGER.log(
+                level, "promotions are lost at the end of the process, and pins refused", extra={"reason": reason}
+            )
         return state or KeptState()
+
+    @property
+    def _is_writable(self) -> bool:
+        """Whether the state is to be kept: always where a setting says, else if the folder of the models allows it."""
+        return self._is_chosen or os.access(self._file.parent, os.W_OK)
 
     @property
     def has_changed(self) -> bool:
@@ -215,14 +222,21 @@ class StateFile:
                 self._state = state or self._state
             yield state
 
-    async def write(self, state: KeptState) -> None:
-        """Write a state; when this returns it is on the disk, unless nothing is to be kept. Only while exclusive.
+    async def write(self, state: KeptState, *, must_last: bool) -> None:
+        """Write a state; when this returns it is on the disk. Only while exclusive.
+
+        Args:
+            state: What is to be read at the next start.
+            must_last: Whether it is an error that the folder of the models is read-only; else nothing is written then.
 
         Raises:
             OSError: It cannot be written; the file is as it was.
         """
-        is_nothing_new = state == self._state or (self._state is None and state.is_default)
-        if is_nothing_new or not self._is_writable:
+        if state == self._state or (self._state is None and state.is_default):
+            return
+        if not self._is_writable:
+            if must_last:
+                raise OSError(errno.EROFS, _READ_ONLY)
             return
         # The next one is written whatever it is, if this one fails.
         self._state = None
@@ -251,7 +265,7 @@ class StateFile:
         try:
             async with self._lock, self._locked():
                 if not self.has_changed:
-                    await self.write(state())
+                    await self.write(state(), must_last=False)
         except OSError as error:
             self._warn("the state of promotion cannot be written", error.strerror)
 

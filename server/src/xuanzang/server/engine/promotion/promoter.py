@@ -132,8 +132,13 @@ class Promoter:
         self._state_file.keep(self._state)
         return evaluation
 
-    async def promote(self, name: str, version: int) -> Evaluation:
+    async def promote(self, name: str, version: int, *, must_last: bool = True) -> Evaluation:
         """Let a version go live if it passes the gate.
+
+        Args:
+            name: Name of the model.
+            version: Loaded version.
+            must_last: Whether to refuse it if a read-only folder lets nothing outlive the process.
 
         Raises:
             ModelNotFoundError: It is not loaded.
@@ -155,7 +160,7 @@ class Promoter:
                 raise ModelStateError(f"{name} has changed while {name}/{version} was judged; promote it again")
             return catalog.with_live(candidate)
 
-        await self._change(name, edit, partial(self._went_live, candidate, "promoted"))
+        await self._change(name, edit, partial(self._went_live, candidate, "promoted"), must_last=must_last)
         return evaluation
 
     async def pin(self, name: str, version: int | None) -> int:
@@ -227,32 +232,37 @@ class Promoter:
         await self._change(name, edit, count)
         return self._live_version(name)
 
-    async def _change(self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None]) -> None:
+    async def _change(
+        self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None], *, must_last: bool = True
+    ) -> None:
         """Change what answers requests, once it outlives the process.
 
         Args:
             name: Name of the model that is changed.
             edit: Function that returns the changed catalog; it may refuse, and is called again after a wait.
             then: Function that is called once the change is in effect.
+            must_last: Whether to refuse it if a read-only folder lets nothing outlive the process.
 
         Raises:
             ModelStateError: The change cannot be kept; nothing has changed.
             DrainingError: The engine is stopping.
         """
         self._live.require_open()
-        changing = asyncio.create_task(self._change_and_keep(name, edit, then))
+        changing = asyncio.create_task(self._change_and_keep(name, edit, then, must_last=must_last))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
         # Those who wait may go away; half of a change must not remain.
         await asyncio.shield(changing)
 
-    async def _change_and_keep(self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None]) -> None:
+    async def _change_and_keep(
+        self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None], *, must_last: bool
+    ) -> None:
         try:
             async with self._state_file.exclusive() as decided:
                 self._take_up(decided)
                 changed = edit(self._live.catalog)
                 self._waiting -= {name}
-                await self._state_file.write(self._state(changed))
+                await self._state_file.write(self._state(changed), must_last=must_last)
                 # Another version may have been loaded meanwhile.
                 self._live.switch(edit(self._live.catalog))
                 then()
@@ -329,7 +339,8 @@ class Promoter:
             while (waiting := self._next()) is not None:
                 self._judged.add(waiting)
                 try:
-                    await self.promote(waiting.name, waiting.version)
+                    # Nobody was told that it would last.
+                    await self.promote(waiting.name, waiting.version, must_last=False)
                 except EngineError as error:
                     _LOGGER.info("version waits", extra={"model": waiting.name, "reason": str(error)})
                 except Exception:  # the next one must be judged all the same
