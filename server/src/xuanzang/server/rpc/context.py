@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -76,6 +76,8 @@ class RpcContext:
         """Place at the gate, once it was looked for."""
         self.sent: Counter | None = None
         """Counter of the messages that are written."""
+        self.log_text: Callable[..., None] | None = None
+        """Logs the end of a single text, as `RpcLog.write` does but for its method; None if nobody wants it."""
         self.owed = 0
         """Messages of the caller that are not answered yet."""
         self.active_at = self._arrived_at = time.monotonic()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc
@@ -85,6 +85,7 @@ class Entry:
         self._screen = screen
         self._observation = observation or Observation()
         self._log = RpcLog()
+        self._text_log = RpcLog("text")
         # Tasks that wait for the message of a unary RPC, the oldest first, and until when; and those that have waited
         # too long.
         self._waiting: dict[asyncio.Task[Any], float] = {}
@@ -132,6 +133,7 @@ class Entry:
         status: status_pb2.Status | None = None
         reason: errors.Reason | None = None
         rpc.grpc, rpc.sent, began = context, route.series.msg_sent, time.perf_counter()
+        rpc.log_text = partial(self._text_log.write, method)
         route.series.started.inc()
         if method.is_gated:
             self._observe(rpc, method)
@@ -341,7 +343,13 @@ def _ended_by_grpc() -> asyncio.CancelledError:
 class RpcLog:
     """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "rpc") -> None:
+        """Log nothing yet.
+
+        Args:
+            what: What fails: "rpc", or "text" for single texts of a stream.
+        """
+        self._what = what
         self._seen: Counter[str] = Counter()
 
     def write(
@@ -353,7 +361,7 @@ class RpcLog:
         request_id: str | None = None,
         reason: errors.Reason | None = None,
     ) -> None:
-        """Log the end of an RPC.
+        """Log the end of an RPC, or of a text.
 
         Args:
             method: Method of the RPC.
@@ -371,7 +379,7 @@ class RpcLog:
             facts |= reason.facts()
         if request_id is not None:
             facts["request_id"] = request_id
-        _LOGGER.log(level, "rpc", extra=facts)
+        _LOGGER.log(level, self._what, extra=facts)
 
     def _has_room(self, code: str) -> bool:
         if not self._seen:
@@ -382,5 +390,6 @@ class RpcLog:
     def _end_second(self) -> None:
         for code, number in self._seen.items():
             if number > _LINES_PER_SECOND:
-                _LOGGER.info("more rpcs", extra={"code": code, "rpcs": number - _LINES_PER_SECOND})
+                extra = {"code": code, f"{self._what}s": number - _LINES_PER_SECOND}
+                _LOGGER.info(f"more {self._what}s", extra=extra)  # noqa: G004
         self._seen.clear()

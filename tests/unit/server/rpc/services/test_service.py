@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -95,6 +95,53 @@ async def test_an_invalid_text_is_answered_with_an_error_and_the_stream_goes_on(
     assert {key: answer.error.code for key, answer in answers.items()} == {"1": 13, "2": 3, "3": 5, "4": 0}
     assert "secret" not in answers["1"].error.message
     assert answers["4"].translation.hypotheses[0].text == "A"
+
+
+async def test_refused_texts_of_a_stream_are_logged_singly(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def text(content: str, **settings: Any) -> pb.StreamTranslateTextRequest:
+        return pb.StreamTranslateTextRequest(id="8", content=content, settings=pb.TranslationSettings(**settings))
+
+    with caplog.at_level(logging.INFO):
+        async with serve() as served:
+            served.engine.raised["小秘密"] = RuntimeError("broken")
+            served.engine.raised["late"] = DeadlineExceededError("over", in_queue=True)
+            requests = [
+                text("小秘密"),
+                text("late"),
+                text("a", options=pb.DecodingOptions(beam_size=99)),
+                text("a", model="小秘密"),
+                text("a"),
+            ]
+            call = served.stub.StreamTranslateText(iter(requests), metadata=[("x-request-id", "mine")])
+            assert len([answer async for answer in call]) == 5
+    logged: list[Any] = [record for record in caplog.records if record.message == "text"]
+    faulty = {record.reason: (record.code, getattr(record, "fields", [])) for record in logged}
+    assert faulty == {
+        "internal": ("INTERNAL", []),
+        "deadline": ("DEADLINE_EXCEEDED", []),
+        "fields": ("INVALID_ARGUMENT", ["settings.options.beam_size"]),
+        "model": ("NOT_FOUND", []),
+    }
+    assert {(record.request_id, record.method.rpartition("/")[2]) for record in logged} == {
+        ("mine", "StreamTranslateText")
+    }
+    assert all(record.seconds >= 0 for record in logged)
+    assert "小秘密" not in caplog.text
+
+
+async def test_a_flood_of_refused_texts_leaves_the_log_its_lines_for_rpcs(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with serve() as served:
+            bad = pb.TranslationSettings(model="none")
+            requests = [pb.StreamTranslateTextRequest(content="a", settings=bad) for _ in range(200)]
+            assert len([answer async for answer in served.stub.StreamTranslateText(iter(requests))]) == 200
+            with suppress(grpc.aio.AioRpcError):
+                await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"], settings=bad))
+    messages = [record.message for record in caplog.records]
+    assert messages.count("text") < 200
+    assert messages.count("rpc") == 1
 
 
 async def test_a_stream_is_read_only_up_to_its_limit_of_texts_in_translation(serve: Serve) -> None:

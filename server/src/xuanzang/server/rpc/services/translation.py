@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -147,6 +148,7 @@ class TranslationService:
             group.create_task(self._answer(request, stream))
 
     async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream) -> None:
+        began = time.perf_counter()
         try:
             response = await self._translated(request, stream)
         except DrainingError as error:
@@ -156,9 +158,9 @@ class TranslationService:
             return
         except InvalidInputError as error:
             named = requests.as_sent(requests.for_single_text(error))
-            response = _error_response(request, named, stream.rpc)
+            response = _refused(request, named, stream.rpc, began)
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
-            response = _error_response(request, error, stream.rpc)
+            response = _refused(request, error, stream.rpc, began)
         await stream.write(response)
 
     async def _translated(
@@ -195,10 +197,14 @@ class _Stream:
         self.permits.release()
 
 
-def _error_response(
-    request: pb.StreamTranslateTextRequest, error: Exception, rpc: RpcContext
+def _refused(
+    request: pb.StreamTranslateTextRequest, error: Exception, rpc: RpcContext, began: float
 ) -> pb.StreamTranslateTextResponse:
+    """Log why a text of a stream has no translation, and return what tells its caller."""
     status = errors.status_of(error, request_id=rpc.request_id)
+    if rpc.log_text is not None:
+        seconds, reason = time.perf_counter() - began, errors.reason_of(error)
+        rpc.log_text(errors.code_of(status), seconds, request_id=rpc.request_id, reason=reason)
     return pb.StreamTranslateTextResponse(id=request.id, error=status)
 
 
