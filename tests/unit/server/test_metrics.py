@@ -23,6 +23,7 @@ OF_THE_SERVER = {
     "nmt_answer_cache_evictions",
     "nmt_cache_limit_bytes",
     "nmt_held_places",
+    "nmt_unserved_texts",
     "nmt_waiting_places",
     "nmt_workers",
     "nmt_workers_stopped",

@@ -50,6 +50,9 @@ MODEL_CHANGES = ("loaded", "unloaded", "refused")
 ANSWERS = ("kept", "joined", "searched")
 """Where the answer of a sentence came from; "joined": from a search that was in flight."""
 
+UNSERVED_TEXTS = ("refused", "passed")
+"""What became of texts in languages that no model translates; "passed": their callers get them back as they are."""
+
 TIERS = ("single", "light", "medium", "heavy")
 """Tiers of the scheduler by their numbers."""
 PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
@@ -262,6 +265,14 @@ class ServerMetrics:
     answers: Annotated[
         Mapping[str, Counter],
         Metric("Sentences by where their answers came from, with --answer-cache-mb.", label="source", values=ANSWERS),
+    ]
+    unserved_texts: Annotated[
+        Mapping[str, Counter],
+        Metric(
+            "Texts in languages that no model translates; passed: given back as they are, as their callers asked.",
+            label="outcome",
+            values=UNSERVED_TEXTS,
+        ),
     ]
     answer_cache_bytes: Annotated[Gauge, Metric("Memory of the kept answers, as estimated.")]
     answer_cache_entries: Annotated[Gauge, Metric("Kept answers.")]

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from xuanzang.server.engine.errors import ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.metrics import TIERS, Metrics
+from xuanzang.server.metrics import TIERS, UNSERVED_TEXTS, Metrics
 
 SETTINGS = EngineSettings(workers=2)
 
@@ -73,3 +74,25 @@ async def test_a_request_that_fails_is_not_timed_among_the_answers(
     with pytest.raises(Exception, match="deadline"):
         await engine.translate(["hello"], model=engine.models[0], options=options, deadline=0.0)
     assert answered(metrics, "short") == 0
+
+
+async def test_texts_in_unserved_languages_are_counted_by_what_became_of_them(
+    make_engine: Any, metrics: Metrics
+) -> None:
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    assert {value(metrics, "unserved_texts_total", outcome=each) for each in UNSERVED_TEXTS} == {0}
+    german, chinese = "Das Wetter ist heute sehr schön.", "我有三只猫，今天天气很好。"
+
+    async def route(*texts: str, target_language: str = "", **asked: Any) -> None:
+        await engine.router.route(model="", source_language="", target_language=target_language, texts=texts, **asked)
+
+    with pytest.raises(UnservedLanguageError):
+        await route(german, chinese, german)
+    await route(chinese, pass_through_unserved=True)
+    await route(german, chinese, pass_through_unserved=True)
+    # Refused for another reason, it is not given back.
+    with pytest.raises(ModelNotFoundError):
+        await route(german, target_language="xx", pass_through_unserved=True)
+    counted = [value(metrics, "unserved_texts_total", outcome=each) for each in UNSERVED_TEXTS]
+    assert counted == [2, 1]

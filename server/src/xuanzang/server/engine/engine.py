@@ -152,7 +152,7 @@ class Engine:
         """Which versions go live."""
         self._detector = shared_detector() if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
-        self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector)
+        self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector, metrics.server.unserved_texts)
         """Which model and languages a request means."""
         self.glossaries = GlossaryFolder(models / FOLDER)
         """Glossaries that requests may name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ from xuanzang.server.engine.errors import (
     FieldViolation,
     InvalidInputError,
     ModelNotFoundError,
+    UnservedLanguageError,
 )
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.live import LiveModels
@@ -20,6 +21,7 @@ from xuanzang.server.engine.text.language_codes import matched_language, primary
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS, DetectedLanguage, LanguageDetector
 from xuanzang.server.engine.text.readings import LanguageChoice, read
 from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
+from xuanzang.server.metric_series import Counter
 
 # The event loop waits for the reading of so many characters, half a millisecond; a thread reads more.
 _SHORT_CHARACTERS = 2000
@@ -30,8 +32,18 @@ _MAX_KEPT = 1024
 class RequestRouter:
     """Finds the model and the languages that requests mean. Belongs to the event loop."""
 
-    def __init__(self, live: LiveModels, threads: Executor, detector: LanguageDetector) -> None:
-        """Choose among the models of a server, none of which is loaded yet."""
+    def __init__(
+        self, live: LiveModels, threads: Executor, detector: LanguageDetector, unserved: Mapping[str, Counter]
+    ) -> None:
+        """Choose among the models of a server, none of which is loaded yet.
+
+        Args:
+            live: Models.
+            threads: Threads that read long texts.
+            detector: Detector of languages.
+            unserved: Counters of the texts in languages that no model translates, by what becomes of them.
+        """
+        self._unserved = unserved
         self._detector = detector
         self._live = live
         self._threads = threads
@@ -128,10 +140,19 @@ class RequestRouter:
             if choice.sources:
                 readings = await self._readings(texts, choice)
                 if not pass_through_unserved:
-                    routing.require_served(readings, choice)
+                    self._require_served(readings, choice)
                 source_language = self._source(readings, choice)
         route = self.resolve(model=model, source_language=source_language, target_language=target_language)
+        if passed := _unserved(readings):
+            self._unserved["passed"].inc(passed)
         return replace(route, readings=tuple(readings)) if readings else route
+
+    def _require_served(self, readings: Sequence[Reading], choice: LanguageChoice) -> None:
+        try:
+            routing.require_served(readings, choice)
+        except UnservedLanguageError:
+            self._unserved["refused"].inc(_unserved(readings))
+            raise
 
     def _source(self, readings: Sequence[Reading], choice: LanguageChoice) -> str:
         """Return the language to translate texts from; empty if it need not be named, or the caller must name it."""
@@ -177,6 +198,10 @@ class RequestRouter:
         codes = sorted({code for model in self._models for code in model.source_languages})
         work = partial(_detected, texts, self._detector, codes)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _unserved(readings: Iterable[Reading]) -> int:
+    return sum(each.kind is TextKind.UNSERVED for each in readings)
 
 
 def _read_all(texts: Iterable[str], detector: LanguageDetector, choice: LanguageChoice) -> list[Reading]:
