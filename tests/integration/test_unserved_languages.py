@@ -1,0 +1,110 @@
+"""French at a server that translates only Chinese, through the APIs of others: each refuses it in its own form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from gateways import RunningGateway, running_gateway
+
+CHINESE = "我有三只猫，今天天气很好。"
+FRENCH = "Bonjour, je suis un développeur à Paris."
+SAID = "is in fr; what is translated into en: zh."
+Message = Callable[[Any], Any]
+
+
+def google(answer: Any) -> Any:
+    assert answer["error"]["status"] == "INVALID_ARGUMENT"
+    [detail] = answer["error"]["details"]
+    assert [f"{each['field']}: {each['description']}" for each in detail["fieldViolations"]] == [
+        answer["error"]["message"]
+    ]
+    return answer["error"]["message"]
+
+
+APIS: dict[str, tuple[str, Any, Message]] = {
+    "deepl": ("/v2/translate", {"text": [CHINESE, FRENCH], "target_lang": "EN"}, lambda answer: answer["message"]),
+    "libretranslate": (
+        "/translate",
+        {"q": [CHINESE, FRENCH], "source": "auto", "target": "en"},
+        lambda answer: answer["error"],
+    ),
+    "google v2": ("/language/translate/v2", {"q": [CHINESE, FRENCH], "target": "en"}, google),
+    "google v3": (
+        "/v3/projects/any:translateText",
+        {"contents": [CHINESE, FRENCH], "targetLanguageCode": "en"},
+        google,
+    ),
+    "microsoft": (
+        "/translate?api-version=3.0&to=en",
+        [{"Text": CHINESE}, {"Text": FRENCH}],
+        lambda answer: answer["error"]["message"],
+    ),
+    "immersive-translate": (
+        "/imme",
+        {"text_list": [CHINESE, FRENCH], "source_lang": "auto", "target_lang": "en"},
+        lambda answer: answer["error"],
+    ),
+}
+
+
+@pytest.fixture
+async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(running.address, grpc_address="127.0.0.1:0") as started:
+        yield started
+
+
+@pytest.mark.parametrize(("path", "body", "message"), list(APIS.values()), ids=list(APIS))
+async def test_french_is_refused_in_the_form_of_the_api_with_what_is_served(
+    gateway: RunningGateway, path: str, body: Any, message: Message
+) -> None:
+    answer = await gateway.post(path, json=body)
+    assert answer.status == 400
+    field, _, description = message(answer.json).partition(": ")
+    # The second text, under the API's name of the texts, and no other.
+    assert field.endswith("[1]")
+    assert field.removesuffix("[1]") in (*body, "body")
+    assert description.startswith(SAID)
+    assert FRENCH not in answer.body.decode()
+
+
+async def test_french_is_refused_over_googles_grpc_with_what_is_served(gateway: RunningGateway) -> None:
+    grpc = pytest.importorskip("grpc")
+    translate_v3 = pytest.importorskip("google.cloud.translate_v3", reason="needs the extra `google`")
+    exceptions = pytest.importorskip("google.api_core.exceptions")
+    transport = translate_v3.TranslationServiceClient.get_transport_class("grpc")
+    with translate_v3.TranslationServiceClient(
+        transport=transport(channel=grpc.insecure_channel(gateway.grpc_address))
+    ) as client:
+        request = {"parent": "projects/any", "contents": [CHINESE, FRENCH], "target_language_code": "en"}
+        with pytest.raises(exceptions.InvalidArgument, match=SAID) as caught:
+            await asyncio.to_thread(client.translate_text, request=request)
+    [detail] = caught.value.details
+    assert [each.field for each in detail.field_violations] == ["contents[1]"]
+
+
+@pytest.mark.parametrize("value", [True, "true", "1"])
+async def test_french_comes_back_as_it_is_from_apis_that_let_callers_ask_for_it(
+    gateway: RunningGateway, value: Any
+) -> None:
+    asked = {"pass_through_unserved": value}
+    deepl = await gateway.post("/v2/translate", json=APIS["deepl"][1] | asked)
+    found = [(each["detected_source_language"], each["text"]) for each in deepl.json["translations"]]
+    assert (found[0][0], found[1]) == ("ZH", ("FR", FRENCH))
+    libre = (await gateway.post("/translate", json=APIS["libretranslate"][1] | asked)).json
+    assert [each["language"] for each in libre["detectedLanguage"]] == ["zh", "fr"]
+    assert libre["translatedText"][1] == FRENCH
+
+
+@pytest.mark.parametrize("api", ["deepl", "libretranslate"])
+@pytest.mark.parametrize("value", [False, "0"])
+async def test_french_is_refused_if_callers_say_that_they_do_not_want_it_back(
+    gateway: RunningGateway, api: str, value: Any
+) -> None:
+    path, body, message = APIS[api]
+    answer = await gateway.post(path, json=body | {"pass_through_unserved": value})
+    assert (answer.status, SAID in message(answer.json)) == (400, True)
+    wrong = await gateway.post(path, json=body | {"pass_through_unserved": "maybe"})
+    assert (wrong.status, message(wrong.json)) == (400, "pass_through_unserved: must be true or false")
