@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Metric
 
+from xuanzang.server.engine.types import QualityFlag
 from xuanzang.server.metric_series import Histogram
-from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, ModelMetrics
+from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, QUALITY_FLAGS, Metrics, ModelMetrics
 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {
@@ -54,6 +55,10 @@ def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: Coll
         # Information about models and the build appears with its values; RPCs are registered separately.
         if family.name.startswith("nmt_") and family.name not in OF_ALL_MODELS | OF_THE_SERVER:
             assert any(sample.labels.items() >= model.items() for sample in family.samples), family.name
+
+
+def test_every_flag_of_quality_has_a_series() -> None:
+    assert sorted(QUALITY_FLAGS) == sorted(flag.value for flag in QualityFlag)
 
 
 def test_labels_come_from_bounded_sets(metrics: Metrics, registry: CollectorRegistry) -> None:

@@ -40,7 +40,7 @@ TERM_OUTCOMES = ("honoured", "not_writable", "no_room", "not_reached")
 
 QUALITY_FLAGS = (
     *("repetition", "length_ratio", "untranslated", "truncated", "low_coverage", "number_lost", "name_lost"),
-    *("wrong_language", "cut"),
+    *("wrong_language", "cut", "source_language"),
 )
 """What is suspicious about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
 
