@@ -18,6 +18,7 @@ from xuanzang.client import (
     TranslationClient,
 )
 
+BUNDLED = Path(__file__).parents[2] / "server" / "models"
 EASY, HARD = "我有一只猫。", "塞翁失马，焉知非福。"
 
 
@@ -54,6 +55,21 @@ async def test_asking_for_quality_changes_nothing_else(bundled: Any) -> None:
     for before, after in zip(plain, assessed, strict=True):
         assert before.hypotheses[0].quality is None
         assert dataclasses.replace(after.hypotheses[0], quality=None) == before.hypotheses[0]
+
+
+async def test_french_has_a_flag_and_no_verdict_if_it_is_called_chinese_or_short(start_server: Any) -> None:
+    async with (
+        start_server(models=BUNDLED) as running,
+        AsyncTranslationClient(running.address) as client,
+    ):
+        asked: Any = {"source_language": "zh", "target_language": "en", "return_quality": True}
+        found = await client.translate(["Bonjour, je suis un développeur à Paris.", EASY], **asked)
+        found += await client.translate(["Il pleut.", "It rains."], target_language="zh", return_quality=True)
+        qualities = [each.hypotheses[0].quality for each in found]
+        scrape = await running.scrape()
+    assert [QualityFlag.SOURCE_LANGUAGE in each.flags for each in qualities if each] == [True, False, True, False]
+    assert [each.acceptable_probability is None for each in qualities if each] == [True, False, True, False]
+    assert scrape.value("nmt_quality_flags_total", flag="source_language") == 2
 
 
 async def test_tags_do_not_change_the_quality_of_their_text(bundled: Any) -> None:

@@ -169,7 +169,7 @@ class QualityFlag(enum.Enum):
     CUT = "cut"
     """A sentence over the model's limit was cut where no reader would pause."""
     SOURCE_LANGUAGE = "source_language"
-    """The source is in another language than the one that the request names."""
+    """The source is in another language than the one that it was translated from; of a few words: probably."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +275,8 @@ class Reading:
     confidence: float = 0.0
     """Probability of that language, 0 to 1."""
     has_letters: bool = True
+    is_doubtful: bool = False
+    """Whether an uncertain text is more likely in a language that is not translated: too few words to refuse it."""
 
     @property
     def kept_as(self) -> FinishReason | None:

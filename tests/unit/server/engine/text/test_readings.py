@@ -82,6 +82,34 @@ def test_names_code_and_short_texts_may_be_english(text: str) -> None:
 
 
 @needs_detection
+@pytest.mark.parametrize("text", ["Il pleut.", "Está lloviendo.", "Danke schön.", "Merci beaucoup."])
+def test_a_phrase_that_is_probably_in_an_unserved_language_is_translated_in_doubt(text: str) -> None:
+    reading = read(text, shared_detector(), EN_ZH)
+    assert (reading.kind, reading.is_doubtful) == (TextKind.UNCERTAIN, True)
+
+
+@needs_detection
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("I see.", "Come in!", "He left.", "Never mind.", "Why not?", "Log out", "Sign in", "Vice versa", "Et al."),
+        *("Bon voyage!", "OK", "Taxi", "café", "São Paulo", "Ludwig van Beethoven", "Le Petit Prince", "It rains."),
+        *("for i in range(10): print(i)", "Guten Morgen", "12:30", "你好"),
+    ],
+)
+def test_names_and_short_english_are_in_no_doubt(text: str) -> None:
+    assert not read(text, shared_detector(), EN_ZH).is_doubtful
+
+
+@needs_detection
+def test_beginnings_of_english_sentences_are_seldom_in_doubt() -> None:
+    words = [english.split() for _, english, *_ in rows("sentences.tsv")]
+    beginnings = {" ".join(each[:number]) for each in words for number in (2, 3, 4)}
+    doubtful = [text for text in beginnings if read(text, shared_detector(), EN_ZH).is_doubtful]
+    assert len(doubtful) <= 0.01 * len(beginnings)
+
+
+@needs_detection
 @pytest.mark.parametrize(
     ("text", "choice", "expected"),
     [

@@ -76,7 +76,8 @@ def _source_flags(
         yield QualityFlag.CUT
     if detector:
         reading = read(source, detector, languages)
-        if reading.kind is TextKind.UNSERVED or (reading.kind is TextKind.COPIED and reading.confidence):
+        is_target = reading.kind is TextKind.COPIED and reading.confidence
+        if reading.kind is TextKind.UNSERVED or is_target or reading.is_doubtful:
             yield QualityFlag.SOURCE_LANGUAGE
 
 

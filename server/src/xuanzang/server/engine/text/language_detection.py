@@ -62,6 +62,8 @@ class Detection:
     """Script of the text if it is Chinese: "Hans", "Hant", or empty if its characters are the same in both."""
     is_prose: bool = True
     """Whether the words are no names and headings, which may be in any language."""
+    is_phrase: bool = False
+    """Whether it has two words or more, of which only the first may begin with a capital letter, as in no name."""
 
     @property
     def languages(self) -> list[DetectedLanguage]:
@@ -126,6 +128,7 @@ class LanguageDetector:
             probabilities=self._probabilities(sample, writing, candidates),
             chinese_script=self._chinese_script(sample) if writing.script == CJK else "",
             is_prose=_is_prose(sample, writing),
+            is_phrase=_is_phrase(sample, writing),
         )
 
     def _probabilities(self, text: str, writing: Writing, candidates: Collection[str]) -> Mapping[str, float]:
@@ -185,6 +188,14 @@ def _is_prose(text: str, writing: Writing) -> bool:
     words = list(_words(text, LATIN))
     small = sum(word[0].islower() for word in words)
     return small >= _PROSE_WORDS - 1 and len(words) >= _PROSE_WORDS
+
+
+def _is_phrase(text: str, writing: Writing) -> bool:
+    """Return whether words in Latin letters are written as those of a sentence are."""
+    if writing.script != LATIN:
+        return False
+    later = list(_words(text, LATIN))[1:]
+    return bool(later) and all(word[0].islower() for word in later)
 
 
 def _among(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> dict[str, float]:

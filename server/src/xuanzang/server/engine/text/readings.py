@@ -57,7 +57,8 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
         return Reading(kind=TextKind.SERVED, language=code, confidence=best.confidence)
     if not _has_letters_of(text, choice.sources):
         return Reading(kind=TextKind.COPIED)
-    return Reading(kind=TextKind.UNCERTAIN, language=_only_written(found, choice.sources))
+    is_doubtful = found.is_phrase and best is not None and best.code not in choice.languages
+    return Reading(kind=TextKind.UNCERTAIN, language=_only_written(found, choice.sources), is_doubtful=is_doubtful)
 
 
 def _other(text: str, found: Detection, best: _Best, target: str, sources: Collection[str]) -> Reading | None:
