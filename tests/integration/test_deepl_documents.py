@@ -65,7 +65,7 @@ async def test_a_document_is_fetched_once_and_only_with_its_key(running: Any) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "a.exe"}, "file: must be a file with one of the suffixes .txt"),
+        ({"name": "a.exe"}, "file: must have one of the file extensions .txt"),
         ({"output_format": "docx"}, "output_format: must be txt"),
         ({"formality": "more"}, "formality: is supported only as default"),
         ({"extra_body_parameters": {"colour": "red"}}, "colour: is not supported"),
@@ -81,6 +81,15 @@ async def test_what_fails_later_is_said_by_its_status(running: Any) -> None:
         assert "no model translates" in await refusal(translated, gateway, "猫", "a.txt", target_lang="FR")
         assert "not what its suffix says" in await refusal(translated, gateway, '{"猫": ', "a.json")
         assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
+
+
+async def test_a_document_of_which_nothing_is_translated_fails_and_says_why(running: Any) -> None:
+    german = "Das Wetter ist heute sehr schön."
+    async with running_gateway(running.address) as gateway:
+        whole = {"source_lang": None}
+        assert "is in de" in await refusal(translated, gateway, german, "a.txt", **whole)
+        mixed = await asyncio.to_thread(translated, gateway, f"{german}\n我有三只猫，今天天气很好。", "a.txt", **whole)
+        assert mixed.startswith(german)
 
 
 async def test_a_document_has_a_limit_of_size(running: Any) -> None:

@@ -114,6 +114,9 @@ class StandIn(translation_pb2_grpc.TranslationServiceServicer):
         await self._begin(context)
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", request.name):
             await _end(context, grpc.StatusCode.INVALID_ARGUMENT, [_violation("name", "has another form")])
+        if not self._has(request.target_language_code, self.targets):
+            fault = ("target_language_code", f"no model translates into {request.target_language_code}")
+            await _end(context, grpc.StatusCode.INVALID_ARGUMENT, [_violation(*fault)])
         if request.name in self.glossaries and not request.replace:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, "there is another glossary of this name")
         self.glossaries[request.name] = request

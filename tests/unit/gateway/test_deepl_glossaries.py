@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from xuanzang.gateway.apis.deepl.glossaries import new_id, read_entries
 from xuanzang.gateway.errors import RefusedError
 
+PAIR = ("zh", "en")
+
 
 @given(st.text(max_size=100))
 def test_every_name_becomes_one_that_a_file_can_have(name: str) -> None:
@@ -24,8 +26,13 @@ def test_names_that_files_can_have_stay_and_others_stay_apart() -> None:
 
 
 def test_entries_are_read_from_both_forms() -> None:
-    assert read_entries("猫\tcat\r\n\n狗\tdog\n", "tsv") == {"猫": "cat", "狗": "dog"}
-    assert read_entries('猫,"a cat, big"\n狗,dog', "csv") == {"猫": "a cat, big", "狗": "dog"}
+    assert read_entries("猫\tcat\r\n\n狗\tdog\n", "tsv", languages=PAIR) == {"猫": "cat", "狗": "dog"}
+    assert read_entries('猫,"a cat, big"\n狗,dog', "csv", languages=PAIR) == {"猫": "a cat, big", "狗": "dog"}
+
+
+def test_lines_of_csv_may_name_their_languages() -> None:
+    text = '猫,cat,zh,en\n狗,"a ""dog""", ZH-Hans,EN-GB\n马,horse'
+    assert read_entries(text, "csv", languages=PAIR) == {"猫": "cat", "狗": 'a "dog"', "马": "horse"}
 
 
 @pytest.mark.parametrize(
@@ -35,13 +42,15 @@ def test_entries_are_read_from_both_forms() -> None:
         ("猫\tcat\n狗\t", "tsv", "entries", "line 2"),
         ("猫\tcat\n猫\tdog", "tsv", "entries", "once"),
         ('猫,"cat', "csv", "entries", "CSV"),
-        ("猫,cat,zh,en", "csv", "entries", "line 1"),
+        ("猫,cat,zh", "csv", "entries", "line 1"),
+        ("猫,cat,zh,en\ncat,猫,en,zh", "csv", "entries", "line 2"),
+        ("猫\tcat\tzh\ten", "tsv", "entries", "line 1"),
         ("猫\tcat", "xml", "entries_format", "tsv"),
     ],
 )
 def test_faulty_entries_are_refused_by_line(text: str, form: str, field: str, fault: str) -> None:
     with pytest.raises(RefusedError) as error:
-        read_entries(text, form)
+        read_entries(text, form, languages=PAIR)
     [violation] = error.value.fault.violations
     assert violation.field == field
     assert fault in violation.description

@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 from xuanzang.client import AsyncTranslationClient, StatusCode, TranslateOptions, Translation, TranslationError
 from xuanzang.gateway.errors import RefusedError, fault_of
-from xuanzang.gateway.languages import has_synonyms, served_code, source_for, sources_into, targets_by_source
+from xuanzang.gateway.languages import has_synonyms, is_served, served_code, source_for, sources_into, targets_by_source
 
+_SHOWN_CHARACTERS = 64
 _INDEX = re.compile(r"^contents\[(\d+)\]")
 
 
@@ -84,6 +86,38 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
     for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
     return [Translated.of(answered[index], job.source) for index in range(len(job.texts))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnservedLanguage:
+    """A language of a job that the server does not have."""
+
+    is_target: bool
+    """Whether it is the one to translate into."""
+    code: str
+    """As the caller gave it."""
+
+
+async def unserved_language(
+    error: RefusedError, job: TranslationJob, client: AsyncTranslationClient, *, seconds: float | None
+) -> UnservedLanguage | None:
+    """Return the language that a job was refused for, or None if it is not the cause.
+
+    Args:
+        error: The refusal.
+        job: The job.
+        client: Client of the caller.
+        seconds: Time until the answer must be there; None: that of the client.
+    """
+    if error.fault.status is not HTTPStatus.NOT_FOUND:
+        return None
+    pairs = targets_by_source(await client.list_models(timeout=seconds))
+    targets = {target for listed in pairs.values() for target in listed}
+    if job.source is not None and not is_served(job.source, pairs):
+        return UnservedLanguage(is_target=False, code=job.source[:_SHOWN_CHARACTERS])
+    if not is_served(job.target, targets):
+        return UnservedLanguage(is_target=True, code=job.target[:_SHOWN_CHARACTERS])
+    return None
 
 
 async def with_served_codes(

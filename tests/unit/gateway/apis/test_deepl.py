@@ -64,6 +64,12 @@ async def test_options_that_nobody_can_honour_are_refused_by_name(
         await asyncio.to_thread(translated, client, **options)
 
 
+@pytest.mark.parametrize("field", ["source_lang", "target_lang"])
+async def test_a_language_that_is_not_served_is_refused_by_its_field(client: deepl.DeepLClient, field: str) -> None:
+    with pytest.raises(deepl.DeepLException, match=f"{field}: 'XX' is not supported"):
+        await asyncio.to_thread(translated, client, **{field: "XX"})
+
+
 async def test_ignored_tags_are_marked_for_the_server_and_come_back_as_they_were(
     client: deepl.DeepLClient, server: StandIn
 ) -> None:
@@ -134,6 +140,11 @@ def use_old_glossaries(client: deepl.DeepLClient) -> None:
 
 async def test_names_of_glossaries_come_back_as_given_and_need_not_differ(client: deepl.DeepLClient) -> None:
     await asyncio.to_thread(use_old_glossaries, client)
+
+
+async def test_a_glossary_is_made_of_a_csv_file_whose_lines_name_their_languages(client: deepl.DeepLClient) -> None:
+    made = await asyncio.to_thread(client.create_glossary_from_csv, "Terms", "EN", "DE", "beam,Balken,en,de\n")
+    assert await asyncio.to_thread(client.get_glossary_entries, made) == {"beam": "Balken"}
 
 
 async def test_a_key_is_needed_where_the_server_asks_for_one() -> None:

@@ -13,6 +13,8 @@ from gateways import RunningGateway
         ("/v2/repository/models/tiny/load", 501, "error"),
         ("/v2/models/tiny/trace/setting", 501, "error"),
         ("/v2/logging", 501, "error"),
+        ("/v2/systemsharedmemory/region/r/register", 501, "error"),
+        ("/v2/cudasharedmemory/region/r/register", 501, "error"),
         ("/v3/style_rules", 404, "message"),
         ("/v2/write/rephrase", 404, "message"),
     ],

@@ -15,8 +15,8 @@ from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
-from xuanzang.gateway.languages import is_served, name_of, targets_by_source
-from xuanzang.gateway.translation import Translated, TranslationJob, translate
+from xuanzang.gateway.languages import name_of, targets_by_source
+from xuanzang.gateway.translation import Translated, TranslationJob, translate, unserved_language
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -185,14 +185,10 @@ def _require_given(parameters: Parameters, *names: str) -> None:
 
 async def _about_languages(error: RefusedError, job: TranslationJob, call: Call) -> RefusedError:
     """Return a refusal in LibreTranslate's words if it is about a language that is not served."""
-    if error.fault.status is not HTTPStatus.NOT_FOUND:
+    unserved = await unserved_language(error, job, call.client, seconds=call.seconds)
+    if unserved is None:
         return error
-    pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
-    targets = {target for listed in pairs.values() for target in listed}
-    for code, served in ((job.source, pairs), (job.target, targets)):
-        if code is not None and not is_served(code, served):
-            return RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=f"{code[:64]} is not supported"))
-    return error
+    return RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=f"{unserved.code} is not supported"))
 
 
 def _format(name: str | None) -> TranslateOptions:

@@ -55,7 +55,7 @@ async def _upload(form: FormData, file_field: str) -> Upload:
         raise bad_request(file_field, "must be a file")
     suffix = PurePath(file.filename or "").suffix.lower()
     if suffix not in SUFFIXES:
-        raise bad_request(file_field, f"must be a file with one of the suffixes {' '.join(SUFFIXES)}")
+        raise bad_request(file_field, f"must have one of the file extensions {' '.join(SUFFIXES)}")
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
     return Upload(content=await file.read(), suffix=suffix, fields=fields)
 

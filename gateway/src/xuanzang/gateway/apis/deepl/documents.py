@@ -10,13 +10,13 @@ from types import MappingProxyType
 from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import TranslateOptions
-from xuanzang.client.documents import DocumentTranslation
+from xuanzang.client.documents import DocumentSummary, DocumentTranslation
 from xuanzang.gateway.apis.deepl.glossaries import glossary_for
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore, StoredDocument
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
 from xuanzang.gateway.entry.endpoints import Call, Handler
-from xuanzang.gateway.errors import bad_request
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
 _READ = frozenset({"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang"})
 _FORMALITIES = ("default", "prefer_less", "prefer_more")
@@ -66,9 +66,11 @@ class DeepLDocuments:
             )
 
         async def work() -> DocumentTranslation:
-            return await self._translator.translate(
+            translated = await self._translator.translate(
                 upload.content, options, suffix=upload.suffix, client=call.client, caller=owner
             )
+            _require_translated(translated.summary)
+            return translated
 
         document = self._store.add(work, owner=owner, suffix=upload.suffix)
         return JSONResponse({"document_id": document.id, "document_key": document.key})
@@ -126,6 +128,12 @@ def _options(upload: Upload) -> TranslateOptions:
         source_language=None if source is None or source.lower() == "auto" else source,
         target_language=fields["target_lang"],
     )
+
+
+def _require_translated(summary: DocumentSummary) -> None:
+    """Refuse a document whose texts the server has refused, all of them."""
+    if summary.refusals and len(summary.refusals) == summary.asked:
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=summary.refusals[0].message))
 
 
 def _status(document: StoredDocument) -> dict[str, object]:

@@ -209,12 +209,13 @@ def new_id(name: str) -> str:
     return "-".join(filter(None, (stem, hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8])))
 
 
-def read_entries(text: str, form: str) -> dict[str, str]:
+def read_entries(text: str, form: str, *, languages: tuple[str, str]) -> dict[str, str]:
     """Read the entries of a request.
 
     Args:
-        text: A line for each, of a term and its translation.
+        text: A line for each, of a term and its translation, and in CSV also their languages.
         form: "tsv" or "csv".
+        languages: Languages of the terms and of their translations.
 
     Returns:
         Translations by term.
@@ -229,7 +230,7 @@ def read_entries(text: str, form: str) -> dict[str, str]:
     try:
         for number, row in enumerate(rows, start=1):
             if row and row != [""]:
-                _add(entries, row, number)
+                _add(entries, _without_languages(row, languages, number) if form == "csv" else row, number)
     except csv.Error as error:
         raise bad_request("entries", "must be valid CSV") from error
     return entries
@@ -238,6 +239,14 @@ def read_entries(text: str, form: str) -> dict[str, str]:
 def _lines(text: str) -> list[str]:
     # A term may hold the other characters that str.splitlines takes for ends of lines; the server refuses those.
     return text.replace("\r\n", "\n").split("\n")
+
+
+def _without_languages(row: list[str], languages: tuple[str, str], number: int) -> list[str]:
+    if len(row) != 4:
+        return row
+    if any(base(given.strip()) != base(asked) for given, asked in zip(row[2:], languages, strict=True)):
+        raise bad_request("entries", f"must be from source_lang into target_lang, which line {number} is not")
+    return row[:2]
 
 
 def _add(entries: dict[str, str], row: list[str], number: int) -> None:
@@ -308,10 +317,11 @@ async def _as_dictionary(client: AsyncTranslationClient, stored: StoredGlossary)
 def _dictionary(given: Parameters) -> dict[str, Any]:
     """Read languages and entries, as the SDK takes them."""
     fields = {name: _given(given, name) for name in _DICTIONARY if name != "entries_format"}
+    languages = fields["source_lang"].lower(), fields["target_lang"].lower()
     return {
-        "entries": read_entries(fields["entries"], given.text("entries_format") or "tsv"),
-        "source_language": fields["source_lang"].lower(),
-        "target_language": fields["target_lang"].lower(),
+        "entries": read_entries(fields["entries"], given.text("entries_format") or "tsv", languages=languages),
+        "source_language": languages[0],
+        "target_language": languages[1],
     }
 
 

@@ -17,10 +17,10 @@ from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
-from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import base, name_of, targets_by_source
 from xuanzang.gateway.settings import FORM_BYTES
-from xuanzang.gateway.translation import Translated, TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, translate, unserved_language
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -156,7 +156,14 @@ class DeepL:
         job = TranslationJob(
             texts=[without_translation(text, ignored) for text in texts], source=source, target=target, options=options
         )
-        results = await translate(call.client, job)
+        try:
+            results = await translate(call.client, job)
+        except RefusedError as error:
+            unserved_one = await unserved_language(error, job, call.client, seconds=call.seconds)
+            if unserved_one is None:
+                raise
+            field = "target_lang" if unserved_one.is_target else "source_lang"
+            raise bad_request(field, f"{unserved_one.code!r} is not supported") from error
         self._usage.count(call.caller.name, sum(map(len, texts)))
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
         translations = [
