@@ -86,8 +86,9 @@ class InferenceHttp:
                 Route(f"{model}/infer", Endpoint(self.infer, keyed, self._state), methods=["POST"]),
             ]
         refusal = Endpoint(self.refuse, keyed, self._state)
-        others = ("repository", "models", "trace", "systemsharedmemory", "cudasharedmemory")
-        return [*routes, *(Route(f"/v2/{path}/{{rest:path}}", refusal) for path in others), Route("/v2/logging", refusal)]
+        folders = ("repository", "models", "trace", "systemsharedmemory", "cudasharedmemory")
+        others = [*(f"{folder}/{{rest:path}}" for folder in folders), "logging"]
+        return [*routes, *(Route(f"/v2/{path}", refusal) for path in others)]
 
     async def live(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer /v2/health/live."""
