@@ -90,6 +90,8 @@ async def test_a_document_of_which_nothing_is_translated_fails_and_says_why(runn
         assert "is in de" in await refusal(translated, gateway, german, "a.txt", **whole)
         mixed = await asyncio.to_thread(translated, gateway, f"{german}\n我有三只猫，今天天气很好。", "a.txt", **whole)
         assert mixed.startswith(german)
+        english = "The weather is very nice today, my friend."
+        assert await asyncio.to_thread(translated, gateway, english, "a.txt", **whole) == english
 
 
 async def test_a_document_has_a_limit_of_size(running: Any) -> None:
