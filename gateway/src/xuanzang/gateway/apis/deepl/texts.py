@@ -195,7 +195,7 @@ class DeepL:
 
     async def refuse(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer what is not there."""
-        message = "this gateway has no such call of DeepL's API: docs/gateway.md lists those that it has"
+        message = "this gateway has no such call of DeepL's API: docs/protocols.md lists those that it has"
         return JSONResponse({"message": message}, HTTPStatus.NOT_FOUND)
 
 
