@@ -96,6 +96,25 @@ async def test_french_comes_back_as_it_is_from_apis_that_let_callers_ask_for_it(
     libre = (await gateway.post("/translate", json=APIS["libretranslate"][1] | asked)).json
     assert [each["language"] for each in libre["detectedLanguage"]] == ["zh", "fr"]
     assert libre["translatedText"][1] == FRENCH
+    google_v2 = (await gateway.post("/language/translate/v2", json=APIS["google v2"][1] | asked)).json
+    assert google_v2["data"]["translations"][1] == {"translatedText": FRENCH, "detectedSourceLanguage": "fr"}
+
+
+async def test_french_comes_back_as_it_is_from_small_apis_too(gateway: RunningGateway) -> None:
+    asked = {"pass_through_unserved": "true"}
+    microsoft = await gateway.post(
+        "/translate?api-version=3.0&to=en&pass_through_unserved=true", json=[{"Text": FRENCH}]
+    )
+    assert [each["text"] for each in microsoft.json[0]["translations"]] == [FRENCH]
+    assert microsoft.json[0]["detectedLanguage"]["language"] == "fr"
+    immersive = await gateway.post("/imme", json=APIS["immersive-translate"][1] | asked)
+    assert immersive.json["translations"][1] == {"detected_source_lang": "fr", "text": FRENCH}
+    deeplx = await gateway.post("/translate", json={"text": FRENCH, "source_lang": "auto", "target_lang": "EN"} | asked)
+    assert (deeplx.json["data"], deeplx.json["source_lang"]) == (FRENCH, "FR")
+    mtranserver = await gateway.post("/translate", json={"text": FRENCH, "from": "auto", "to": "en"} | asked)
+    assert mtranserver.json == {"result": FRENCH}
+    apertium = await gateway.post("/translate", form=[("q", FRENCH), ("langpair", "auto|en"), *asked.items()])
+    assert apertium.json["responseData"] == {"translatedText": FRENCH}
 
 
 @pytest.mark.parametrize("api", ["deepl", "libretranslate"])
