@@ -84,8 +84,8 @@ async def test_deepl_lists_languages_that_it_accepts(gateway: RunningGateway) ->
         ({"style_rule": "one"}, "style_id: is not supported by this gateway"),
         ({"model_type": "quality_optimized"}, "model_type: is supported only as latency_optimized or prefer_"),
         ({"tag_handling": "markdown"}, 'tag_handling: must be "html" or "xml"'),
-        ({"source_lang": "JA"}, "no model translates JA to EN-GB"),
-        ({"target_lang": "FR"}, "no model translates ZH to FR"),
+        ({"source_lang": "JA"}, "source_lang: 'JA' is not supported"),
+        ({"target_lang": "FR"}, "target_lang: 'FR' is not supported"),
     ],
 )
 async def test_deepl_is_told_what_is_not_supported(gateway: RunningGateway, options: Any, message: str) -> None:
