@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -107,7 +107,6 @@ class Authenticator:
         anonymous: bool,
         metrics: AccessMetrics,
         role: Role = "caller",
-        key_names: Collection[str] = ("x-api-key",),
     ) -> None:
         """Connect the keys.
 
@@ -116,9 +115,7 @@ class Authenticator:
             anonymous: Whether callers without a key are answered.
             metrics: Metrics of access.
             role: Role that keys must have.
-            key_names: Names in the metadata that have a key as their value, besides `authorization`.
         """
-        self._key_names = frozenset(key_names)
         self._role = role
         self.keys = keys
         self._anonymous = anonymous
@@ -155,7 +152,7 @@ class Authenticator:
     def _presented(self, metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:
         keys = set()
         for name, value in metadata:
-            if name in self._key_names:
+            if name == "x-api-key":
                 keys.add(str(value))
             elif name == "authorization":
                 scheme, _, key = str(value).partition(" ")

@@ -75,17 +75,6 @@ async def test_a_deleted_glossary_is_gone_at_once(store: GlossaryStore, folder: 
         await store.delete("animals")
 
 
-async def test_edits_at_the_same_time_are_all_kept(store: GlossaryStore) -> None:
-    await store.create(draft())
-    new = [GlossaryEntry(source=f"{number}", targets=("x",)) for number in range(9)]
-
-    def adding(entry: GlossaryEntry) -> Any:
-        return lambda entries: [*entries, entry]
-
-    await asyncio.gather(*(store.edit("animals", adding(entry)) for entry in new))
-    assert set(store.get("animals").entries) == set(new)
-
-
 @pytest.mark.parametrize("name", ["", "Animals", "../animals", "a/b", ".animals", "a" * 64, "a\n", "猫"])
 async def test_a_name_that_is_no_file_name_is_refused(store: GlossaryStore, folder: GlossaryFolder, name: str) -> None:
     with pytest.raises(InvalidInputError) as error:

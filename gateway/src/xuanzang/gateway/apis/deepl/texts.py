@@ -18,7 +18,7 @@ from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
-from xuanzang.gateway.languages import base, name_of, targets_by_source
+from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
 from xuanzang.gateway.settings import FORM_BYTES
 from xuanzang.gateway.translation import Translated, TranslationJob, translate, unserved_language
 
@@ -145,10 +145,9 @@ class DeepL:
         parameters = call.parameters
         _require_fulfilled(parameters)
         texts = checked_texts(parameters.texts("text"), field="text", maximum=self._max_texts)
-        target, source = parameters.text("target_lang"), parameters.text("source_lang")
+        target, source = parameters.text("target_lang"), unless_automatic(parameters.text("source_lang"))
         if target is None:
             raise bad_request("target_lang", "must be given")
-        source = None if source is None or source.lower() == "auto" else source
         options = _options(parameters)
         if glossary := parameters.text("glossary_id"):
             options["glossary_name"] = await glossary_for(call.client, glossary, source=source, target=target)

@@ -209,12 +209,10 @@ class AnsweredSearches:
 
     async def results(self, decode: Decode) -> list[SentenceResult]:
         """Return the results of all sentences."""
-        pending: Iterable[int] = range(len(self._searches))
         kept: list[tuple[int, Found]] = []
         joined: list[tuple[int, asyncio.Future[Found | None]]] = []
         own: list[int] = []
-        for position in pending:
-            key = self._keys[position]
+        for position, key in enumerate(self._keys):
             found = None if key is None else self._cache.get(key)
             if found is not None:
                 kept.append((position, found))

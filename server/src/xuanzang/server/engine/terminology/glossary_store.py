@@ -37,9 +37,6 @@ MAX_DISPLAY_NAME_CHARACTERS = 1024
 _VERSION = re.compile(r"\S{0,64}")
 _MAX_FAULTS = 20
 
-Edit = Callable[[Sequence[GlossaryEntry]], Sequence[GlossaryEntry]]
-"""Function that returns the new entries of a glossary."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlossaryDraft:
@@ -97,33 +94,6 @@ class GlossaryStore:
             await self._change(partial(_write, self._file(draft.name), content))
             _LOGGER.info("glossary stored", extra={"glossary": draft.name, "entries": len(draft.entries)})
             return self.get(draft.name)
-
-    async def edit(self, name: str, edit: Edit) -> Glossary:
-        """Change the entries of a glossary; remarks in its file are lost.
-
-        Args:
-            name: Its name.
-            edit: Function that returns the new entries; it may raise errors of its own.
-
-        Raises:
-            GlossaryNotFoundError: There is none of this name.
-            InvalidInputError: The new entries have faults.
-            GlossaryStateError: The file cannot be written.
-        """
-        async with self._changing:
-            await self._folder.reload_if_changed()
-            held = self.get(name)
-            draft = GlossaryDraft(
-                name=name,
-                source_language=held.source_language,
-                target_language=held.target_language,
-                version=held.version,
-                display_name=held.display_name,
-                entries=edit(held.entries),
-            )
-            content = await asyncio.to_thread(_checked_content, draft)
-            await self._change(partial(_write, self._file(name), content))
-            return self.get(name)
 
     async def delete(self, name: str) -> None:
         """Delete a glossary and its file.
