@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
@@ -62,6 +62,8 @@ class _Flow:
         # Time at which it goes first, number and sentence, of sentences with a deadline.
         self.by_time: list[tuple[float, int, QueuedSentence]] = []
         self.cost = self.places = 0
+        # Of all sentences together, on the clock of `time.monotonic`.
+        self.queued_at = 0.0
         self.deficit = _QUANTUM
 
     def add(self, queued: QueuedSentence, number: int, due: int) -> None:
@@ -72,6 +74,7 @@ class _Flow:
             insort(self.by_time, (queued.goes_first_at, number, queued))
         self.cost += queued.cost
         self.places += queued.places
+        self.queued_at += queued.queued_at
 
     def remove(self, queued: QueuedSentence) -> None:
         number, _ = self.sentences.pop(queued)
@@ -80,6 +83,13 @@ class _Flow:
             del self.by_time[bisect_left(self.by_time, (queued.goes_first_at, number))]
         self.cost -= queued.cost
         self.places -= queued.places
+        self.queued_at -= queued.queued_at
+
+    def waited(self, now: float) -> float:
+        """Return the seconds that its sentences have waited together; infinite if one of them goes first."""
+        if self.by_time and self.by_time[0][0] <= now:
+            return math.inf
+        return len(self.sentences) * now - self.queued_at
 
     def next(self, sweep: Sweep, taken: int, now: float) -> tuple[tuple[int, float], QueuedSentence]:
         """Return rank and sentence: a late one, else the oldest if it is due, else the nearest ahead, else behind."""
@@ -127,6 +137,19 @@ class FairQueue:
     def waiting(self) -> Iterator[tuple[str, int]]:
         """Return the caller of each flow, and the places that its sentences will take."""
         return ((key.caller, flow.places) for key, flow in self._flows.items())
+
+    def waited(self, callers: Collection[str], now: float) -> tuple[float, int]:
+        """Return for how long the sentences of some callers have waited, and how many they are.
+
+        Args:
+            callers: Callers, some of whom have waiting sentences.
+            now: Time on the clock of `time.monotonic`.
+
+        Returns:
+            Seconds of all together, infinite if a deadline makes one go first; sentences.
+        """
+        flows = [flow for key, flow in self._flows.items() if key.caller in callers]
+        return sum(flow.waited(now) for flow in flows), sum(len(flow.sentences) for flow in flows)
 
     def cost_for(self, limited: LoadedModel) -> int:
         """Return the predicted tokens that wait for a model with limits of its own."""

@@ -19,6 +19,10 @@ _MIN_ROW_SHARE = 0.1
 _STEP_ROWS = 4.0
 # Spread of the rows, as a share of their mean, from which on what was seen counts more than what is assumed.
 _ASSUMED_SPREAD = 0.1
+# Weight of the last encoder run in what joining costs; runs may vary by so much, and must for an estimate.
+_RUN_WEIGHT = 0.02
+_MAX_RUN_FACTOR = 3.0
+_TELLING_SPREAD = 0.1
 # Share of the requests that may take longer than their safe estimate, and how fast the estimate follows.
 _LATE_SHARE = 0.02
 _FOLLOWING_RATE = 0.05
@@ -135,6 +139,45 @@ class DecodingTime:
         usual, spread = self._mean_seconds / (self._mean_rows + _STEP_ROWS), (_ASSUMED_SPREAD * self._mean_rows) ** 2
         slope = (self._covariance + spread * usual) / (self._variance + spread)
         return min(max(slope, 0.0), self._mean_seconds / self._mean_rows)
+
+
+class JoiningCost:
+    """Time that an encoder run takes whatever it encodes: what the running sentences lose each time that others join.
+
+    A regression of seconds on source tokens, recent runs counting more, as in `DecodingTime`.
+    """
+
+    def __init__(self) -> None:
+        self._mean_seconds = 0.0
+        self._mean_tokens = 0.0
+        self._covariance = 0.0
+        self._variance = 0.0
+
+    def record(self, source_tokens: int, seconds: float) -> None:
+        """Add a run of the encoder.
+
+        Args:
+            source_tokens: Source tokens of all sentences that joined.
+            seconds: Time until they had joined.
+        """
+        weight = _RUN_WEIGHT if self._mean_seconds else 1.0
+        usual = self._mean_seconds and self._mean_seconds * max(1.0, source_tokens / self._mean_tokens)
+        # A run in which the system took the core away says nothing.
+        seconds = min(seconds, _MAX_RUN_FACTOR * usual) if usual else seconds
+        difference, more_tokens = seconds - self._mean_seconds, source_tokens - self._mean_tokens
+        self._mean_seconds += weight * difference
+        self._mean_tokens += weight * more_tokens
+        if weight < 1:
+            self._covariance = (1 - weight) * (self._covariance + weight * more_tokens * difference)
+            self._variance = (1 - weight) * (self._variance + weight * more_tokens * more_tokens)
+
+    @property
+    def seconds(self) -> float:
+        """Estimate of the time; 0 before the first run, and while runs are too much alike to tell."""
+        if self._variance < (_TELLING_SPREAD * self._mean_tokens) ** 2 or not self._mean_tokens:
+            return 0.0
+        each = self._covariance / self._variance
+        return min(max(self._mean_seconds - each * self._mean_tokens, 0.0), self._mean_seconds)
 
 
 class RequestSize(NamedTuple):

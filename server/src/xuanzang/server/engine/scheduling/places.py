@@ -188,6 +188,10 @@ class Places:
         """Return the tiers of which a worker has sentences."""
         return {tier for tier, places in enumerate(self._running[worker]) if places}
 
+    def running(self, worker: int, tier: int) -> int:
+        """Return the places that are taken in the batch of a tier in a worker."""
+        return self._running[worker][tier]
+
     def held(self, tier: int) -> int:
         """Return the places that are taken in the batches of a tier, all workers together."""
         return self._total[tier]

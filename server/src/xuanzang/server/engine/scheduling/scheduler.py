@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +13,14 @@ from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
-from xuanzang.server.engine.scheduling.load import RequestSize
+from xuanzang.server.engine.scheduling.load import JoiningCost, RequestSize
 from xuanzang.server.engine.scheduling.places import (
     NOTHING_HELD,
     TIERS,
     Held,
     Holder,
     Places,
+    Room,
     Turns,
 )
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
@@ -50,6 +52,10 @@ class Scheduler:
         # Half of the workers begin with the shortest sentences, half with the longest.
         self._sweeps = [[Sweep(upward=worker % 2 == 0) for _ in TIERS] for worker in range(workers)]
         self._admission = Admission(self._queue, self._places, workers=workers, max_tokens=settings.max_queue_tokens)
+        self._joining_costs = [JoiningCost() for _ in range(workers)]
+        self.joins_at = [math.inf] * workers
+        """Time at which the sentences that wait will have waited long enough to join each worker, on the clock of
+        `time.monotonic`; belongs to the worker."""
         self.turns = [Turns() for _ in range(workers)]
         """Whose batches each worker steps next; belongs to the worker."""
         self._reservations = Reservations(workers=workers, max_cache_bytes=_max_cache_bytes(settings))
@@ -171,6 +177,7 @@ class Scheduler:
         """
         # What comes from now on sets it again.
         self.interrupts[worker].clear()
+        self.joins_at[worker] = math.inf
         running = self._places.tiers(worker)
         if running and not self._queue.count:
             self.turns[worker].begin(running)
@@ -225,7 +232,7 @@ class Scheduler:
         turn = self.turns[worker].begin({*self._places.tiers(worker), *rooms} or {0})
         taken: list[QueuedSentence] = []
         for tier, room in rooms.items():
-            if tier <= turn:
+            if tier <= turn and self._is_worth_joining(worker, tier, room, now):
                 gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
                 max_source_tokens = self._settings.max_join_source_tokens
                 if self._places.yields(tier):
@@ -236,6 +243,32 @@ class Scheduler:
                 if gate.lacking:
                     self._ask_for_memory(gate.lacking)
         return taken
+
+    def _is_worth_joining(self, worker: int, tier: int, room: Room, now: float) -> bool:
+        """Return whether the sentences of a tier have waited for as long as their joining holds up those that run.
+
+        Each time that sentences join a batch, those in it stop for an encoder run, of which a part takes as long for
+        many as for one. Whoever waits until the costs are equal never loses more than twice what could be had by
+        knowing who comes when: the ski-rental problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
+        """
+        costs = self._places.running(worker, tier) * self._joining_costs[worker].seconds
+        if not costs:
+            return True
+        waited, sentences = self._queue.waited(room.callers, now)
+        if waited >= costs:
+            return True
+        self.joins_at[worker] = min(self.joins_at[worker], now + (costs - waited) / sentences)
+        return False
+
+    def record_joining(self, worker: int, source_tokens: int, seconds: float) -> None:
+        """Measure how long the sentences of a worker had to stop for others that joined.
+
+        Args:
+            worker: Number of the worker, which reports itself.
+            source_tokens: Source tokens of those that joined.
+            seconds: Time until they had joined.
+        """
+        self._joining_costs[worker].record(source_tokens, seconds)
 
     def _ask_for_memory(self, queued: QueuedSentence) -> None:
         """Let workers give back memory that they keep for sentences to come, if that makes room for one that waits."""

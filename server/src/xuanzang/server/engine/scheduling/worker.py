@@ -157,7 +157,10 @@ class Worker:
         for queued in newcomers:
             joining.setdefault(_RunnerKey(queued.request.model, queued.tier), []).append(queued)
         for key, sentences in joining.items():
+            began = time.perf_counter()
             self._work_on(key, methodcaller("admit", sentences), sentences)
+            tokens = sum(queued.source_tokens for queued in sentences)
+            self._scheduler.record_joining(self._number, tokens, time.perf_counter() - began)
         if joining:
             running = [key for key, runner in self._runners.items() if runner]
         if not running:
@@ -167,7 +170,8 @@ class Worker:
             tier = self._turns.first({key.tier for key in running})
             turn = [key for key in running if key.tier == tier]
         if len(turn) == 1:
-            steps, seconds = _STEPS, self._turns.seconds(turn[0].tier)
+            until_joining = self._scheduler.joins_at[self._number] - time.monotonic()
+            steps, seconds = _STEPS, min(self._turns.seconds(turn[0].tier), until_joining)
         done: list[DoneSentence] = []
         for key in turn:
             done += self._work_on(key, methodcaller("advance", steps, seconds)) or ()
