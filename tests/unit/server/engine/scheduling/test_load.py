@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
-from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, Throughput, predicted_cost
+from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, JoiningCost, Throughput, predicted_cost
 
 
 @pytest.mark.parametrize(
@@ -134,3 +134,27 @@ def test_the_wait_follows_how_long_most_requests_take_and_not_the_slowest(slowne
     estimate = calibration.estimate(2.0)
     assert calibration.wait(estimate, 2.0) == 0
     assert calibration.wait(estimate + 5, 2.0) == pytest.approx(5 * slowness, rel=0.1)
+
+
+@given(st.floats(1e-4, 0.1), st.floats(1e-6, 1e-3), st.integers(0, 2**31))
+def test_joining_costs_what_does_not_depend_on_the_tokens(fixed: float, each: float, seed: int) -> None:
+    rng, cost = np.random.default_rng(seed), JoiningCost()
+    for tokens in rng.integers(5, 60, size=300).tolist():
+        cost.record(tokens, fixed + each * tokens)
+    assert cost.seconds == pytest.approx(fixed, rel=0.02, abs=1e-6)
+
+
+def test_runs_that_are_all_alike_do_not_tell_what_joining_costs() -> None:
+    cost = JoiningCost()
+    assert cost.seconds == 0
+    for _ in range(100):
+        cost.record(20, 0.003)
+    assert cost.seconds == 0
+
+
+def test_a_run_that_the_system_interrupted_hardly_changes_the_cost_of_joining() -> None:
+    rng, cost = np.random.default_rng(1), JoiningCost()
+    for tokens in rng.integers(5, 60, size=300).tolist():
+        cost.record(tokens, 0.001 + 30e-6 * tokens)
+    cost.record(30, 5.0)
+    assert cost.seconds == pytest.approx(0.001, rel=0.1)

@@ -50,6 +50,10 @@ class Speed:
     """Seconds of a step, whatever its sentences."""
     sentence: float
     """Seconds for each sentence of it."""
+    joining: float = 0.0
+    """Seconds for which a batch stops when sentences join it, whatever they are."""
+    joining_token: float = 0.0
+    """Seconds more for each of their source tokens."""
 
     def capacity(self, *, batch: int, tokens: int, workers: int) -> float:
         """Return sentences per second of full batches."""
@@ -99,6 +103,10 @@ class VirtualServer:
     ) -> None:
         self.now = 1000.0
         self.tally = Tally()
+        self.joinings = 0
+        """Times that sentences joined a batch or began one."""
+        self.taken: list[float] = []
+        """Seconds from each arrival to its answer, of requests that `arrivals` brings."""
         clock = SimpleNamespace(monotonic=lambda: self.now)
         for module in (admission, places, request_module, scheduler_module):
             monkeypatch.setattr(module, "time", clock)
@@ -167,6 +175,19 @@ class VirtualServer:
 
         self.at(self.now, ask)
         return taken
+
+    def arrivals(self, lengths: Sequence[int], *, rate: float) -> None:
+        """Let requests of one sentence come at random times, and note how long each takes."""
+        draw, due = random.Random(1), self.now
+
+        def arrive(length: int, came: float) -> None:
+            request = self._request([length], math.inf)
+            self.scheduler.submit(request)
+            self._left[request], self._then[request] = 1, lambda: self.taken.append(self.now - came)
+
+        for length in lengths:
+            due += draw.expovariate(rate)
+            self.at(due, partial(arrive, length, due))
 
     def go_on(self) -> None:
         """Let everything happen that is to happen."""
@@ -245,9 +266,19 @@ class VirtualServer:
             tier = turns.first({each.queued.tier for each in running})
             rows = sum(each.queued.places for each in running if each.queued.tier == tier)
             self._stepping[worker] = True
-            seconds = self._speed.step + rows * self._speed.sentence
+            seconds = self._speed.step + rows * self._speed.sentence + self._join(worker, taken)
             turns.charge(tier, seconds)
             self.at(self.now + seconds, lambda: self._end_step(worker, tier))
+
+    def _join(self, worker: int, taken: Sequence[QueuedSentence]) -> float:
+        """Return the seconds for which the batches of a worker stop, because sentences join."""
+        if not taken:
+            return 0.0
+        tokens = sum(queued.source_tokens for queued in taken)
+        seconds = self._speed.joining + tokens * self._speed.joining_token
+        self.scheduler.record_joining(worker, tokens, seconds)
+        self.joinings += 1
+        return seconds
 
     def _end_step(self, worker: int, tier: int) -> None:
         self._stepping[worker] = False

@@ -1,0 +1,100 @@
+"""When sentences join a running batch: measured in virtual time, on the real scheduler."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from pathlib import Path
+
+import pytest
+from tests.unit.server.engine.scheduling.virtual_server import Speed, VirtualServer
+
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.load import JoiningCost
+from xuanzang.server.engine.scheduling.requests.request import Request
+from xuanzang.server.metrics import Metrics
+
+SPEED = Speed(step=0.0003, sentence=0.000075, joining=0.001, joining_token=0.00003)
+"""About what the bundled model takes on one core."""
+
+
+@pytest.fixture
+def model(repository: Path, metrics: Metrics) -> LoadedModel:
+    return LoadedModel(repository / "small" / "1", metrics)
+
+
+def served(
+    monkeypatch: pytest.MonkeyPatch, model: LoadedModel, *, rate: float, workers: int = 1, at_once: bool = False
+) -> VirtualServer:
+    """Serve sentences that come at random times; at_once lets each join at the next step."""
+    with monkeypatch.context() as patch:
+        if at_once:
+            patch.setattr(JoiningCost, "seconds", 0.0)
+        server = VirtualServer(patch, model, SPEED, workers=workers)
+        draw = random.Random(2)
+        server.arrivals([draw.randrange(8, 40) for _ in range(3000)], rate=rate)
+        server.go_on()
+    assert len(server.taken) == 3000
+    return server
+
+
+@pytest.mark.parametrize(("rate", "workers"), [(240, 1), (480, 2)])
+async def test_waiting_for_company_shortens_waits_when_the_server_is_busy(
+    monkeypatch: pytest.MonkeyPatch, model: LoadedModel, rate: float, workers: int
+) -> None:
+    ours = served(monkeypatch, model, rate=rate, workers=workers)
+    hasty = served(monkeypatch, model, rate=rate, workers=workers, at_once=True)
+    assert ours.joinings < 0.8 * hasty.joinings
+    assert statistics.median(ours.taken) < 0.95 * statistics.median(hasty.taken)
+    assert statistics.quantiles(ours.taken, n=20)[-1] < 0.9 * statistics.quantiles(hasty.taken, n=20)[-1]
+
+
+async def test_it_costs_little_when_the_server_is_not_busy(
+    monkeypatch: pytest.MonkeyPatch, model: LoadedModel
+) -> None:
+    ours, hasty = served(monkeypatch, model, rate=40), served(monkeypatch, model, rate=40, at_once=True)
+    assert statistics.median(ours.taken) < 1.06 * statistics.median(hasty.taken)
+
+
+async def test_a_newcomer_waits_until_its_wait_equals_what_joining_costs_the_others(
+    monkeypatch: pytest.MonkeyPatch, model: LoadedModel
+) -> None:
+    monkeypatch.setattr(JoiningCost, "seconds", 0.002)
+    server = VirtualServer(monkeypatch, model, SPEED, workers=1)
+    scheduler = server.scheduler
+    scheduler.submit(server._request([10] * 3, math.inf))
+    assert len(scheduler.take(0) or []) == 3
+    scheduler.submit(server._request([10], math.inf))
+    assert scheduler.take(0) == []
+    assert scheduler.joins_at[0] == pytest.approx(server.now + 3 * 0.002)
+    server.now += 0.003
+    scheduler.submit(server._request([10], math.inf))
+    assert scheduler.take(0) == []
+    # The first has waited for 3 ms; after another 1.5 they have waited for 6 together.
+    assert scheduler.joins_at[0] == pytest.approx(server.now + 0.0015)
+    server.now = scheduler.joins_at[0]
+    assert len(scheduler.take(0) or []) == 2
+    assert scheduler.take(0) == []
+    assert scheduler.joins_at[0] == math.inf
+
+
+async def test_a_sentence_that_its_deadline_makes_urgent_does_not_wait_for_company(
+    monkeypatch: pytest.MonkeyPatch, model: LoadedModel
+) -> None:
+    monkeypatch.setattr(JoiningCost, "seconds", 10.0)
+    server = VirtualServer(monkeypatch, model, SPEED, workers=1)
+    scheduler = server.scheduler
+
+    def make_urgent(request: Request, now: float) -> None:
+        for queued in request.sentences:
+            queued.goes_first_at = now + 1.0
+
+    scheduler.submit(server._request([10], math.inf))
+    assert len(scheduler.take(0) or []) == 1
+    monkeypatch.setattr(scheduler._admission, "set_urgency", make_urgent)
+    urgent = server._request([10], 50.0)
+    scheduler.submit(urgent)
+    assert scheduler.take(0) == []
+    server.now += 1.0
+    assert scheduler.take(0) == list(urgent.sentences)
