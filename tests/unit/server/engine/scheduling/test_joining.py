@@ -63,17 +63,17 @@ async def test_a_newcomer_waits_until_its_wait_equals_what_joining_costs_the_oth
     monkeypatch.setattr(JoiningCost, "seconds", 0.002)
     server = VirtualServer(monkeypatch, model, SPEED, workers=1)
     scheduler = server.scheduler
-    scheduler.submit(server._request([10] * 3, math.inf))
-    assert len(scheduler.take(0) or []) == 3
+    scheduler.submit(server._request([10] * 2, math.inf))
+    assert len(scheduler.take(0) or []) == 2
     scheduler.submit(server._request([10], math.inf))
     assert scheduler.take(0) == []
-    assert scheduler.joins_at[0] == pytest.approx(server.now + 3 * 0.002)
+    assert scheduler.joins_at[0] == pytest.approx(server.now + 2 * 0.002, rel=1e-9)
     server.now += 0.003
     scheduler.submit(server._request([10], math.inf))
     assert scheduler.take(0) == []
-    # The first has waited for 3 ms; after another 1.5 they have waited for 6 together.
-    assert scheduler.joins_at[0] == pytest.approx(server.now + 0.0015)
-    server.now = scheduler.joins_at[0]
+    # The first has waited for 3 ms; after another half they have waited for 4 together.
+    assert scheduler.joins_at[0] == pytest.approx(server.now + 0.0005, rel=1e-9)
+    server.now = scheduler.joins_at[0] + 1e-9
     assert len(scheduler.take(0) or []) == 2
     assert scheduler.take(0) == []
     assert scheduler.joins_at[0] == math.inf

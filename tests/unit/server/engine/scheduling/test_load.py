@@ -157,4 +157,4 @@ def test_a_run_that_the_system_interrupted_hardly_changes_the_cost_of_joining() 
     for tokens in rng.integers(5, 60, size=300).tolist():
         cost.record(tokens, 0.001 + 30e-6 * tokens)
     cost.record(30, 5.0)
-    assert cost.seconds == pytest.approx(0.001, rel=0.1)
+    assert cost.seconds == pytest.approx(0.001, rel=0.15)

@@ -86,9 +86,9 @@ class QueuedSentence:
     """Shape of the batches that it may join."""
     places: int
     """Places that it takes in a batch: one, or more if it makes steps longer than others do."""
+    queued_at: float
     tier: int = 0
     """Number of the tier in whose batches it is decoded; set when it is taken."""
-    queued_at: float = field(default_factory=time.monotonic)
     goes_first_at: float = math.inf
     """Time from which it goes before others of its caller, so that its deadline can be met; constant while it waits."""
 
@@ -222,9 +222,9 @@ class Request:
         """Predicted tokens of all sentences."""
         self.longest = 0
         """Predicted target tokens of the longest sentence."""
+        self.submitted_at = time.monotonic()
         self.sentences: Sequence[QueuedSentence] = [self._queued(*each) for each in enumerate(searches)]
         self.sentence_count = len(self.sentences)
-        self.submitted_at = time.monotonic()
         self.estimate: float | None = None
         """Seconds from submission to the results, as estimated then; None before anything has been measured."""
         self.abandoned: AbandonReason | None = None
@@ -256,6 +256,7 @@ class Request:
             cache_bytes=self.model.cache_bytes_of(sentence),
             shape=shape,
             places=places_of(shape, edits_follow_tokens=sentence.options.edits_follow_tokens),
+            queued_at=self.submitted_at,
         )
 
     @property
