@@ -12,7 +12,7 @@ from tests.unit.server.engine.scheduling.virtual_server import Speed, VirtualSer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.load import JoiningCost
-from xuanzang.server.engine.scheduling.requests.request import Request
+from xuanzang.server.engine.scheduling.request import Request
 from xuanzang.server.metrics import Metrics
 
 SPEED = Speed(step=0.0003, sentence=0.000075, joining=0.001, joining_token=0.00003)
@@ -50,9 +50,7 @@ async def test_waiting_for_company_shortens_waits_when_the_server_is_busy(
     assert statistics.quantiles(ours.taken, n=20)[-1] < 0.9 * statistics.quantiles(hasty.taken, n=20)[-1]
 
 
-async def test_it_costs_little_when_the_server_is_not_busy(
-    monkeypatch: pytest.MonkeyPatch, model: LoadedModel
-) -> None:
+async def test_it_costs_little_when_the_server_is_not_busy(monkeypatch: pytest.MonkeyPatch, model: LoadedModel) -> None:
     ours, hasty = served(monkeypatch, model, rate=40), served(monkeypatch, model, rate=40, at_once=True)
     assert statistics.median(ours.taken) < 1.06 * statistics.median(hasty.taken)
 
