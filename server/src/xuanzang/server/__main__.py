@@ -25,10 +25,7 @@ _SWITCH_SECONDS = 0.001
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM, probe a running server, or change its models or the API keys.
-
-    Args:
-        arguments: Arguments from the command's name on; None: those of the process, which serves.
+    """Run a command by its arguments from its name on; without any, serve with those of the process until SIGTERM.
 
     Returns:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.

@@ -174,11 +174,7 @@ class Server:
             _LOGGER.info("reloaded", extra={"models": sorted(self._engine.live.catalog.names)})
 
     async def drain(self, signals: Signals | None = None) -> None:
-        """Refuse new requests, finish accepted ones within the limit, and stop.
-
-        Args:
-            signals: Signals of the process, which may cut the time short; None if there are none.
-        """
+        """Refuse new requests, finish accepted ones within the limit, which signals may cut short, and stop."""
         began = time.monotonic()
         signals = signals or Signals()
         facts: dict[str, object] = {"signal": signals.name, "limit_seconds": self._drain_timeout_seconds}

@@ -11,13 +11,9 @@ import structlog
 
 
 def configure_logging(*, level: str, log_format: str) -> None:
-    """Write the events of every module's `logging` logger to stderr.
+    """Write the events of every module's `logging` logger to stderr, as JSON or as "console" lines for people.
 
     Fields of an event are passed as `extra`: `_LOGGER.info("listening", extra={"address": address})`.
-
-    Args:
-        level: Lowest level that is logged: "debug", "info", "warning" or "error".
-        log_format: "json" for one object per line, "console" for lines that people read.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,

@@ -30,11 +30,7 @@ class Counter:
         self._lock = threading.Lock()
 
     def inc(self, amount: float = 1.0) -> None:
-        """Count.
-
-        Args:
-            amount: What is added, at least 0.
-        """
+        """Add an amount of at least 0."""
         with self._lock:
             self.value += amount
 
@@ -82,11 +78,7 @@ class Histogram:
     kind = "histogram"
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Begin without values.
-
-        Args:
-            bounds: Upper bounds of the buckets, the last one infinite.
-        """
+        """Begin without values; of the buckets' upper bounds the last one is infinite."""
         self._bounds = bounds
         self._counts = [0] * len(bounds)
         self._sum = 0.0
@@ -94,13 +86,7 @@ class Histogram:
         self._lock = threading.Lock()
 
     def observe(self, value: float, exemplar: dict[str, str] | None = None, *, times: int = 1) -> None:
-        """Count a value.
-
-        Args:
-            value: The value.
-            exemplar: Labels of an example of it, such as the id of a trace; None for no example.
-            times: How often it is counted.
-        """
+        """Count a value so many times, with labels of an example of it, such as the id of a trace."""
         bucket = bisect_left(self._bounds, value)
         with self._lock:
             self._counts[bucket] += times
@@ -140,16 +126,7 @@ class Family(Collector, Generic[Kind]):
         registry: CollectorRegistry,
         buckets: Sequence[float] = (),
     ) -> None:
-        """Declare the metric.
-
-        Args:
-            kind: Class of the series.
-            name: Name without the ending of counters.
-            documentation: Text of help.
-            labels: Names of the labels.
-            registry: Registry that collects it.
-            buckets: Upper bounds of a histogram's buckets.
-        """
+        """Declare the metric, under its name without the ending of counters."""
         self._kind: type[Kind] = kind
         self._name, self._documentation, self._labels = name, documentation, labels
         self._bounds = (*buckets, math.inf)
@@ -190,14 +167,7 @@ class Metric:
     values: Sequence[str] = ()
 
     def declare(self, kind: Any, name: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Any:
-        """Make the metric.
-
-        Args:
-            kind: Class of the metric, or of a mapping to it.
-            name: Name without the endings that the class adds.
-            labels: Labels of all series.
-            registry: Registry that collects it.
-        """
+        """Make the metric of a kind, or of a mapping to it, under a name without the endings that the class adds."""
         if self.label:
             kind, labels = get_args(kind)[-1], (*labels, self.label)
         if kind in (Counter, Gauge, Histogram):
@@ -217,14 +187,7 @@ class Families(Generic[Series]):
     def __init__(
         self, series: type[Series], *, prefix: str, labels: tuple[str, ...], registry: CollectorRegistry
     ) -> None:
-        """Declare the metrics.
-
-        Args:
-            series: Class whose annotations hold a `Metric` each.
-            prefix: Beginning of the metrics' names, which the names of the attributes follow.
-            labels: Labels of all series.
-            registry: Registry that collects the metrics.
-        """
+        """Declare the metrics `prefix_x` of a class whose annotations of attributes x hold a `Metric` each."""
         self._series = series
         self._families: dict[str, tuple[Metric, Any]] = {}
         for name, annotation in get_type_hints(series, include_extras=True).items():

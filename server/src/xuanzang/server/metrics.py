@@ -315,21 +315,12 @@ class Metrics:
             collector(registry=registry)
 
     def set_build_info(self, *, kernels: str, reason: str) -> None:
-        """Show the version of the server and its kernels; called once.
-
-        Args:
-            kernels: Instruction set of the kernels, such as "avx2"; "none" without kernels.
-            reason: Why there are no kernels, one of `xuanzang.kernels.Reason`; empty with kernels.
-        """
+        """Show the version of the server and its kernels, such as "avx2", "none" for a reason; called once."""
         version = distribution_version("xuanzang-server")
         self.build_info.labels(version=version, kernels=kernels, reason=reason).set(1)
 
     def of(self, labels: tuple[str, str]) -> ModelMetrics:
-        """Return the series of a model; the first call creates them at 0.
-
-        Args:
-            labels: Name of the model, such as "zh-en", and its version.
-        """
+        """Return the series of a model by its name, such as "zh-en", and version; the first call creates them at 0."""
         return self._models.of(labels)
 
     def forget(self, labels: tuple[str, str]) -> None:
@@ -337,12 +328,7 @@ class Metrics:
         self._models.forget(labels)
 
     def of_rpc(self, labels: tuple[str, str, str]) -> RpcMetrics:
-        """Return the series of an RPC; the first call creates them at 0.
-
-        Args:
-            labels: Shape of the RPC ("unary", "client_stream", "server_stream" or "bidi_stream"), full name of its
-                service, and name of its method.
-        """
+        """Return the series of an RPC by its shape, such as "server_stream", service and method; made at 0."""
         return self._rpcs.of(labels)
 
     def register_rpc(self, labels: tuple[str, str, str]) -> None:

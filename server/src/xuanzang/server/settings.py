@@ -65,11 +65,7 @@ class HostAndPort(NamedTuple):
 
 
 def split_address(address: str) -> HostAndPort:
-    """Split "host:port".
-
-    Raises:
-        ValueError: The address does not have that form.
-    """
+    """Split "host:port"; raise ValueError if the address does not have that form."""
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match["port"]) > 65535:
         raise ValueError("must be host:port, such as 127.0.0.1:50051 or [::]:50051")
@@ -77,11 +73,7 @@ def split_address(address: str) -> HostAndPort:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or IP address is this machine's own, which others cannot reach.
-
-    Args:
-        host: Host as `split_address` returns it.
-    """
+    """Whether a host name or IP address is this machine's own, which others cannot reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -260,7 +252,7 @@ class ServeCommand(Settings):
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Read the settings from flags and the environment; exit if they are invalid.
+    """Read the settings from flags and the environment.
 
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.

@@ -43,10 +43,9 @@ class ReloadedContent(ABC, Generic[Content]):
     """Something made of files, and made anew when they change; files that are not valid change nothing."""
 
     def __init__(self, files: Iterable[Path], *, kept: str, count: Callable[[bool], None]) -> None:
-        """Remember files as they are now, before they are read.
+        """Remember files as they are now, before they are read; links are followed.
 
         Args:
-            files: Paths; links are followed.
             kept: Line of the log when the files are not valid, which says what stays in use.
             count: Counter of reloads; its argument says whether the new state is in use.
         """
@@ -56,11 +55,7 @@ class ReloadedContent(ABC, Generic[Content]):
 
     @abstractmethod
     def _read(self) -> Content:
-        """Read the files, in another thread.
-
-        Raises:
-            OSError: They are not valid; the message may be logged.
-        """
+        """Read the files, in another thread; an OSError, whose message may be logged, says that they are not valid."""
 
     @abstractmethod
     def _take_over(self, content: Content) -> None:
@@ -84,12 +79,7 @@ class ReloadedContent(ABC, Generic[Content]):
 
 
 async def reload_when_changed(parts: Sequence[Reloadable], *, interval: float = _INTERVAL_SECONDS) -> None:
-    """Reload parts when their files change, until cancelled.
-
-    Args:
-        parts: Parts made of files.
-        interval: Seconds between two looks.
-    """
+    """Reload parts when their files change, looked at every `interval` seconds, until cancelled."""
     while True:
         await asyncio.sleep(interval)
         for part in parts:

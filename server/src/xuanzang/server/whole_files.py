@@ -44,11 +44,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes that ask for the same lock waiting; it needs no file of its own.
-
-    Raises:
-        OSError: The folder cannot be opened.
-    """
+    """Keep other processes that ask for the same lock waiting; it needs no file of its own, but a folder that opens."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -58,12 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remove_abandoned(folder: Path, name: str) -> None:
-    """Remove what killed processes have left of files that they were writing; other files, and errors, are left alone.
-
-    Args:
-        folder: Folder of the files.
-        name: Name of the files, or a pattern such as "*.tsv".
-    """
+    """Remove what killed processes have left of files of a name or pattern, such as "*.tsv"; errors are left alone."""
     with suppress(OSError):
         for temporary in list(folder.glob(f"{_PREFIX}{name}.{_ANY_RANDOM}{_SUFFIX}")):
             with suppress(OSError):

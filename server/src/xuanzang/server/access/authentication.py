@@ -27,11 +27,6 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
     def __init__(self, file: Path, metrics: AccessMetrics, *, clock: Clock = time.monotonic) -> None:
         """Read the keys file.
 
-        Args:
-            file: Path of the keys file.
-            metrics: Metrics of access.
-            clock: Monotonic clock in seconds.
-
         Raises:
             KeysFileError: The file is not valid.
         """
@@ -108,24 +103,14 @@ class Authenticator:
         metrics: AccessMetrics,
         role: Role = "caller",
     ) -> None:
-        """Connect the keys.
-
-        Args:
-            keys: Keys in use; None on a server that asks for none.
-            anonymous: Whether callers without a key are answered.
-            metrics: Metrics of access.
-            role: Role that keys must have.
-        """
+        """Connect the keys, None for a server that asks for none; `anonymous` says whether others are answered."""
         self._role = role
         self.keys = keys
         self._anonymous = anonymous
         self._metrics = metrics
 
     def keyed_caller(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller | None:
-        """Return the caller whose key is in the metadata of an RPC.
-
-        Args:
-            metadata: Names and values; `authorization: Bearer KEY`, or a name for keys such as `x-api-key: KEY`.
+        """Return the caller whose key is in the metadata: `authorization: Bearer KEY`, or `x-api-key: KEY`.
 
         Raises:
             UnauthenticatedError: The key is not valid, or there is none and one is needed. A wrong key does not make

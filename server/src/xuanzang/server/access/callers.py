@@ -39,11 +39,7 @@ class Caller:
     """Id of the caller's key in the keys file."""
 
     def __init__(self, name: str) -> None:
-        """Name a caller.
-
-        Args:
-            name: Identity by which a busy server shares its time; neither logged nor a label.
-        """
+        """Name a caller; a busy server shares its time by the name, which is neither logged nor a label."""
         self.name = name
 
     def allows(self, model: ServedModel) -> bool:  # noqa: ARG002 - those who hold a key use it
@@ -51,14 +47,7 @@ class Caller:
         return True
 
     def limited(self, resolve: Resolve) -> Resolve:
-        """Limit the choice of a model to those that the caller may use.
-
-        Args:
-            resolve: `RequestRouter.route`.
-
-        Returns:
-            The same function, which raises ModelNotAllowedError for other models.
-        """
+        """Return `RequestRouter.route`; it raises ModelNotAllowedError for models that the caller may not use."""
         return resolve
 
     def charged(self, texts: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
@@ -77,11 +66,7 @@ class Caller:
         *,
         more_characters: int = 0,  # noqa: ARG002 - as above
     ) -> AbstractContextManager[None]:
-        """Hold places for sentences in translation.
-
-        Args:
-            count: Number of sentences.
-            more_characters: Characters to charge besides those of the texts, for work that the options ask for.
+        """Hold places for sentences in translation, and charge characters for work that the options ask for.
 
         Raises:
             InvalidInputError: The quota is smaller than the request.
@@ -96,13 +81,6 @@ class KeyCaller(Caller):
     is_authenticated = True
 
     def __init__(self, key: ApiKey, metrics: KeyMetrics, *, clock: Clock = time.monotonic) -> None:
-        """Make a caller whose quotas are unused.
-
-        Args:
-            key: Entry of the keys file.
-            metrics: Series of the key.
-            clock: Monotonic clock in seconds.
-        """
         # No x-client-id can hold the control character.
         super().__init__(f"key\0{key.id}")
         self.key_id = key.id
@@ -124,11 +102,7 @@ class KeyCaller(Caller):
         self.is_revoked = True
 
     def require_valid(self) -> None:
-        """Refuse a revoked key.
-
-        Raises:
-            UnauthenticatedError: The key is revoked.
-        """
+        """Raise UnauthenticatedError for a revoked key."""
         if self.is_revoked:
             raise UnauthenticatedError(INVALID_KEY, self._metrics.revoked)
 
@@ -227,11 +201,7 @@ class GlossaryWriters:
     """Judges who may store glossaries, delete them and read their entries."""
 
     def __init__(self, setting: str = "") -> None:
-        """Read the setting.
-
-        Args:
-            setting: Ids of API keys with commas between them, or "*"; empty for nobody.
-        """
+        """Read the setting: ids of API keys with commas between them, or "*"; empty for nobody."""
         self._anybody = setting == ANYBODY
         self._key_ids = frozenset(filter(None, setting.split(",")))
 
@@ -241,10 +211,6 @@ class GlossaryWriters:
         return bool(self._key_ids)
 
     def require(self, caller: Caller) -> None:
-        """Refuse a caller who may not.
-
-        Raises:
-            NotAWriterError: The caller may not.
-        """
+        """Raise NotAWriterError for a caller who may not."""
         if not self._anybody and caller.key_id not in self._key_ids:
             raise NotAWriterError("this caller may not store glossaries: --glossary-writers does not name its API key")

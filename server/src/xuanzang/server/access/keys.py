@@ -71,10 +71,7 @@ def new_key(
     models: Sequence[str] | None = None,
     role: Role = "caller",
 ) -> tuple[str, ApiKey]:
-    """Make a key.
-
-    Returns:
-        The key, which only its holder keeps, and its entry in the keys file.
+    """Make a key; return it, which only its holder keeps, and its entry in the keys file.
 
     Raises:
         ValidationError: A value is out of range.
@@ -132,10 +129,7 @@ class _Content(BaseModel):
 
 
 def read_keys(file: Path) -> tuple[ApiKey, ...]:
-    """Read a keys file.
-
-    Returns:
-        Its entries, in their order.
+    """Read the entries of a keys file.
 
     Raises:
         KeysFileError: The file cannot be read, or an entry is not valid.
@@ -160,11 +154,9 @@ def others_may_read(file: Path) -> bool:
 
 
 def change_keys(file: Path, change: Callable[[tuple[ApiKey, ...]], Sequence[ApiKey]]) -> None:
-    """Change a keys file, or make it; nobody sees it half written, and no change by another process is lost.
+    """Change the entries of a keys file, or make it; nobody sees it half written, and no other change is lost.
 
-    Args:
-        file: Path of the file; if it is a link, its target is replaced.
-        change: Function from the old entries to the new ones.
+    If it is a link, its target is replaced.
 
     Raises:
         KeysFileError: The file cannot be read or written.

@@ -63,11 +63,7 @@ class AccessMetrics:
         self._current = Gauge("nmt_file_current", help_text, ("file",), registry=registry)
 
     def set_expiries(self, expiries: Mapping[str, float]) -> None:
-        """Show when certificates expire.
-
-        Args:
-            expiries: Unix seconds by kind, of `CERTIFICATES`.
-        """
+        """Show when certificates expire: Unix seconds by kind, of `CERTIFICATES`."""
         for certificate, expiry in expiries.items():
             self._expiry.labels(certificate).set(expiry)
 
@@ -89,11 +85,6 @@ class AccessMetrics:
             self._reloads.labels(file, result)
 
     def reloaded(self, file: ReloadedFile, ok: bool) -> None:  # noqa: FBT001 - a callback with one argument more
-        """Count a reload.
-
-        Args:
-            file: Kind of the file.
-            ok: Whether the new state is in use; otherwise the old one is.
-        """
+        """Count a reload; `ok`: whether the new state is in use, and not the old one."""
         self._reloads.labels(file, "ok" if ok else "error").inc()
         self._current.labels(file).set(ok)

@@ -24,33 +24,21 @@ class Bucket:
     """A quota per minute: full at first, and filled evenly, so that a minute's worth may be used at once."""
 
     def __init__(self, limit: int | None, clock: Clock) -> None:
-        """Make a full bucket.
-
-        Args:
-            limit: Amount per minute; None for no limit.
-            clock: Monotonic clock in seconds.
-        """
+        """Make a full bucket for an amount per minute; None for no limit."""
         self.limit = limit
         self._clock = clock
         self._level = float(limit or 0)
         self._filled_at = clock()
 
     def change(self, limit: int | None) -> None:
-        """Change the limit; what has been used stays used.
-
-        Args:
-            limit: New amount per minute; None for no limit.
-        """
+        """Change the limit; what has been used stays used."""
         self._fill()
         used = max(0.0, self.limit - self._level) if self.limit is not None else 0.0
         self.limit = limit
         self._level = max(0.0, (limit or 0) - used)
 
     def seconds_until(self, amount: int) -> float:
-        """Return the time after which an amount can be taken if nobody takes any before.
-
-        Args:
-            amount: Amount, at most the limit.
+        """Return the time after which an amount, at most the limit, can be taken if nobody takes any before.
 
         Returns:
             Seconds, rounded up to whole milliseconds, as callers get it; 0 if it can be taken now.
@@ -64,11 +52,7 @@ class Bucket:
         return math.ceil(1000 * missing * _MINUTE_SECONDS / self.limit) / 1000
 
     def take(self, amount: int) -> None:
-        """Take an amount, which `seconds_until` has allowed.
-
-        Args:
-            amount: Amount; below 0 to give some back.
-        """
+        """Take an amount, which `seconds_until` has allowed; one below 0 gives some back."""
         if self.limit is not None:
             self._fill()
             self._level = min(self._level - amount, self.limit)
@@ -84,12 +68,7 @@ class Places:
     """A quota of sentences in translation at the same time."""
 
     def __init__(self, limit: int | None, clock: Clock) -> None:
-        """Make places that are all free.
-
-        Args:
-            limit: Number of places; None for no limit.
-            clock: Monotonic clock in seconds.
-        """
+        """Make places that are all free; None for no limit."""
         self.limit = limit
         self.taken = 0
         self._clock = clock
@@ -118,11 +97,7 @@ class Places:
 
     @contextmanager
     def held(self, count: int) -> Iterator[None]:
-        """Hold places, which `require` has allowed.
-
-        Yields:
-            Control while the sentences are in translation.
-        """
+        """Hold places, which `require` has allowed, while sentences are in translation."""
         self.taken += count
         began = self._clock()
         try:

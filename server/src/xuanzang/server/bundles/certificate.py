@@ -23,13 +23,11 @@ _MAX_SOURCE_CHARACTERS = 20_000
 
 
 def read_samples(directory: Path, dimensions: manifest_pb2.Dimensions) -> tuple[Sample, ...]:
-    """Read the sentences that the server must translate exactly as the exporter did.
-
-    Returns:
-        At least one sample, whose ids fit the dimensions.
+    """Read the sentences, at least one, that the server must translate exactly as the exporter did.
 
     Raises:
-        BundleError: The certificate cannot be read, or has no samples or malformed ones.
+        BundleError: The certificate cannot be read, or has no samples, or some that are malformed or outside the
+            dimensions.
     """
     content = read_limited(directory, CERTIFICATE, MAX_CERTIFICATE_BYTES)
     try:
@@ -80,10 +78,7 @@ def _ids(sample: dict[str, Any], field: str, vocab_size: int, max_length: int) -
 
 
 def certified_loss(bundle: Bundle) -> float:
-    """Return what the number format of the weights costs, as the exporter measured it.
-
-    Returns:
-        Points of chrF by which the shipped graphs are worse than float32; negative if they are better.
+    """Return the points of chrF by which the shipped graphs are worse than float32; negative if they are better.
 
     Raises:
         BundleError: The certificate states no quality, or is not any more the one that was verified.

@@ -14,12 +14,7 @@ class BundleError(Exception):
     """A bundle, or a repository of bundles, must not be served; the message names the reasons."""
 
     def __init__(self, directory: Path, reasons: Sequence[str]) -> None:
-        """Join the reasons to a message.
-
-        Args:
-            directory: Folder of the bundle or repository.
-            reasons: One sentence per fault, at least one. Long ones are cut, and those beyond 20 only counted.
-        """
+        """Join the reasons, one sentence per fault; long ones are cut, and those beyond 20 only counted."""
         kept = [_printable(reason) for reason in reasons[:MAX_REASONS]]
         if len(reasons) > MAX_REASONS:
             kept.append(f"and {len(reasons) - MAX_REASONS} more")

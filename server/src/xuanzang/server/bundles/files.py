@@ -91,13 +91,8 @@ def _require_regular(status: os.stat_result) -> None:
 def read_limited(directory: Path, name: str, limit: int) -> bytes:
     """Read a small file of a bundle.
 
-    Args:
-        directory: Folder of the bundle.
-        name: Name of the file.
-        limit: Maximum size, in bytes.
-
     Raises:
-        BundleError: The file cannot be read, is not a regular file of the bundle, or is larger than the limit.
+        BundleError: The file cannot be read, is not a regular file of the bundle, or has more bytes than the limit.
     """
     try:
         with open_regular(directory, name) as file:

@@ -81,12 +81,7 @@ def manifest_digest(directory: Path) -> str:
 
 
 def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[str]:
-    """Find all faults that a manifest shows without the other files.
-
-    Args:
-        manifest: Manifest as read.
-        directory: Folder of the bundle; its last two names must be model and version.
-    """
+    """Find all faults that a manifest in a folder MODEL/VERSION shows without the other files."""
     if manifest.format != FORMAT:
         # In another format nothing else need mean what it means here.
         remedy = "; export the checkpoint again with xuanzang export" if 0 < manifest.format < FORMAT else ""
@@ -252,14 +247,7 @@ def _format_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
 
 
 def _language_id_faults(manifest: manifest_pb2.Manifest, field: str, *, side: str, language_side: str) -> Iterator[str]:
-    """Find the faults of a table of ids by language.
-
-    Args:
-        manifest: Manifest.
-        field: Path to the table.
-        side: "source" or "target", whose vocabulary has the ids.
-        language_side: The same, whose languages the table names.
-    """
+    """Find the faults of a table of ids in the vocabulary of one side, "source" or "target", by languages of one."""
     message, _, name = field.partition(".")
     ids = getattr(getattr(manifest, message), name)
     codes_field, size = f"{language_side}_language_codes", getattr(manifest.dimensions, f"{side}_vocab_size")

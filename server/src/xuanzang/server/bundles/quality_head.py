@@ -59,11 +59,7 @@ class QualityHead:
 
 
 def read_quality_head(directory: Path, manifest: manifest_pb2.Manifest) -> QualityHead | None:
-    """Read the quality head of a bundle.
-
-    Args:
-        directory: Folder of the bundle.
-        manifest: Checked manifest; it needs no field for the head, so that older servers load the bundle, too.
+    """Read the quality head of a bundle; the manifest has no field for it, so older servers load the bundle, too.
 
     Raises:
         BundleError: The file is listed and cannot be read, or is malformed.

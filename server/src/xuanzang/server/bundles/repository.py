@@ -112,13 +112,9 @@ def _unlisted(directory: Path, known: set[str]) -> Iterator[str]:
 
 
 def find_bundles(root: Path) -> list[Path]:
-    """Find the bundles of a repository, `<root>/<model>/<version>/`.
+    """Find the bundles of a repository, `<root>/<model>/<version>/`, by model and version, unchecked.
 
-    Args:
-        root: Folder of the repository. Hidden folders, and folders whose name is no version, are ignored.
-
-    Returns:
-        Folders of bundles, ordered by model and then by version; their contents are not checked.
+    Hidden folders, and folders whose name is no version, are ignored.
 
     Raises:
         BundleError: The repository cannot be read.
@@ -150,13 +146,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def load_bundle(directory: Path) -> Bundle:
-    """Read a bundle and check everything that can be checked without running its graphs.
-
-    Args:
-        directory: Folder of the bundle, `<root>/<model>/<version>`.
-
-    Returns:
-        The bundle, with every file's digest compared.
+    """Read the bundle in `<root>/<model>/<version>` and check all that can be checked without running its graphs.
 
     Raises:
         BundleError: The bundle must not be served; all faults that were found are named.
@@ -168,14 +158,10 @@ def load_bundle(directory: Path) -> Bundle:
 
 
 def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[], None]]:
-    """Read a bundle and check it as `load_bundle` does, but for the digest of its weights.
+    """Read a bundle and check it as `load_bundle` does, but for the digest of its weights, computed by the executor.
 
     Graphs and tokenisers may be opened meanwhile: their digests have been compared. Nothing may be served before those
     of the weights were, too.
-
-    Args:
-        directory: Folder of the bundle, `<root>/<model>/<version>`.
-        executor: Thread that computes the digest of the weights.
 
     Returns:
         The bundle, and a function that waits for the digest and raises BundleError if it is another.

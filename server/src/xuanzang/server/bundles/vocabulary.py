@@ -28,11 +28,6 @@ class Vocabulary(Sequence[str]):
     """Pieces ordered by id, in one block of memory: 250,000 strings of Python would take 17 MB instead of 4."""
 
     def __init__(self, pieces: Sequence[str] = ()) -> None:
-        """Copy pieces.
-
-        Args:
-            pieces: Pieces in the order of their ids.
-        """
         encoded = [piece.encode() for piece in pieces]
         self._content = b"".join(encoded)
         self._starts = array("I", accumulate(map(len, encoded), initial=0))
@@ -59,15 +54,7 @@ class Vocabulary(Sequence[str]):
 
 
 def read_vocabulary(directory: Path, name: str, size: int) -> Vocabulary:
-    """Read a table.
-
-    Args:
-        directory: Folder of the bundle.
-        name: Name of the file.
-        size: Number of pieces according to the dimensions.
-
-    Returns:
-        The pieces, ordered by id.
+    """Read a table of so many pieces.
 
     Raises:
         BundleError: The table cannot be read, or is not an array of so many different pieces; every fault is named.

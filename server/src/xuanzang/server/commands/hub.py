@@ -24,11 +24,7 @@ available` lists models that work. Flags of `xuanzang export` may follow after -
 
 
 def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Pull a model.
-
-    Returns:
-        Exit status: 0; 1 if the model cannot be had; 130 if interrupted.
-    """
+    """Pull a model; return 0, 1 if it cannot be had, or 130 if interrupted."""
     program = "xuanzang pull"
     ours, exporting = _split(list(arguments))
     options = _pull_parser(program, environment).parse_args(ours)
@@ -52,11 +48,7 @@ def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def run_push_command(arguments: Sequence[str]) -> int:
-    """Publish a bundle.
-
-    Returns:
-        Exit status: 0, or 1 if the bundle is not sound or not taken.
-    """
+    """Publish a bundle; return 0, or 1 if it is not sound or not taken."""
     program = "xuanzang push"
     parser = CommandParser(prog=program, description="Publishes a bundle, for `xuanzang pull` on other machines.")
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle, MODEL/VERSION")

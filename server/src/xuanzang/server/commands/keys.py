@@ -23,14 +23,7 @@ _QUOTAS = ("requests_per_minute", "characters_per_minute", "concurrent_sentences
 
 
 def run_keys_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command.
-
-    Args:
-        arguments: Arguments after `keys`.
-        environment: Environment variables; XUANZANG_KEYS_FILE is the default file.
-
-    Returns:
-        Exit status: 0, or 1 if the file or the key is not there or not valid.
+    """Run the command; return 0, or 1 if the file or the key is not there or not valid.
 
     Raises:
         SystemExit: The arguments are not valid, or help was asked for.

@@ -57,12 +57,7 @@ class EngineThreads:
     """Tokenising threads, and workers once they are started. Belongs to one event loop."""
 
     def __init__(self, settings: EngineSettings, *, provider: str) -> None:
-        """Make an empty queue; no thread starts before it has work.
-
-        Args:
-            settings: Number of workers, limits of queue and batches.
-            provider: "cpu" or "cuda".
-        """
+        """Make an empty queue; no thread starts before it has work."""
         self._count = settings.workers or default_workers(provider, settings.intra_op_threads)
         self.scheduler = Scheduler(settings, workers=self._count)
         """Queue of the workers."""
@@ -120,9 +115,6 @@ class Engine:
         """Make an engine that has loaded nothing yet.
 
         Args:
-            models: Folder of the bundles to serve.
-            settings: Use of the machine, and limits.
-            metrics: Metrics of the server.
             trial_loader: Trial loader of bundles in another process; None to trust them.
             promotion: How versions go live; None for the defaults.
 
@@ -234,11 +226,7 @@ class Engine:
         return model
 
     def require_time(self, caller: str, seconds: float) -> None:
-        """Refuse a request that is not read yet, if one as small as any of late would be refused.
-
-        Raises:
-            OverloadedError: The queue is full, or too full for the time.
-        """
+        """Raise OverloadedError for an unread request, if one as small as any of late would be refused."""
         self._threads.scheduler.require_time(caller, seconds)
 
     async def translate(
@@ -249,11 +237,6 @@ class Engine:
         **asked: Unpack[CallArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
-
-        Args:
-            texts: Texts in the source language.
-            journal: Receiver of records of the searches.
-            **asked: Model, options, deadline and what else the call asks for.
 
         Returns:
             Hypotheses of each text, best first.
@@ -276,21 +259,12 @@ class Engine:
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
-        Args:
-            text: Text in the source language.
-            journal: Receiver of records of the searches.
-            **asked: Model, options, deadline and what else the call asks for.
-
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
             draws or alternatives nothing is certain before the end.
 
         Raises:
-            InvalidInputError: The text is over a limit; the fields are "contents[0]" or options.
-            ModelNotFoundError: The model is not served.
-            OverloadedError: The queue is full, or too full for the deadline.
-            DrainingError: The engine is stopping.
-            DeadlineExceededError: The deadline passed first.
+            EngineError: As `translate` says.
         """
         translated = self._calls.run_progressively(text, self._context(**asked), asked["options"], journal=journal)
         async with aclosing(translated) as parts:
@@ -340,14 +314,7 @@ class Engine:
         await self.live.reload()
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error
-        """Wait for the accepted work, then stop the threads.
-
-        Args:
-            timeout: Maximum wait for the work, seconds.
-
-        Returns:
-            Whether all of it was done and all threads have ended.
-        """
+        """Wait some seconds for the accepted work, then stop the threads; return whether all was done and has ended."""
         self.drain()
         done = await self._calls.end(timeout)
         stopped = await self._threads.stop()

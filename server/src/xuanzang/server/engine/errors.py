@@ -96,12 +96,9 @@ class OverloadedError(EngineError):
     """The queue is full."""
 
     def __init__(self, message: str, *, retry_after_seconds: float, reason: str = "queue") -> None:
-        """Make an error with an estimate.
+        """Make an error with an estimated wait.
 
-        Args:
-            message: Explanation with the limit.
-            retry_after_seconds: Estimated wait until the request would be accepted.
-            reason: Word for logs: what there is too little of, such as "queue", "deadline", "places" or "quota".
+        `reason` is a word for logs: what there is too little of, such as "queue", "deadline", "places" or "quota".
         """
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
@@ -124,11 +121,6 @@ class DeadlineExceededError(EngineError):
     """The deadline passed before the translation was done."""
 
     def __init__(self, message: str, *, in_queue: bool) -> None:
-        """Make an error that says where the time went.
-
-        Args:
-            message: Explanation.
-            in_queue: Whether no sentence of the request had been started.
-        """
+        """Make an error; `in_queue`: whether no sentence of the request had been started."""
         super().__init__(message)
         self.in_queue = in_queue

@@ -37,11 +37,7 @@ _CUTTING_BYTES = 96 * 2**10
 
 
 def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
-    """Count the cores that the process may use: by its affinity, and by the quota of its container.
-
-    Args:
-        groups: Folder of the control groups; it need not exist.
-    """
+    """Count the cores that the process may use: by its affinity, and by the quota of its container, if it is in one."""
     cores, (quota, period) = _cores_by_affinity(), _cpu_quota(groups)
     return min(cores, max(1, math.ceil(quota / period))) if quota > 0 and period > 0 else cores
 
@@ -68,12 +64,7 @@ def _quota_1(groups: Path) -> tuple[int, int]:
 
 
 def default_workers(provider: str, intra_op_threads: int) -> int:
-    """Return the number of workers that use all cores.
-
-    Args:
-        provider: Provider that the graphs run on, "cpu" or "cuda".
-        intra_op_threads: Threads that each worker uses inside one operation.
-    """
+    """Return the number of workers that use all cores, with so many threads each."""
     # A GPU runs the steps of one worker after another anyway.
     return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)
 
@@ -86,11 +77,7 @@ def _cores_by_affinity() -> int:
 
 
 def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
-    """Return the memory that the process may take: the limit of its container, or else all of the machine's.
-
-    Args:
-        groups: Folder of the control groups; it need not exist.
-    """
+    """Return the memory that the process may take: the limit of its container, or else all of the machine's."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
@@ -99,11 +86,7 @@ def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
 
 
 def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
-    """Describe the processor: its model and what it can do, which decide how products are computed.
-
-    Args:
-        facts: File in which Linux tells them; elsewhere the system names the model only.
-    """
+    """Describe the processor: its model and what it can do, which decide how products are computed."""
     try:
         first, _, _ = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")
     except OSError:
@@ -134,8 +117,7 @@ def flush_denormals() -> bool:
 def give_way() -> bool:
     """Let the other threads of the process go first where the calling thread and they want the same core.
 
-    Returns:
-        Whether the platform allows it: on Linux threads have priorities of their own.
+    Returns whether the platform allows it: on Linux threads have priorities of their own.
     """
     if sys.platform != "linux":
         return False
@@ -165,12 +147,7 @@ def return_free_memory() -> bool:
 
 
 def choose_kernels(provider: str, *, enabled: bool) -> Kernels:
-    """Find the kernels for sessions, or the reason that they get none.
-
-    Args:
-        provider: "cpu" or "cuda".
-        enabled: Whether the settings allow kernels.
-    """
+    """Find the kernels for sessions on "cpu" or "cuda", or the reason that they get none."""
     if provider != "cpu":
         return Kernels(reason="provider", detail=f"kernels are for CPUs, the provider is {provider}")
     if not enabled:

@@ -174,11 +174,7 @@ class QualityEstimator:
 
 
 def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[QualityFlag]:
-    """Find what is suspicious.
-
-    Yields:
-        Flags, each at most once.
-    """
+    """Yield what is suspicious, each flag at most once."""
     source, target = map(nfkc, (sentence.source, sentence.target))
     if has_repetition(target) and not has_repetition(source):
         yield QualityFlag.REPETITION

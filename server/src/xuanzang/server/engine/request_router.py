@@ -35,14 +35,7 @@ class RequestRouter:
     def __init__(
         self, live: LiveModels, threads: Executor, detector: LanguageDetector, unserved: Mapping[str, Counter]
     ) -> None:
-        """Choose among the models of a server, none of which is loaded yet.
-
-        Args:
-            live: Models.
-            threads: Threads that read long texts.
-            detector: Detector of languages.
-            unserved: Counters of the texts in languages that no model translates, by what becomes of them.
-        """
+        """Choose among models, none of which is loaded yet; `unserved` counts texts by what becomes of them."""
         self._unserved = unserved
         self._detector = detector
         self._live = live
@@ -68,17 +61,7 @@ class RequestRouter:
             self._choices.clear()
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
-        """Find the model that a request means by its names, and the language of its translations.
-
-        Args:
-            model: Name, name and version as "zh-en/1", or empty.
-            source_language: BCP-47 code or empty.
-            target_language: BCP-47 code or empty.
-
-        Raises:
-            ModelNotFoundError: No model fits.
-            InvalidInputError: Several models fit.
-        """
+        """Find the model that a request means by its names, and the target language; see `routing.resolve`."""
         self._follow_catalog()
         key = model, source_language, target_language
         if (route := self._routes.get(key)) is None:
@@ -97,15 +80,7 @@ class RequestRouter:
         return choice
 
     def require_pair(self, source_language: str, target_language: str) -> None:
-        """Refuse a pair of languages that no model translates.
-
-        Args:
-            source_language: BCP-47 code.
-            target_language: BCP-47 code.
-
-        Raises:
-            InvalidInputError: No model does.
-        """
+        """Raise InvalidInputError for a pair of languages that no model translates."""
         try:
             routing.require_pair(self._models, source_language=source_language, target_language=target_language)
         except ModelNotFoundError as error:
@@ -182,11 +157,7 @@ class RequestRouter:
         await self._read.wait()
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
-        """Detect the languages of texts.
-
-        Returns:
-            For each text the languages that it may be in, likeliest first; those that models translate are spelled as
-            models spell them.
+        """Return the languages that each text may be in, likeliest first, those of models spelled as models spell them.
 
         Raises:
             DetectionUnavailableError: The engine has no detector.

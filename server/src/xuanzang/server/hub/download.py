@@ -80,12 +80,7 @@ class Downloaded(NamedTuple):
 
 
 def published(name: str, revision: str | None, report: Callable[[str], None]) -> Published:
-    """Ask the hub for a model.
-
-    Args:
-        name: Name on the hub.
-        revision: Branch, tag or commit; None: the main branch.
-        report: Callback for a line on what is waited for.
+    """Ask the hub for a model, at a branch, tag or commit; None: the main branch.
 
     Raises:
         HubError: There is no such model, or it may not be read, or the hub cannot be reached.
@@ -107,10 +102,6 @@ def published(name: str, revision: str | None, report: Callable[[str], None]) ->
 
 def checkpoint_files(model: Published, report: Callable[[str], None]) -> list[str]:
     """Return the files that an import of a checkpoint reads.
-
-    Args:
-        model: Model on the hub.
-        report: Callback for a line on what is waited for.
 
     Raises:
         HubError: It has no weights that can be read, or is of a family that is not.
@@ -161,11 +152,6 @@ def _object(path: Path) -> dict[str, object]:
 
 def download(model: Published, files: Sequence[str], report: Callable[[str], None]) -> Downloaded:
     """Download files of a model and compare them with what the hub says of them.
-
-    Args:
-        model: Model on the hub.
-        files: Names of the files.
-        report: Callback for a line on what is waited for.
 
     Raises:
         HubError: A file does not come, or is another than the hub has.

@@ -66,23 +66,13 @@ class Wish:
 
 
 def default_repository(environment: Mapping[str, str]) -> Path:
-    """Return the user's folder of models, which `xuanzang serve` reads, too.
-
-    Args:
-        environment: Environment variables; XDG_DATA_HOME is where programs keep what is the user's.
-    """
+    """Return the user's folder of models, which `xuanzang serve` reads, too: in XDG_DATA_HOME, if that is set."""
     data = environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data) / "xuanzang" / "models"
 
 
 def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
-    """Return the newest bundle that was made of a published model, None if there is none.
-
-    Args:
-        repository: Folder of bundles.
-        model: Name on the hub.
-        revision: Commit; empty: any.
-    """
+    """Return the newest bundle that was made of a published model, at some commit or any; None if there is none."""
     try:
         folders = find_bundles(repository)
     except BundleError:
@@ -100,8 +90,7 @@ def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | No
 def folder_of(models: str | os.PathLike[str]) -> Path:
     """Return a folder of bundles: the one that is given or, for the name of a published model, one with it alone.
 
-    Args:
-        models: Folder, or name on the hub; the model is pulled unless it is there.
+    The model is pulled unless it is there.
 
     Raises:
         HubError: It cannot be had.
@@ -120,14 +109,7 @@ def folder_of(models: str | os.PathLike[str]) -> Path:
 
 
 def pull(wish: Wish, report: Callable[[str], None]) -> Path:
-    """Bring a model into the folder of bundles, unless it is there already.
-
-    Args:
-        wish: What is wanted.
-        report: Callback for a line on what is being done.
-
-    Returns:
-        Folder of the bundle.
+    """Bring a model into the folder of bundles, unless it is there already; return the folder of the bundle.
 
     Raises:
         HubError: It cannot be had; the message says why.
@@ -266,11 +248,7 @@ def _alone(wish: Wish) -> Iterator[None]:
 
 
 def _require_room(wish: Wish, download: float, weights: float) -> None:
-    """See that disk and memory suffice before gigabytes are moved.
-
-    Raises:
-        HubError: They do not.
-    """
+    """Raise HubError unless disk and memory suffice, before gigabytes are moved."""
     needed = download + _DISK_PER_WEIGHT_BYTE * weights
     free = shutil.disk_usage(wish.repository).free
     if free < needed:

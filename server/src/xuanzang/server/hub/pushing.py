@@ -13,13 +13,7 @@ _CARD = "MODEL_CARD.md"
 
 
 def push(folder: Path, name: str, report: Callable[[str], None], *, private: bool = False) -> str:
-    """Publish a bundle; its model card becomes the README.
-
-    Args:
-        folder: Folder of the bundle, MODEL/VERSION.
-        name: Name on the hub; made if it is not there.
-        report: Callback for a line on what is being done.
-        private: Whether a new repository is private.
+    """Publish the bundle in a folder under a name, made if it is not there; its model card becomes the README.
 
     Returns:
         Commit.

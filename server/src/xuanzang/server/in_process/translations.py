@@ -222,17 +222,9 @@ def translation_of(
     detected_language_confidence: float | None,
     provenance: pb.Provenance | None,
 ) -> Translation:
-    """Make a translation of the engine's hypotheses.
+    """Make a translation of the engine's hypotheses, best first.
 
     Its numbers are those that a server sends, to the last bit: the wire has scores in single precision.
-
-    Args:
-        found: Hypotheses of the text, best first.
-        model: Model that found them.
-        scored: Whether they carry their scores.
-        detected_language: Language of the text, if the caller named none; else empty.
-        detected_language_confidence: Probability of that language; None if it was not detected.
-        provenance: How they were found, if the caller asks for it.
     """
     return Translation(
         hypotheses=tuple(_hypothesis(each, scored=scored) for each in found),

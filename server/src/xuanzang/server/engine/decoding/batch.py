@@ -63,13 +63,7 @@ class Batch:
     """A running batch of one shape. Belongs to one thread."""
 
     def __init__(self, sessions: Sessions, shape: BatchShape, *, shrinks: bool = False) -> None:
-        """Start without sentences.
-
-        Args:
-            sessions: Open graphs of the model.
-            shape: Shape of the sentences to come.
-            shrinks: Whether the graphs free memory that they keep for intermediate results after each run.
-        """
+        """Start without sentences; `shrinks`: whether the graphs free memory of intermediate results after each run."""
         functions = sessions.step_functions
         ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
         self._sessions = sessions
@@ -140,11 +134,7 @@ class Batch:
         return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE), rows=rows)
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
-        """Extend every hypothesis by one token, and by more where nothing but the end of sentences can happen.
-
-        Returns:
-            Sentences that are done and have left, each with its hypotheses, best first.
-        """
+        """Extend every hypothesis by one token, and by more where nothing but the end of sentences can happen."""
         # Here and not when they leave: most indices are taken by others at once, and then no array has to move.
         self._close_gaps()
         search, cache = self._search, self._cache

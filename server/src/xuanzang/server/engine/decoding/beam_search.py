@@ -57,15 +57,7 @@ class BeamSearch:
         details: TokenDetailRecorder | None = None,
         functions: StepFunctions | None = None,
     ) -> None:
-        """Start without sentences.
-
-        Args:
-            beam_size: Hypotheses per sentence.
-            start_id: First decoder input of all hypotheses.
-            eos_id: Token that ends a hypothesis.
-            details: Recorder of scores and attention of every token, if requested.
-            functions: Functions of the kernels, which do the same as numpy faster; None to do without.
-        """
+        """Start without sentences; with functions of the kernels, they do the same as numpy faster."""
         self.beam_size = beam_size
         self._start_id, self._eos_id = start_id, eos_id
         self.sentences: list[SentenceState] = []
@@ -88,12 +80,7 @@ class BeamSearch:
         return len(self.sentences)
 
     def join(self, indices: Ints, options: Sequence[SearchOptions]) -> None:
-        """Begin the search of sentences.
-
-        Args:
-            indices: Batch indices, of sentences that have left or the next ones.
-            options: Options of each; the beam size is that of the search.
-        """
+        """Begin the search of sentences at batch indices, of sentences that have left or the next ones."""
         if (more := int(indices.max()) + 1 - len(self)) > 0:
             self.beams = self.beams.extended(more)
             self._history.extend(more)
@@ -138,12 +125,10 @@ class BeamSearch:
     def advance_by(
         self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit, later: Mapping[str, Tensor]
     ) -> tuple[Advance[int], list[int]]:
-        """Let the kernels take steps.
+        """Let the kernels take steps, at most `free_steps`.
 
         Args:
-            steps: Steps of the decoder, to which `beams` and `candidates` are bound.
-            candidates: Output of the decoder.
-            limit: End of the steps, at most `free_steps` of them.
+            steps: Steps of the decoder, to which `beams` and `candidates`, its output, are bound.
             later: Inputs of the decoder from the second step on.
 
         Returns:
@@ -170,10 +155,9 @@ class BeamSearch:
     def advance(
         self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None
     ) -> list[tuple[int, list[TargetHypothesis]]]:
-        """Choose the hypotheses that live on.
+        """Choose the hypotheses that live on among the candidates of a decoder step.
 
         Args:
-            candidates: Output of the decoder step.
             attention: Attention of each hypothesis' last token to each source position, [batch, beam, source].
             inspection: Output of the step for the rows of `required`; None if no sentence requires phrases.
 
@@ -233,11 +217,7 @@ class BeamSearch:
             state.options.recorder.add(RecordedStep(candidates, live, endings, is_last))
 
     def _continue_best(self, candidates: Candidates) -> list[int]:
-        """Let every sentence go on with its best continuations, as most do.
-
-        Returns:
-            Sentences with a hypothesis that has ended or is missing.
-        """
+        """Let every sentence go on with its best continuations; return those with a hypothesis ended or missing."""
         beams = self.beams
         if self.continue_best:
             return self.continue_best(*candidates, *self.beams)
@@ -250,11 +230,7 @@ class BeamSearch:
         return found
 
     def _to_inspect(self, found: list[int]) -> list[int]:
-        """Return the sentences whose best continuations may not just live on.
-
-        Args:
-            found: Those with a hypothesis that has ended or is missing.
-        """
+        """Return the sentences whose best continuations may not just live on, those of `_continue_best` among them."""
         if self._step >= self._inspected_from:
             others = [index for index, state in enumerate(self.sentences) if self._step >= state.inspected_from]
             found = sorted({*found, *others})
@@ -304,7 +280,6 @@ class BeamSearch:
         """Keep the hypotheses of a sentence that have ended; return whether it is done.
 
         Args:
-            index: Batch index.
             endings: Parent, last token and score of each.
             best: Greatest score of the hypotheses that live on, less than all where there is none.
         """

@@ -48,19 +48,11 @@ class Decoder:
         return self._batches[shape]
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
-        """Extend every hypothesis by one token.
-
-        Returns:
-            Sentences that are done, each with its hypotheses, best first.
-        """
+        """Extend every hypothesis by one token; return sentences that are done with their hypotheses, best first."""
         return self.advance(ONE_STEP).done
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
-        """Extend every hypothesis by one token or more, until a sentence is done.
-
-        Args:
-            limit: End of the steps, if none is done before. Batches of several shapes take one each.
-        """
+        """Extend every hypothesis until a sentence is done or the limit reached; several shapes by one token."""
         running = [batch for batch in self._batches.values() if len(batch)]
         advances = [batch.advance(limit if len(running) == 1 else ONE_STEP) for batch in running]
         steps = max((advance.steps for advance in advances), default=0)

@@ -175,8 +175,6 @@ def final_score(total: float, count: int, options: DecodingOptions, details: Tok
     Args:
         total: Sum of the log-probabilities, nats.
         count: Tokens generated, eos counted.
-        options: Penalties.
-        details: Coverage, if it was recorded.
 
     Source: score = sum / length^α as in fairseq, transformers and CTranslate2; coverage penalty of Wu et al. 2016,
         arXiv:1609.08144, equation 14.
@@ -204,11 +202,7 @@ class FinishedHypotheses:
         self._best_finished |= is_best
 
     def is_enough(self, live: float) -> bool:
-        """Return whether the search of the sentence is over.
-
-        Args:
-            live: Score of the best hypothesis that goes on, as if it ended here.
-        """
+        """Return whether the search is over; `live`: score of the best hypothesis that goes on, as if it ended here."""
         if self._rules.none_better:
             counted = rank(self.endings, self._options.beam_size)
             return len(counted) >= self._options.beam_size and live <= counted[-1].score
@@ -220,10 +214,8 @@ class FinishedHypotheses:
     def is_settled(self, live: float) -> bool:
         """Return whether the search of a sentence that requires phrases is over.
 
-        Its beam holds hypotheses that may not end yet, so that fewer end in a step than without phrases.
-
-        Args:
-            live: Score of the best hypothesis that goes on, as if it ended with the next token at no cost.
+        Its beam holds hypotheses that may not end yet, so that fewer end in a step than without phrases. `live` is the
+        score of the best hypothesis that goes on, as if it ended with the next token at no cost.
         """
         beam_size, wanted = self._options.beam_size, self._options.num_hypotheses
         if len(self.endings) >= max(wanted, beam_size - beam_size // 4):

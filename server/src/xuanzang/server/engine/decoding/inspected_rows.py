@@ -19,12 +19,6 @@ class InspectedRows:
     """Arrays for `RequiredPhraseSearch`: the same ones until sentences with phrases join or leave."""
 
     def __init__(self, sessions: Sessions, *, candidate_count: int) -> None:
-        """Start without sentences.
-
-        Args:
-            sessions: Open graphs.
-            candidate_count: Continuations that the graph returns of each hypothesis.
-        """
         self._known, self._count = sessions.inspects_rows, candidate_count
         self._asked: object = None
         self._rows: Ints = np.zeros(0, np.int64)
@@ -32,15 +26,7 @@ class InspectedRows:
         self._inspection = Inspection(np.zeros((0, 0), np.float32), self._ids, np.zeros((0, 0), np.float32))
 
     def fit(self, search: RequiredPhraseSearch, shortlist: BatchShortlist | None) -> Inspection:
-        """Make the arrays ready for a step.
-
-        Args:
-            search: Search whose rows are inspected.
-            shortlist: Pieces of the sentences, if they choose among few.
-
-        Returns:
-            The outputs; other arrays than before if the graph must be bound anew.
-        """
+        """Make the arrays ready for a step; return the outputs, other arrays than before if they must be bound anew."""
         if self._asked is not search.required_ids:
             self._asked = search.required_ids
             self._rows, self._ids = search.rows, search.required_ids

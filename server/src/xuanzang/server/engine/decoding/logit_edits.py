@@ -50,13 +50,7 @@ def no_edits(batch: int, beam: int) -> LogitEdits:
 
 
 def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, LogitEdit]:
-    """Find the changes for one hypothesis.
-
-    Args:
-        options: Options of its sentence.
-        tokens: Its tokens so far, without start token.
-        eos_id: Token that ends a hypothesis.
-    """
+    """Find the changes for one hypothesis by its tokens so far, without start token."""
     if len(tokens) < len(options.prefix_ids):
         return {options.prefix_ids[len(tokens)]: LogitEdit(bias=_FORCED)}
     decoding = options.decoding
@@ -70,11 +64,6 @@ def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: i
 def prohibitions(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, Prohibition]:
     """Find the tokens that may not come next in a hypothesis, behind its forced beginning.
 
-    Args:
-        options: Options of its sentence.
-        tokens: Its tokens so far, without start token.
-        eos_id: Token that ends a hypothesis.
-
     Returns:
         Reasons by id; of several the first of `Prohibition`.
     """
@@ -86,12 +75,7 @@ def prohibitions(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) 
 
 
 def stack(edits: Mapping[tuple[int, int], dict[int, LogitEdit]], *, batch: int, beam: int) -> LogitEdits:
-    """Put the changes of some hypotheses into arrays.
-
-    Args:
-        edits: Edits by batch index and beam position.
-        batch: Number of sentences.
-        beam: Hypotheses per sentence.
+    """Put the changes of some hypotheses, by batch index and beam position, into arrays.
 
     Returns:
         Arrays as wide as the hypothesis with the most edits; others repeat theirs, or hold edits of nothing.

@@ -84,13 +84,7 @@ class Sampler:
         self._generator = np.random.default_rng(options.seed)
 
     def choose(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Draw one of the continuations of one hypothesis.
-
-        Args:
-            candidates: Continuations, best first; only the first top_k are considered.
-
-        Returns:
-            The drawn one; empty if there are no candidates.
+        """Draw one of the continuations of one hypothesis, best first, among the first top_k; none if there are none.
 
         Source: nucleus sampling, Holtzman et al. 2020, arXiv:1904.09751, section 3.1.
         """
@@ -140,13 +134,7 @@ class History:
         self._links = order.apply(self._links)
 
     def add(self, token_ids: Ints, parents: Ints, positions: Ints) -> None:
-        """Record a step.
-
-        Args:
-            token_ids: Token that each hypothesis got, [batch, beam].
-            parents: Beam position of each before the step, [batch, beam].
-            positions: Tokens of each sentence so far, these included, [batch, 1].
-        """
+        """Record the token that each hypothesis got and its parent, [batch, beam]; `positions` are its tokens."""
         self.make_room(1, int(positions.max()) - 1)
         self._links[:, self._steps, 0] = token_ids
         self._links[:, self._steps, 1] = parents
@@ -159,14 +147,7 @@ class History:
             self._steps = needed
 
     def tokens(self, index: int, beam_position: int, count: int, *, ago: int = 0) -> list[int]:
-        """Return the last tokens of a hypothesis.
-
-        Args:
-            index: Batch index of the sentence.
-            beam_position: Beam position of the hypothesis, now or then.
-            count: Number of tokens.
-            ago: Steps since it had this beam position.
-        """
+        """Return the last `count` tokens of the hypothesis that had a beam position some steps ago."""
         return self._follow(self._last(index, count, ago), beam_position)
 
     def shared(self, index: int, beam_positions: Sequence[int], count: int) -> list[int]:

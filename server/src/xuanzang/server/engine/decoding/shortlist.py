@@ -37,10 +37,9 @@ class BatchShortlist:
         self._positions: Ints | None = None
 
     def join(self, indices: Ints, suggested: npt.NDArray[np.bool_], prefixes: Sequence[Sequence[int]]) -> None:
-        """Take in sentences.
+        """Take in sentences at batch indices, of sentences that have left or the next ones.
 
         Args:
-            indices: Batch indices, of sentences that have left or the next ones.
             suggested: Pieces that the source of each suggests, [batch, vocab].
             prefixes: Forced beginning of the target of each, which it may choose as well.
         """
@@ -74,11 +73,7 @@ class BatchShortlist:
         return self._inputs
 
     def translated(self, edits: LogitEdits) -> LogitEdits:
-        """Translate edits of ids into edits of positions among the pieces of each sentence.
-
-        Args:
-            edits: Edits of ids; those of pieces that a sentence may not choose become edits of no piece.
-        """
+        """Translate edits of ids into edits of positions among the pieces of each sentence; of others into none."""
         known = self.positions()
         batch, beam, count = edits.edited_ids.shape
         positions = np.take_along_axis(known, edits.edited_ids.reshape(batch, -1), axis=1)

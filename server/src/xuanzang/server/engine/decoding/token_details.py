@@ -67,10 +67,7 @@ class TokenDetailRecorder:
     def advance(self, parents: Ints, totals: Floats, token_positions: Ints) -> None:
         """Give every hypothesis the records of its parent, and its own token.
 
-        Args:
-            parents: Beam positions before the step, [batch, beam].
-            totals: Summed log-probabilities, [batch, beam].
-            token_positions: Position of the new token of each sentence, [batch].
+        `parents` and `totals` are [batch, beam], the position of the new token of each sentence is [batch].
         """
         indices = np.arange(len(parents))
         if token_positions.max(initial=0) >= self._records.totals.shape[2]:

@@ -54,15 +54,12 @@ _IDLE_SECONDS = 60.0
 
 
 def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floats:
-    """Compute the weights of every head.
+    """Compute the weights of every head, [heads, row, column]; each row sums to 1.
 
     Args:
         queries: Rows that attend, [row, heads, head].
         keys: Columns that are attended to, [column, heads, head].
         causal: Whether a row attends to no column after its own.
-
-    Returns:
-        Weights, [heads, row, column]; each row sums to 1.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
     """
@@ -76,13 +73,7 @@ def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floa
 
 
 def chosen_weights(kind: AttentionKind, layers: Sequence[Floats], choice: AttentionChoice) -> Iterator[Attention]:
-    """Yield the wanted weights of one kind, by layer: the mean of the heads, then each head.
-
-    Args:
-        kind: Kind of the weights.
-        layers: Weights of every layer, [heads, row, column].
-        choice: Requested layers and heads.
-    """
+    """Yield the wanted weights of one kind, [heads, row, column] by layer: the mean of the heads, then each head."""
     for layer, weights in enumerate(layers):
         if choice.layers and layer not in choice.layers:
             continue
@@ -96,14 +87,7 @@ class Account:
     """Makes the explanation of one search, in a thread of its own."""
 
     def __init__(self, search: RecordedSearch, codec: TextCodec, graphs: AttentionGraphs, *, max_tokens: int) -> None:
-        """Take what is known of the search.
-
-        Args:
-            search: Search with at least one hypothesis.
-            codec: Codec between the languages.
-            graphs: Graphs of the model.
-            max_tokens: Maximum target tokens to explain.
-        """
+        """Take what is known of a search with at least one hypothesis."""
         self._search, self._codec, self._graphs = search, codec, graphs
         self._eos_id = graphs.sessions.special_ids.eos_id
         self._tokens = _tokens(search.found[0], self._eos_id)[:max_tokens]
@@ -205,7 +189,6 @@ class Explainer:
     """Explains translations of an engine. Belongs to its event loop."""
 
     def __init__(self, engine: Engine, limits: ExplanationLimits) -> None:
-        """Make an explainer that holds nothing until it is asked."""
         self._engine, self._limits = engine, limits
         self._graphs = OpenGraphs()
         self._threads: ThreadPoolExecutor | None = None
@@ -218,10 +201,7 @@ class Explainer:
         """Translate a sentence and explain how.
 
         Args:
-            text: Text in the source language, one sentence.
-            model: One of the engine's models.
             options: Options of a beam search, with token details.
-            choice: Requested attention.
             call: Other arguments of `Engine.translate`.
 
         Returns:
@@ -230,10 +210,8 @@ class Explainer:
         Raises:
             ExplanationUnavailableError: The server explains nothing.
             InvalidInputError: The text is no single sentence of few enough tokens, or the attention is too much.
-            ModelNotFoundError: The model is not served.
             OverloadedError: As many explanations as may be are being made, or the queue is full.
-            DrainingError: The engine is stopping.
-            DeadlineExceededError: The deadline passed first.
+            EngineError: As `Engine.translate` says.
         """
         loaded = self._engine.live.catalog.find(model.name, model.version)
         if loaded is None:

@@ -32,11 +32,7 @@ class ShownGraph:
     """An open graph, and what it shows."""
 
     def __init__(self, sessions: Sessions, name: str, graph: AttentionGraph) -> None:
-        """Open the graph.
-
-        Raises:
-            BundleError: It cannot be opened.
-        """
+        """Open the graph, or raise BundleError."""
         self.session: onnxruntime.InferenceSession = sessions.open(name, graph.content)
         self.queries, self.keys, self.projected = graph.queries, graph.keys, graph.projected
 
@@ -110,13 +106,7 @@ class ForcedDecoding:
     """One sentence alone in the decoder. Belongs to one thread."""
 
     def __init__(self, graphs: AttentionGraphs, source_ids: Sequence[int], options: SearchOptions) -> None:
-        """Encode the sentence.
-
-        Args:
-            graphs: Graphs of the model.
-            source_ids: Source ids, end token included.
-            options: Options of its search.
-        """
+        """Encode the sentence, end token included."""
         sessions, self._graph = graphs.sessions, graphs.open_decoder()
         self._ids, self._options = sessions.special_ids, options
         self._heads, self._dtype = sessions.cache_shape.page.num_heads, sessions.cache_shape.dtype
@@ -139,11 +129,7 @@ class ForcedDecoding:
         self._binding = sessions.new_binding(self._graph.session)
 
     def follow(self, target_ids: Sequence[int], *, stopped: Callable[[], bool]) -> ForcedStates:
-        """Decode along a translation, once.
-
-        Args:
-            target_ids: Tokens of the translation, at least one; the end token may be the last.
-            stopped: Whether to give up.
+        """Decode along a translation of at least one token, once; the end token may be the last.
 
         Raises:
             DecodingStoppedError: `stopped` was true.
@@ -229,15 +215,7 @@ class ForcedDecoding:
 
 
 def encoder_states(graphs: AttentionGraphs, source_ids: Sequence[int]) -> list[tuple[Floats, Floats]]:
-    """Encode a sentence alone.
-
-    Args:
-        graphs: Graphs of the model.
-        source_ids: Source ids, end token included.
-
-    Returns:
-        Queries and keys of each layer, [source, heads, head].
-    """
+    """Encode a sentence alone; return queries and keys of each layer, [source, heads, head]."""
     sessions, graph = graphs.sessions, graphs.open_encoder()
     ids, length = np.array([source_ids]), len(source_ids)
     tensors = KeyValueCache(sessions.cache_shape, 1).join(np.array([0]), np.array([length]), padded=length)

@@ -42,11 +42,7 @@ class SearchJournal(Journal):
     """Has the search of a call with one sentence recorded."""
 
     def __init__(self, *, max_tokens: int) -> None:
-        """Begin before the call.
-
-        Args:
-            max_tokens: Maximum source tokens of the sentence, and steps to keep.
-        """
+        """Begin before the call, for a sentence and steps of at most so many tokens."""
         super().__init__()
         self._max_tokens = max_tokens
         self._recorder = SearchRecorder(max_steps=max_tokens)
@@ -102,14 +98,7 @@ class SearchTree:
     def __init__(
         self, options: SearchOptions, found: Sequence[TargetHypothesis], *, eos_id: int, piece_of: Pieces
     ) -> None:
-        """Begin before the first step.
-
-        Args:
-            options: Options of the search.
-            found: Hypotheses that it returned, best first.
-            eos_id: Token that ends a hypothesis.
-            piece_of: Pieces of the target vocabulary.
-        """
+        """Begin before the first step of a search that has found hypotheses, best first."""
         self._options, self._eos_id, self._piece_of = options, eos_id, piece_of
         self._ranks = {(tuple(each.target_ids), each.finished): rank for rank, each in enumerate(found, 1)}
         self._live: dict[int, _Hypothesis] = {0: _Hypothesis(None, ())}
@@ -189,15 +178,7 @@ class SearchTree:
 
 
 def path_of(tokens: Sequence[int], steps: Sequence[TreeStep]) -> list[int]:
-    """Find the candidates by which a hypothesis was found.
-
-    Args:
-        tokens: Its tokens, eos included.
-        steps: Steps of the tree, perhaps fewer than tokens.
-
-    Returns:
-        The index of the candidate of each token, as far as the steps go.
-    """
+    """Return the index of the candidate of each token of a hypothesis, eos included, as far as the steps go."""
     path: list[int] = []
     for token, step in zip(tokens, steps, strict=False):
         parent = path[-1] if path else None

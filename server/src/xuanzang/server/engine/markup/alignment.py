@@ -78,13 +78,7 @@ class Alignment:
     """A block's text beside its translation."""
 
     def __init__(self, source: str, text: str, stretches: Sequence[Stretch]) -> None:
-        """Take both.
-
-        Args:
-            source: Text of the block.
-            text: Its translation.
-            stretches: Stretches of both, at least one, which cover the source.
-        """
+        """Take both, and their stretches, at least one, which cover the source."""
         self._source = source
         self._text = text
         self._stretches = stretches
@@ -152,7 +146,7 @@ def aligned_words(
     verbatim: Iterable[Span],
     terms: Iterable[tuple[Span, Span]] = (),
 ) -> tuple[Word, ...]:
-    """Align the words of a sentence's translation.
+    """Align the words of a sentence's translation; return words and punctuation in their order.
 
     Args:
         tokens: Tokens of the translation, with spans in the block's text.
@@ -162,9 +156,6 @@ def aligned_words(
         sentence: Place of the sentence in it.
         verbatim: Places of what is not translated in it.
         terms: Places of required translations in the translation, with those of their terms in the block's text.
-
-    Returns:
-        Words and punctuation in their order.
     """
     placed = _placed_tokens(tokens, len(text))
     originals = _copied_words(text, source[slice(*sentence)], sentence[0])
@@ -216,11 +207,7 @@ def _attended(tokens: Iterable[_PlacedToken], text: str, end: int, *, is_punctua
 
 
 def copies_of(text: str, source: str, verbatim: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
-    """Find what is not translated in the translation, unchanged.
-
-    Yields:
-        Place in the translation and in the block's text of each that is there, as a word of its own.
-    """
+    """Find what is not translated in the translation, unchanged, as a word of its own; yield both its places."""
     ends: dict[str, int] = {}
     for start, end in verbatim:
         original = source[start:end].strip()

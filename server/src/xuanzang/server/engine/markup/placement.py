@@ -94,11 +94,7 @@ class _Turn(IntEnum):
 
 
 def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tuple[Placed, ...]:
-    """Place the elements of a block or of an element.
-
-    Returns:
-        Elements in the order of the translation.
-    """
+    """Place the elements of a block or of an element, in the order of the translation."""
     space = FreeSpace(within)
     places: dict[int, Span] = {}
     for _, index in sorted((_turn(inline, alignment), index) for index, inline in enumerate(inlines)):
@@ -246,14 +242,7 @@ class _Speller:
 
 
 def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool) -> str:
-    """Write a translation with its tags.
-
-    Args:
-        text: Translation of a block.
-        inlines: Elements at their places.
-        block: The block.
-        spaced: Whether the language has spaces between words.
-    """
+    """Write a translation with its tags; `spaced`: whether the language has spaces between words."""
     writer = _Writer(text, block, spaced=spaced)
     return "".join(writer.written(inlines, 0, len(text)))
 

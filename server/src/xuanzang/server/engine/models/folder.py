@@ -27,22 +27,14 @@ class VersionName(NamedTuple):
 
 
 def version_name(directory: Path) -> VersionName:
-    """Return the name and version that a bundle's folder stands for.
-
-    Args:
-        directory: Folder of a bundle, as `find_bundles` finds it.
-    """
+    """Return the name and version that a bundle's folder, as `find_bundles` finds it, stands for."""
     if _VERSION.fullmatch(directory.name):
         return VersionName(directory.parent.name, int(directory.name))
     return VersionName(directory.name, 0)
 
 
 def versions_in(root: Path) -> dict[VersionName, Path]:
-    """Find the bundles of a repository.
-
-    Raises:
-        BundleError: The repository cannot be read.
-    """
+    """Find the bundles of a repository, or raise BundleError."""
     return {version_name(directory): directory for directory in find_bundles(root)}
 
 
@@ -55,20 +47,13 @@ class FolderWatch:
     """
 
     def __init__(self, root: Path) -> None:
-        """Take what is in the folder as known.
-
-        Raises:
-            BundleError: The repository cannot be read.
-        """
+        """Take what is in the folder as known; raise BundleError if it cannot be read."""
         self._root = root
         self._seen = self._fingerprints()
         self._known = self._seen
 
     def look(self) -> Mapping[VersionName, Path]:
-        """Look at the folder.
-
-        Returns:
-            Folders of the versions that are new or changed and were the same at the look before; each change once.
+        """Return the folders of versions that are new or changed, and the same as at the look before; each change once.
 
         Raises:
             BundleError: The repository cannot be read.

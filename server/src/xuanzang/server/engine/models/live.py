@@ -47,11 +47,9 @@ class LiveModels:
         """Begin with an empty catalog.
 
         Args:
-            root: Folder of the repository.
             open_model: Loader of one bundle, which opens its graphs, too.
             trial_loader: Trial loader of bundles in another process; None to trust them.
             release: Lets the workers drop a model.
-            metrics: Metrics of the server.
             provider: Provider that the graphs run on, a label.
             holds: Whether a live version stays live until another is promoted.
         """
@@ -99,19 +97,11 @@ class LiveModels:
         self._listeners.append(listener)
 
     def observe(self, observer: Callable[[], None]) -> None:
-        """Report each new catalog from now on, also those in which only shares differ.
-
-        Args:
-            observer: Function that looks at `catalog`, and does not wait.
-        """
+        """Call a function, which does not wait, with each new catalog from now on."""
         self._observers.append(observer)
 
     async def statuses(self) -> list[ModelStatus]:
-        """Return the state of every version that is loaded or in the folder, by name and version.
-
-        Raises:
-            BundleError: The folder cannot be read.
-        """
+        """Return the state of every version that is loaded or in the folder, by name. May raise BundleError."""
         found = await asyncio.to_thread(versions_in, self._root)
         loaded = {VersionName(model.name, model.version) for model in self.catalog.models}
         versions = sorted({*found, *loaded, *self._retirement.versions})
@@ -186,10 +176,7 @@ class LiveModels:
         return await self.statuses()
 
     def switch(self, catalog: Catalog) -> None:
-        """Serve the same models in other shares, from the next request on.
-
-        Args:
-            catalog: What `catalog` becomes, made of it without a wait in between.
+        """Serve a catalog, made of the present one without a wait in between.
 
         Raises:
             DrainingError: The engine is stopping.
@@ -287,11 +274,7 @@ class LiveModels:
             await listener(self.catalog.names)
 
     def require_open(self) -> None:
-        """Refuse changes once the engine is stopping.
-
-        Raises:
-            DrainingError: It is.
-        """
+        """Raise DrainingError once the engine is stopping."""
         if self._closed:
             raise DrainingError("the server is stopping")
 

@@ -57,12 +57,7 @@ class LoadedModel:
         """Verify a bundle, read its tokenisers and check them against the samples.
 
         The digest of the weights, the graphs and the tokenisers of a large model take about a second each: they share
-        the cores.
-
-        Args:
-            directory: Folder of the bundle.
-            metrics: Metrics of the server; every series of the model exists from now on.
-            settings: Settings to open the graphs with, as `open` does; None to open them later or never.
+        the cores. Without settings the graphs are opened later, by `open`, or never.
 
         Raises:
             BundleError: The bundle must not be served.
@@ -138,9 +133,6 @@ class LoadedModel:
     def open(self, settings: EngineSettings) -> None:
         """Open the graphs, which all workers share.
 
-        Args:
-            settings: Provider, threads, kernels, shortlists and limits.
-
         Raises:
             BundleError: The weights are larger than the model may be, or a graph cannot be opened or does not fit the
                 manifest.
@@ -175,11 +167,7 @@ class LoadedModel:
         return None if memory is None else memory - self._weights_bytes
 
     def cache_bytes_of(self, sentence: Sentence) -> int:
-        """Return the memory for keys and values that a sentence takes at most, with its share of spare pages.
-
-        Returns:
-            Bytes; 0 before the graphs are open.
-        """
+        """Return the bytes of keys and values that a sentence takes at most, a share of spare pages included."""
         if self._cache_shape is None:
             return 0
         return self._cache_shape.bytes_needed(
@@ -217,23 +205,14 @@ class LoadedModel:
         return Decoder(self.sessions)
 
     def codec_between(self, source_language: str, target_language: str) -> TextCodec:
-        """Return the codec for two languages.
-
-        Args:
-            source_language: Code as the manifest spells it, or empty for the first.
-            target_language: The same for the target.
-        """
+        """Return the codec for two languages, as the manifest spells them, or empty for the first."""
         pair = source_language, target_language
         if pair not in self._codecs:  # threads may make one twice, which are equal
             self._codecs[pair] = self.codec.between(*pair)
         return self._codecs[pair]
 
     def served(self, *, is_default: bool) -> ServedModel:
-        """Describe the model to callers.
-
-        Args:
-            is_default: Whether requests that name no version get this one.
-        """
+        """Describe the model to callers; `is_default`: whether requests that name no version get this one."""
         manifest = self.bundle.manifest
         return ServedModel(
             name=self.name,

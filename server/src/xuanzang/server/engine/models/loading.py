@@ -35,15 +35,11 @@ def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: floa
     """Decode the samples of a certificate, some together and on all cores; this also warms the graphs up.
 
     A sentence does not depend on its batch. Where it does, by rounding that nobody has seen yet, a sample that differs
-    is decoded alone, as at export, before it counts.
-
-    Args:
-        model: Model with open graphs.
-        only_shortest: Whether the sample with the fewest tokens is enough.
-        max_seconds: Limit for all samples together, observed between two steps.
+    is decoded alone, as at export, before it counts. `only_shortest`: whether the sample with the fewest tokens is
+    enough.
 
     Raises:
-        BundleError: A sample gets other target ids than at export, or the limit is passed.
+        BundleError: A sample gets other target ids than at export, or the seconds for all together are passed.
     """
     started = time.monotonic()
     samples = model.bundle.samples
@@ -164,12 +160,6 @@ def require_models(
     repository: Path, models: Collection[LoadedModel], refusals: Sequence[BundleError], settings: EngineSettings
 ) -> None:
     """Refuse to start without the models that the settings need, and log the bundles that are refused.
-
-    Args:
-        repository: Folder of the bundles.
-        models: Models that were loaded.
-        refusals: Bundles that were not, with the reasons.
-        settings: Shortlists, pins and limits by the names of models.
 
     Raises:
         BundleError: No bundle can be served, or none of a model with a required shortlist or pin.

@@ -15,16 +15,13 @@ _NAMED = 40
 
 
 def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
-    """Find the model that a request means, and the languages.
+    """Find the only model that fits a request best, and those of its languages that fit.
 
     Args:
         models: Served models.
         model: "zh-en" for its default version, "zh-en/1" for that version, empty for the one that fits the languages.
         source_language: BCP-47 code or empty. "zh-Hans-CN" also finds a model for "zh-Hans", else one for "zh".
         target_language: BCP-47 code or empty, matched in the same way.
-
-    Returns:
-        The only model that fits best, and those of its languages that fit.
 
     Raises:
         ModelNotFoundError: No model fits.
@@ -42,25 +39,12 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
 
 
 def require_pair(models: Sequence[ServedModel], *, source_language: str, target_language: str) -> None:
-    """Require that some model translates between two languages.
-
-    Args:
-        models: Served models.
-        source_language: BCP-47 code.
-        target_language: BCP-47 code.
-
-    Raises:
-        ModelNotFoundError: None does.
-    """
+    """Raise ModelNotFoundError if no model translates between two languages."""
     _fits(models, source_language, target_language)
 
 
 def language_choice(models: Sequence[ServedModel], *, model: str, target_language: str) -> LanguageChoice:
-    """Find the languages that a request without a source language may mean.
-
-    Returns:
-        The source languages of all models that fit, none if no model does, and the target language.
-    """
+    """Return the target, and the source languages of all models that fit a request without one; none if none does."""
     fitting = [
         served for served in models if _has_name(served, model) and _fit(served, "", target_language) is not None
     ]
@@ -73,14 +57,7 @@ def language_choice(models: Sequence[ServedModel], *, model: str, target_languag
 
 
 def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
-    """Choose the source language of texts.
-
-    Args:
-        readings: How the texts are read, those that are not translated left out.
-        choice: Languages that may be meant.
-
-    Returns:
-        The language of all texts; empty if there is but one, which need not be named.
+    """Choose the source language of all texts that are translated; empty if there is but one, which need not be named.
 
     Raises:
         InvalidInputError: Nothing tells the language, or the texts are in several.
@@ -104,11 +81,7 @@ def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
 
 
 def require_served(readings: Sequence[Reading], choice: LanguageChoice) -> None:
-    """Refuse texts in languages that are not translated.
-
-    Raises:
-        UnservedLanguageError: There are such texts; the error names each.
-    """
+    """Raise UnservedLanguageError, which names each, for texts in languages that are not translated."""
     unserved = {index: each for index, each in enumerate(readings) if each.kind is TextKind.UNSERVED}
     if not unserved:
         return

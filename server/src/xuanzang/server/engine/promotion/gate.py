@@ -113,11 +113,7 @@ class GoldenSet:
 
 
 def read_golden_set(folder: Path | None, name: str) -> GoldenSet:
-    """Read the golden set of a model, as it is now.
-
-    Raises:
-        ModelStateError: There is no such file, or it is not valid; the message says what is wrong where.
-    """
+    """Read the golden set of a model, as it is now; or raise ModelStateError, which says what is wrong where."""
     if folder is None:
         raise ModelStateError("there are no golden sets to judge by: the server was started without --golden-sets")
     try:
@@ -233,25 +229,13 @@ class Judge:
     """Measures versions, one after another."""
 
     def __init__(self, shared: SharedResources, live: LiveModels, settings: PromotionSettings) -> None:
-        """Judge nothing yet.
-
-        Args:
-            shared: Parts of the engine that calls share.
-            live: Models, which are kept while the gate uses them.
-            settings: Bounds, golden sets, and the maximum time.
-        """
         self._shared = shared
         self._live = live
         self._settings = settings
         self._judging = asyncio.Lock()
 
     async def evaluate(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
-        """Judge a version.
-
-        Raises:
-            ModelStateError: It cannot be judged.
-            DrainingError: The engine is stopping.
-        """
+        """Judge a version, or raise ModelStateError if it cannot be judged."""
         async with self._judging:
             return await self._evaluate(candidate, live)
 

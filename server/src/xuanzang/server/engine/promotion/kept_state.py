@@ -90,13 +90,8 @@ def restored_catalog(
 ) -> Catalog:
     """Return the catalog of a start after which versions stand as they stood before.
 
-    Versions that the state does not know join as if they were loaded now.
-
-    Args:
-        kept: State of the last process.
-        models: Models that were loaded at the start.
-        configured: Pins of the settings, which go before those that were kept.
-        holds: Whether a live version stays live until another is promoted.
+    `configured` are pins of the settings, which go before those that were kept. `holds`: whether a live version stays
+    live until another is promoted.
     """
     models = sorted(models, key=lambda model: model.version)
     known = known_models(kept, models)
@@ -112,13 +107,7 @@ def restored_catalog(
 
 
 def followed_catalog(kept: KeptState, catalog: Catalog, *, configured: Mapping[str, int]) -> Catalog:
-    """Return a catalog of the same models in which versions stand as another server has decided.
-
-    Args:
-        kept: State that the other server has written.
-        catalog: What is served.
-        configured: Pins of the settings, which go before those that were kept.
-    """
+    """Return a catalog of the same models that stand as another server has decided, but for pins of the settings."""
     known = known_models(kept, catalog.models)
     pins = {name: version for name, version in catalog.pins.items() if name not in kept.models}
     pins |= {name: each.pinned for name, each in kept.models.items() if each.pinned and catalog.find(name, each.pinned)}

@@ -48,16 +48,6 @@ class Promoter:
         state_file: StateFile,
         metrics: Metrics,
     ) -> None:
-        """Promote nothing yet.
-
-        Args:
-            live: Models.
-            judge: Judge of versions.
-            settings: Whether new versions go through the gate by themselves.
-            pins: Pinned versions of the settings, by name.
-            state_file: Keeps what has been decided.
-            metrics: Metrics of the server.
-        """
         self._live = live
         self._judge = judge
         self._settings = settings
@@ -235,13 +225,10 @@ class Promoter:
     async def _change(
         self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None], *, must_last: bool = True
     ) -> None:
-        """Change what answers requests, once it outlives the process.
+        """Change what answers requests, once it outlives the process, and then call a function.
 
-        Args:
-            name: Name of the model that is changed.
-            edit: Function that returns the changed catalog; it may refuse, and is called again after a wait.
-            then: Function that is called once the change is in effect.
-            must_last: Whether to refuse it if a read-only folder lets nothing outlive the process.
+        `edit` returns the changed catalog; it may refuse, and is called again after a wait. `must_last`: whether to
+        refuse the change if a read-only folder lets nothing outlive the process.
 
         Raises:
             ModelStateError: The change cannot be kept; nothing has changed.

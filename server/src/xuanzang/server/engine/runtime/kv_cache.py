@@ -51,13 +51,11 @@ class CacheShape:
     """"cpu" or "cuda"."""
 
     def bytes_needed(self, beam_size: int, *, source_tokens: int, target_tokens: int) -> int:
-        """Return the memory that a sentence adds to the pools of its batch at most.
+        """Return the bytes that a sentence adds to the pools of its batch at most.
 
         In the worst case no two hypotheses share a slot. Among sentences that are encoded together a fifth of the
-        positions may be padding (`decoding/batch.py`), and `PageTable` makes one spare page for four.
-
-        Returns:
-            Bytes; sums of them bound the sums of what sentences take, not what each takes.
+        positions may be padding (`decoding/batch.py`), and `PageTable` makes one spare page for four. Sums of it bound
+        the sums of what sentences take, not what each takes.
         """
         slots, page = self.page.slots, math.prod(self.page) * np.dtype(self.dtype).itemsize
         past = -(-beam_size * target_tokens // slots) * len(self.past_names)
@@ -69,13 +67,6 @@ class KeyValueCache:
     """Slots of the targets and sources of a batch of sentences with the same beam size."""
 
     def __init__(self, shape: CacheShape, beam_size: int, *, functions: StepFunctions | None = None) -> None:
-        """Start without sentences.
-
-        Args:
-            shape: Tensors of the graphs.
-            beam_size: Hypotheses per sentence.
-            functions: Functions of the kernels; None to do without.
-        """
         self.advance_slots = AdvanceSlots(functions, page_slots=shape.page.slots) if functions else None
         """Bookkeeping of the slots by the kernels; None without."""
         self._beam_size = beam_size
@@ -107,10 +98,9 @@ class KeyValueCache:
         return self._pages.width * self._page_slots
 
     def join(self, indices: Ints, source_lengths: Ints, *, padded: int = 0) -> GraphTensors:
-        """Take in sentences.
+        """Take in sentences at batch indices, of sentences that have left or the next ones.
 
         Args:
-            indices: Batch indices, of sentences that have left or the next ones.
             source_lengths: Source tokens of each, [batch].
             padded: Source positions that the encoder writes for each at least.
 
@@ -162,11 +152,7 @@ class KeyValueCache:
         self._expose()
 
     def advance(self, parents: Ints) -> None:
-        """Make room for the next token of every hypothesis.
-
-        Args:
-            parents: Beam position of each hypothesis before the last step, [batch, beam].
-        """
+        """Make room for the next token of hypotheses, which had beam positions [batch, beam] before the last step."""
         indices = np.arange(len(parents))[:, None]
         if self.advance_slots:
             missing = self.advance_slots(self.slots(parents))

@@ -102,14 +102,6 @@ class PagePool:
     """
 
     def __init__(self, names: Sequence[str], shape: PageShape, *, dtype: npt.DTypeLike, device: str = "cpu") -> None:
-        """Start without pages.
-
-        Args:
-            names: Names of the tensors.
-            shape: Dimensions of a page.
-            dtype: Type of keys and values.
-            device: "cpu" or "cuda".
-        """
         self._device = device
         # On a CPU the memory of the tensors, which may be more than they need; empty otherwise.
         self._memories = {name: PageMemory(shape, dtype=dtype) for name in names if device == "cpu"}
@@ -174,11 +166,7 @@ class PageTable:
     """The page of each logical page of each sentence. Pages are counted from 0; one without sentence is free."""
 
     def __init__(self, max_free: int = _MAX_FREE) -> None:
-        """Start without sentences.
-
-        Args:
-            max_free: Free pages that are kept when sentences leave, however few are in use.
-        """
+        """Start without sentences; so many free pages are kept when sentences leave, however few are in use."""
         self._max_free = max_free
         self.table: Ints = np.zeros((0, _WIDTH_STEP), dtype=np.int64)
         """Page of each logical page of each sentence, or -1, [batch, logical page]."""
@@ -200,11 +188,7 @@ class PageTable:
         return int(self.table.shape[1])
 
     def join(self, indices: Ints) -> None:
-        """Take in sentences, which have no pages yet.
-
-        Args:
-            indices: Batch indices, of sentences that have left or the next ones.
-        """
+        """Take in sentences without pages at batch indices, of sentences that have left or the next ones."""
         self.table = extended(self.table, int(indices.max()) + 1 - len(self.table), value=-1)
         self.release(indices)
 
@@ -252,12 +236,7 @@ class PageTable:
         self.table = extended(self.table, more, axis=1, value=-1)
 
     def provide(self, indices: Ints, logical_pages: Ints) -> None:
-        """Assign pages to sentences.
-
-        Args:
-            indices: Batch indices.
-            logical_pages: Logical page of each, without a page so far.
-        """
+        """Assign pages to sentences by batch indices and logical pages, which had none so far."""
         wanted = sorted({*zip(indices.tolist(), logical_pages.tolist(), strict=True)})
         for number, owner in enumerate(wanted):
             if not self.free_count[0]:

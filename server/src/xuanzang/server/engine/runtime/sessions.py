@@ -95,12 +95,9 @@ class Sessions:
     def __init__(
         self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False, kernels: bool = True
     ) -> None:
-        """Open the graphs.
+        """Open the graphs, on "cpu", "cuda" or "auto".
 
         Args:
-            bundle: Verified bundle.
-            provider: "cpu", "cuda" or "auto".
-            intra_op_threads: Threads inside one operation.
             shortlist: Whether sentences choose only among the pieces that their sources suggest.
             kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built; otherwise
                 onnxruntime composes them of standard operators, as the bundle defines them.
@@ -162,15 +159,7 @@ class Sessions:
             raise BundleError(self._directory, [f"{graph.file} has other inputs or outputs than the manifest says"])
 
     def open(self, name: str, content: bytes | None = None) -> onnxruntime.InferenceSession:
-        """Open a graph of the bundle.
-
-        Args:
-            name: File of the graph.
-            content: What to open instead of the file's content, with the same weights; None for the file's.
-
-        Raises:
-            BundleError: It cannot be opened.
-        """
+        """Open a graph file of the bundle, or other content with the same weights. May raise BundleError."""
         return _open(self._directory / name, self._device, self._intra_op_threads, self._library, content)
 
     def new_binding(self, session: onnxruntime.InferenceSession) -> Binding:
@@ -184,24 +173,13 @@ class Sessions:
         return np.array(common)
 
     def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
-        """Look up the other target pieces that sentences may choose. Only with a shortlist.
-
-        Args:
-            source_ids: Padded ids, [batch, source].
-
-        Returns:
-            True at the ids of these pieces, [batch, vocab].
-        """
+        """Return which pieces padded ids [batch, source] suggest, [batch, vocab]. Only with a shortlist."""
         [suggestions] = self._shortlist
         [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
         return np.array(suggested)
 
     def new_bindings(self, *, shrinks: bool = False) -> tuple[Binding, Binding | GraphBinding]:
-        """Return bindings of the encoder and the decoder for one batch.
-
-        Args:
-            shrinks: Whether a graph frees, after each run, the memory that it keeps for intermediate results.
-        """
+        """Return bindings of encoder and decoder for one batch; `shrinks`: whether each run frees its memory."""
         copies = self._device != "cpu"
         options = onnxruntime.RunOptions()
         if shrinks:
@@ -227,13 +205,7 @@ class Binding:
         *,
         copies: bool = False,
     ) -> None:
-        """Start with nothing bound.
-
-        Args:
-            session: Open graph.
-            options: Options of every run.
-            copies: Whether it runs on a device with memory of its own, where an array that is bound is copied.
-        """
+        """Start with nothing bound; `copies`: whether arrays are copied to a device with memory of its own."""
         self._session = session
         self._options = options
         self._binding = session.io_binding()

@@ -78,11 +78,7 @@ class GlossaryFolder:
         return [self._glossaries[name] for name in sorted(self._glossaries)]
 
     def find(self, name: str) -> Glossary:
-        """Return a glossary.
-
-        Raises:
-            InvalidInputError: There is none of this name.
-        """
+        """Return a glossary; raise InvalidInputError if there is none of this name."""
         if name not in self._glossaries:
             description = "is not a glossary of this server; ListGlossaries names them"
             raise InvalidInputError([FieldViolation(field="glossary", description=description)])
@@ -135,8 +131,7 @@ def _state(path: Path) -> _State | None:
 def read_glossary(path: Path) -> Glossary:
     """Read a glossary: lines `# source_language: zh`, `# target_language: en`, `# version: 3`, then its entries.
 
-    Args:
-        path: File NAME.tsv of lines with a source and one or more targets, with tabs between them, in UTF-8.
+    Each line of NAME.tsv, in UTF-8, has a source and one or more targets, with tabs between them.
 
     Raises:
         GlossaryError: The file cannot be read, or a line is no entry; the message names the first lines.
@@ -185,11 +180,7 @@ def _faults(headers: dict[str, str], entries: Sequence[GlossaryEntry]) -> Iterat
 
 
 def entry_faults(entry: GlossaryEntry) -> Iterator[tuple[str, str]]:
-    """Find what is wrong with an entry.
-
-    Args:
-        entry: Entry without white space at the ends of its texts.
-    """
+    """Find what is wrong with an entry without white space at the ends of its texts."""
     if not 1 <= len(entry.source) <= MAX_SOURCE_CHARACTERS:
         yield "source", f"must have 1 to {MAX_SOURCE_CHARACTERS} characters, has {len(entry.source)}"
     if not 1 <= len(entry.targets) <= MAX_TARGETS:

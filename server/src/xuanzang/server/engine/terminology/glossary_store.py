@@ -64,22 +64,14 @@ class GlossaryStore:
         self._changing = asyncio.Lock()
 
     def get(self, name: str) -> Glossary:
-        """Return a glossary.
-
-        Raises:
-            GlossaryNotFoundError: There is none of this name.
-        """
+        """Return a glossary; raise GlossaryNotFoundError if there is none of this name."""
         for glossary in self._folder.glossaries:
             if glossary.name == name:
                 return glossary
         raise GlossaryNotFoundError("the server holds no glossary of that name; ListGlossaries names them")
 
     async def create(self, draft: GlossaryDraft, *, replace: bool = False) -> Glossary:
-        """Store a glossary; one that is there with the same content stays.
-
-        Args:
-            draft: Glossary.
-            replace: Whether it takes the place of another one of its name.
+        """Store a glossary; one that is there with the same content stays, another one only without `replace`.
 
         Raises:
             InvalidInputError: The glossary has faults; the error names the first of them.
@@ -134,11 +126,7 @@ class GlossaryStore:
 
 
 def _checked_content(draft: GlossaryDraft) -> bytes:
-    """Return what a glossary's file holds.
-
-    Raises:
-        InvalidInputError: The glossary has faults.
-    """
+    """Return what a glossary's file holds; raise InvalidInputError for its faults."""
     entries = islice(_entry_violations(draft.entries), _MAX_FAULTS)
     if violations := [*_head_violations(draft), *entries]:
         raise InvalidInputError(violations)

@@ -58,12 +58,7 @@ class TextWithTerms:
 
 
 def with_terms(text: str, terms: Sequence[tuple[Span, str]]) -> TextWithTerms:
-    """Put translations in the place of terms, with a space where two scripts meet of which one has spaces.
-
-    Args:
-        text: Sentence.
-        terms: Place of each term and its translation, in the order of the text; none over another.
-    """
+    """Put translations in the place of terms, in their order; a space is added where one of two scripts has spaces."""
     parts: list[str] = []
     replacements: list[_Replacement] = []
     length = end = 0

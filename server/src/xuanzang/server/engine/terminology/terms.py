@@ -78,11 +78,7 @@ class TermIndex:
     """Entries by their source. Immutable, so threads may share it."""
 
     def __init__(self, entries: Iterable[GlossaryEntry]) -> None:
-        """Index entries.
-
-        Args:
-            entries: Entries; of several with one source the first counts.
-        """
+        """Index entries; of several with one source the first counts."""
         self._entries: dict[str, GlossaryEntry] = {}
         lengths: dict[str, set[int]] = {}
         for entry in entries:
@@ -115,14 +111,9 @@ class Terms:
     """Fields of the request that say so."""
 
     def find(self, text: str, offset: int = 0) -> list[FoundTerm]:
-        """Find terms and protected texts.
+        """Find terms and protected texts, in the order of the text; where two overlap, the longer one.
 
-        Args:
-            text: Text in the source language.
-            offset: Number that is added to the spans found.
-
-        Returns:
-            What is to be kept, in the order of the text; where two overlap, the longer one.
+        The offset is added to the spans found.
         """
         kept = _longest([*_entries_in(text, self.indices), *_protected(text, self.patterns)])
         return [replace(term, start=term.start + offset, end=term.end + offset) for term in kept]

@@ -54,14 +54,9 @@ class TextCodec:
         tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
         target_phrases: TargetPhrases | None = None,
     ) -> None:
-        """Make a codec from one of the source languages into one of the target languages.
+        """Make a codec for two languages, codes as the manifest spells them, or empty for the first.
 
-        Args:
-            bundle: Bundle with the tokenisers.
-            source_language: Code as the manifest spells it, or empty for the first.
-            target_language: The same for the target.
-            tokenizers: Open tokenisers of source and target; None to open them.
-            target_phrases: Phrases in the tokens of this target; None to classify them.
+        Tokenisers are opened, and target phrases classified, unless they are given.
 
         Raises:
             BundleError: The tokenisers cannot be read or do not fit the vocabularies.
@@ -86,12 +81,7 @@ class TextCodec:
         self.max_source_length = manifest.dimensions.max_source_length
 
     def between(self, source_language: str, target_language: str) -> TextCodec:
-        """Return a codec with the same tokenisers for other languages.
-
-        Args:
-            source_language: Code as the manifest spells it, or empty for the first.
-            target_language: The same for the target.
-        """
+        """Return a codec with the same tokenisers for other languages."""
         return TextCodec(
             self._bundle,
             source_language=source_language,
@@ -140,11 +130,7 @@ class TextCodec:
         return Segment(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
 
     def encode(self, sentence: str) -> list[int]:
-        """Tokenise a sentence.
-
-        Returns:
-            Source ids, with those of the languages, as far as the model asks for them, and the end token.
-        """
+        """Return the source ids of a sentence, with those of languages that the model asks for, and the end token."""
         return [*self._before, *self._source.encode(self._normalized(seen_text(sentence))), *self._after]
 
     def _normalized(self, sentence: str) -> str:
@@ -153,11 +139,7 @@ class TextCodec:
         return nfkc(sentence) if self._normalization == "nfkc" else sentence
 
     def offsets(self, segments: Sequence[Segment]) -> list[tuple[Span, ...]]:
-        """Find the characters of a text that its source ids stand for.
-
-        Returns:
-            Spans in the text of the source ids of each sentence; empty ones of the languages and the end.
-        """
+        """Find the characters of a text that the source ids of each sentence stand for; none for languages and end."""
         starts = accumulate((len(segment.text) for segment in segments), initial=0)
         return [
             moved(self.sentence_offsets(segment.text), start)
@@ -177,11 +159,7 @@ class TextCodec:
         return [*((0, 0) for _ in self._before), *spans, *((len(sentence), len(sentence)) for _ in self._after)]
 
     def encode_target(self, text: str) -> list[int]:
-        """Tokenise the beginning of a translation.
-
-        Returns:
-            Target ids, without start and end token.
-        """
+        """Tokenise the beginning of a translation, without start and end token."""
         return self._target.encode(text)
 
     def can_write(self, target_ids: Sequence[int]) -> bool:
@@ -208,11 +186,7 @@ class TextCodec:
         return [variant for variant in dict.fromkeys(variants) if variant]
 
     def decode(self, target_ids: Sequence[int]) -> str:
-        """Return the text of a hypothesis.
-
-        Args:
-            target_ids: Ids without start and end token.
-        """
+        """Return the text of a hypothesis, whose ids are without start and end token."""
         return self._target.decode(target_ids)
 
     def decode_source(self, source_ids: Sequence[int]) -> str:

@@ -36,11 +36,7 @@ _TRADITIONAL = frozenset({"hant", "hk", "mo", "tw"})
 
 
 def primary(code: str) -> str:
-    """Return the language of a code, in lower case, without script and region.
-
-    Args:
-        code: BCP-47 code, such as "zh-Hant-TW".
-    """
+    """Return the language of a BCP-47 code, such as "zh-Hant-TW", in lower case, without script and region."""
     return code.partition("-")[0].lower()
 
 
@@ -51,32 +47,18 @@ def near(code: str) -> frozenset[str]:
 
 
 def is_traditional(code: str) -> bool:
-    """Return whether a code asks for Chinese in traditional characters.
-
-    Args:
-        code: BCP-47 code, such as "zh-Hant" or "zh-TW".
-    """
+    """Return whether a BCP-47 code, such as "zh-Hant" or "zh-TW", asks for Chinese in traditional characters."""
     language, *others = code.lower().split("-")
     return language == "zh" and "hans" not in others and not _TRADITIONAL.isdisjoint(others)
 
 
 def matched_target(wanted: str, offered: Iterable[str]) -> str | None:
-    """Find the offered code that a wanted one means, but none in other characters: "zh-TW" is not "zh".
-
-    Args:
-        wanted: BCP-47 code.
-        offered: BCP-47 codes of what models write.
-    """
+    """Find the offered code that a wanted one means, but none in other characters: "zh-TW" is not "zh"."""
     return matched(wanted, filter(is_traditional, offered) if is_traditional(wanted) else offered)
 
 
 def matched(wanted: str, offered: Iterable[str]) -> str | None:
-    """Find the offered code that a wanted one means by the lookup of RFC 4647, section 3.4.
-
-    Args:
-        wanted: BCP-47 code: "zh-Hans-CN" finds "zh-Hans", else "zh".
-        offered: BCP-47 codes.
-    """
+    """Find the offered code that a wanted one means by the lookup of RFC 4647, 3.4: for zh-Hans-CN zh-Hans, else zh."""
     if not wanted:
         return None
     codes = {code.lower(): code for code in offered}
@@ -88,8 +70,7 @@ def matched(wanted: str, offered: Iterable[str]) -> str | None:
 def meant_language(wanted: str, offered: Iterable[str]) -> str | None:
     """Find the offered code that something may mean that is no BCP-47 code, such as "zh_CN", "cn" or "english".
 
-    Returns:
-        The code as it is offered; None if `wanted` is one that is understood already, or means nothing known.
+    Returns None if `wanted` is understood already, or means nothing known.
     """
     codes = list(offered)
     if not wanted or matched(wanted, codes):
@@ -100,13 +81,7 @@ def meant_language(wanted: str, offered: Iterable[str]) -> str | None:
 
 
 def matched_language(language: str, script: str, offered: Iterable[str]) -> str | None:
-    """Find the offered code of a detected language.
-
-    Args:
-        language: Language without script and region.
-        script: Its script, such as "Hant"; empty if nothing tells.
-        offered: BCP-47 codes; one of that script is preferred, but others of the language will do.
-    """
+    """Find the offered code of a detected language, one of its script, such as "Hant" or empty, before others."""
     codes = list(offered)
     found = matched(f"{language}-{script}" if script else language, codes)
     return found or next((code for code in codes if primary(code) == language), None)

@@ -93,11 +93,7 @@ class LanguageDetector:
     """Finds the languages that texts may be in. Threads may share it."""
 
     def __init__(self, read: Callable[[], Classifier] | None) -> None:
-        """Make a detector that has read nothing yet.
-
-        Args:
-            read: Function that reads the classifier; None to tell apart only languages with a script of their own.
-        """
+        """Read nothing yet; without a classifier only languages with a script of their own are told apart."""
         self._read = read
         self._reading = threading.Lock()
         self._known: Classifier | None = None
@@ -112,12 +108,7 @@ class LanguageDetector:
         self._classifier()
 
     def detect(self, text: str, languages: Iterable[str] = ()) -> Detection:
-        """Find out about the language of a text.
-
-        Args:
-            text: Any text; of a long one parts of it count.
-            languages: Languages to tell apart besides the most written ones, without script and region.
-        """
+        """Find out about the language of a text; `languages` are told apart besides the most written ones."""
         sample = _sample(text)
         writing = writing_of(sample)
         if not writing.letters:

@@ -39,13 +39,7 @@ _Best: TypeAlias = DetectedLanguage | None
 
 
 def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Reading:
-    """Find out how a text is to be read.
-
-    Args:
-        text: Text without tags.
-        detector: Detector of languages.
-        choice: Languages that may be meant.
-    """
+    """Find out how a text without tags is to be read."""
     found = detector.detect(text, choice.languages)
     if not found.writing.letters:
         return Reading(kind=TextKind.UNCERTAIN, has_letters=False)

@@ -87,11 +87,7 @@ class Writing:
     """Letters of each script."""
 
     def has(self, language: str) -> bool:
-        """Return whether a text has letters of a language.
-
-        Args:
-            language: Code of a language, without region.
-        """
+        """Return whether a text has letters of a language, whose code has no region."""
         return any(is_written_in(language, script) for script in self.letters)
 
     @property
@@ -115,23 +111,14 @@ def writing_of(text: str) -> Writing:
 
 
 def is_written_in(language: str, script: str) -> bool:
-    """Return whether a language is written in a script.
-
-    Args:
-        language: Code of a language, without region; one that is in no table counts as written in Latin letters.
-        script: Script of a letter, or of a `Writing`.
-    """
+    """Return whether a language, without region, is written in a script; one in no table counts as Latin."""
     if script == LATIN:
         return language not in _WITHOUT_LATIN
     return language in _LANGUAGES.get(_family(script), "").split()
 
 
 def is_known(script: str) -> bool:
-    """Return whether the table says which languages are written in a script.
-
-    Args:
-        script: Script of a letter, or of a `Writing`.
-    """
+    """Return whether the table says which languages are written in a script."""
     return script == LATIN or _family(script) in _LANGUAGES
 
 

@@ -61,9 +61,7 @@ _MAX_COMBINING_MARKS = 16
 def is_copied(part: str) -> bool:
     """Return whether a part of a text stays as it is: white space, markers of lines, pictures, and rules of signs.
 
-    Args:
-        part: What `split_sentences` found, or some of it. Signs alone, such as "-----" and "═════", have no words, nor
-            has what nobody sees.
+    Signs alone, such as "-----" and "═════", have no words, nor has what nobody sees.
     """
     seen = seen_text(part)
     return not seen or _IS_COPIED.fullmatch(seen) is not None
@@ -112,14 +110,11 @@ def _unseen(text: str) -> list[Span]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Cut text into sentences, what marks or decorates lines, and the white space between them.
+    """Cut text into sentences, what marks or decorates lines, and the white space between them; joined they are `text`.
 
     A sentence ends at a line break, after a Chinese terminator, and after a Latin one that white space or a letter of
     another script follows, if that cannot be an abbreviation, an initial, a number, or the end of a quotation within a
     sentence. Closing quotes and brackets stay with their sentence.
-
-    Returns:
-        White space, markers, pictures and sentences in their order; joined they are `text`.
     """
     parts: list[str] = []
     start = 0
@@ -132,14 +127,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def with_unbroken(parts: Sequence[str], unbroken: Iterable[tuple[int, int]]) -> list[str]:
-    """Join sentences that end within some places of a text, or at the end of one, if no white space follows.
+    """Join parts of a text that end within some places, in their order, or at the end of one before no white space.
 
-    Args:
-        parts: What the text was cut into.
-        unbroken: First character of each place, and the one after the last, in their order.
-
-    Returns:
-        What it is cut into now; line breaks are where they were.
+    Line breaks are where they were.
     """
     remaining = iter(unbroken)
     start, end = next(remaining, _NOWHERE)
@@ -234,22 +224,15 @@ class Joiner:
     """Joins translated sentences and the white space of the source, one segment after the other."""
 
     def __init__(self, *, spaced: bool) -> None:
-        """Start a text.
+        """Start a text; `spaced`: whether a space is added between sentences where the source had none.
 
-        Args:
-            spaced: Whether the language puts a space between sentences; if so, one is added where the source had none.
-                Otherwise spaces of the source are left out after full-width punctuation.
+        Otherwise spaces of the source are left out after full-width punctuation.
         """
         self._spaced = spaced
         self._end = " "
 
     def add(self, segment: str, *, is_last: bool = False) -> str:
-        """Return the text that a segment adds: white space as it was, or a translated sentence.
-
-        Args:
-            segment: The next in the order of the source.
-            is_last: Whether none follows. White space at the end of a text is always kept.
-        """
+        """Return the text that a segment adds: white space as it was, always if it is last, or a translation."""
         if not segment or (not is_last and self._is_superfluous(segment)):
             return ""
         space = " " if self._spaced and not self._end.isspace() and not segment[0].isspace() else ""
@@ -271,11 +254,6 @@ def split_long_sentence(sentence: str, count: Count, max_tokens: int) -> list[st
     A stretch of ASCII without white space, such as an encoded file or the address of a page, stays whole: a part of it
     means nothing.
 
-    Args:
-        sentence: Sentence without white space at its ends.
-        count: Counter of tokens.
-        max_tokens: Maximum source tokens of a stretch.
-
     Returns:
         White space and stretches; joined they are `sentence`. None is too long but those of ASCII alone and single
         characters with marks.
@@ -285,16 +263,7 @@ def split_long_sentence(sentence: str, count: Count, max_tokens: int) -> list[st
 
 
 def split_at_pauses(sentence: str, count: Count, max_tokens: int) -> list[str]:
-    """Cut a sentence that is too long at commas, else at white space.
-
-    Args:
-        sentence: Sentence without white space at its ends.
-        count: Counter of tokens.
-        max_tokens: Maximum source tokens of a stretch.
-
-    Returns:
-        White space and stretches; joined they are `sentence`. A stretch that cannot be cut may still be too long.
-    """
+    """Cut a sentence that is too long at commas, else at white space; a stretch may still be too long."""
     return _packed(_atoms(sentence, (_CLAUSES, _WORDS), count, max_tokens), count, max_tokens)
 
 

@@ -173,10 +173,7 @@ class _Side:
 
 
 def open_tokenizers(bundle: Bundle) -> tuple[Tokenizer, Tokenizer]:
-    """Open the tokenisers of a bundle.
-
-    Returns:
-        The tokenisers of source and target; the same one if both sides have the same files.
+    """Open the tokenisers of source and target; the same one if both sides have the same files.
 
     Raises:
         BundleError: A tokeniser cannot be read or does not fit the vocabulary.

@@ -38,23 +38,13 @@ class TraditionalWriter:
     """Writes simplified text as it is written elsewhere. Threads may share it."""
 
     def __init__(self, write: Callable[[str], str], simplify: Callable[[str], str]) -> None:
-        """Write by tables.
-
-        Args:
-            write: Function from simplified to traditional text.
-            simplify: Function back, for texts that the caller gives the model.
-        """
+        """Write by functions from simplified to traditional text, and back, for texts that the caller gives."""
         self._write = write
         self.simplify = simplify
         """Function from traditional text to what the model writes."""
 
     def write(self, text: str, kept: Iterable[Kept] = ()) -> str:
-        """Write a text.
-
-        Args:
-            text: Simplified text.
-            kept: Stretches that are written otherwise, none over another.
-        """
+        """Write a simplified text, but for stretches that are written otherwise, none over another."""
         pieces, end = [], 0
         for each in sorted(kept):
             pieces += [self._write(text[end : each.start]), each.written]
@@ -83,9 +73,7 @@ class TraditionalWriter:
 def settled_by(writer: TraditionalWriter | None, *, whole: bool) -> Callable[[str], str] | None:
     """Return the function from the beginning of a sentence to what is certain of it as it will be written.
 
-    Args:
-        writer: Writer of a call; None to write what the model writes.
-        whole: Whether nothing is certain before the sentence is whole, because parts of it are the caller's.
+    `whole`: whether nothing is certain before the sentence is whole, because parts of it are the caller's.
     """
     if writer is None:
         return None

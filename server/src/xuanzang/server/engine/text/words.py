@@ -51,12 +51,7 @@ def is_spaced_from(before: str, after: str) -> bool:
 
 
 def is_boundary(text: str, position: int) -> bool:
-    """Return whether no word of a text goes on over a position: "C" is no word of "C#" and "C++", but one of "Ctrl+C".
-
-    Args:
-        text: Any text.
-        position: Index between its characters, 0 to its length.
-    """
+    """Return whether no word of a text goes on over a position: "C" is none of "C#" and "C++", but one of "Ctrl+C"."""
     if not (0 < position < len(text) and joins(text[position - 1])):
         return True
     return not (joins(text[position]) or _is_suffixed(text, position))
@@ -85,11 +80,7 @@ class TargetPhrases:
         """Bits of each token that `PhraseAutomaton` needs, [vocab]."""
 
     def variants(self, phrase: str) -> tuple[Variant, ...]:
-        """Return the ways to write a phrase: after a space, and after a mark without one.
-
-        Args:
-            phrase: Phrase in the target language, without white space at its ends.
-        """
+        """Return the ways to write a phrase without white space at its ends: after a space, and after a mark."""
         spaced = self._tokenizer.encode(phrase)
         guards_end = joins(phrase[-1:])
         found = []

@@ -149,12 +149,7 @@ class _Way(NamedTuple):
 
 
 def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.int8]) -> PhraseAutomaton:
-    """Compile the phrases of a sentence.
-
-    Args:
-        phrases: Phrases, at least one; none is another's twin.
-        classes: CONTINUES and OPENS of each token, [vocab].
-    """
+    """Compile the phrases of a sentence, at least one, none another's twin; `classes`: CONTINUES and OPENS, [vocab]."""
     ways = [_Way(*variant, number) for number, phrase in enumerate(phrases) for variant in phrase.variants]
     tokens = sorted({token for way in ways for token in way.ids})
     symbols = classes.astype(np.int16)
@@ -244,9 +239,7 @@ class _Explorer:
     def _moved(self, move: _Move, ended: frozenset[int]) -> tuple[int, int]:
         """Return the numbers of the state after a token and of what it completes.
 
-        Args:
-            move: The token, from some state.
-            ended: Phrases that are complete in that state unless their last word goes on.
+        `ended` are phrases that are complete in the state before unless their last word goes on.
         """
         if move not in self._moves:
             self._moves[move] = self._followed(move)

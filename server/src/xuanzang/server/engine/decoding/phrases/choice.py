@@ -113,7 +113,6 @@ class PhraseChoice:
 
         Args:
             scores: Summed log-probabilities of the hypotheses, [sentence, beam].
-            inspection: Output of the decoder for the ids asked for.
             steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
 
         Returns:

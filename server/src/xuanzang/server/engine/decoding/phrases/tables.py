@@ -31,12 +31,7 @@ class PhraseTables:
     """Arrays of many automata; states and symbols of each begin at offsets of its own. Axis 0 counts sentences."""
 
     def __init__(self, automata: Sequence[PhraseAutomaton], costs: Iterable[npt.NDArray[np.float64]]) -> None:
-        """Put automata together.
-
-        Args:
-            automata: Those of the sentences.
-            costs: Costs of each, from `first_costs` or tables that these replace.
-        """
+        """Put automata together; costs of each are from `first_costs` or tables that these replace."""
         phrases = max(len(one.required) for one in automata)
         wanted = max(one.states.wanted_ids.shape[1] for one in automata)
         sizes = [len(one.next_states) for one in automata]
@@ -87,13 +82,7 @@ class PhraseTables:
         np.maximum.at(self._costs, states, seen)
 
     def step(self, states: Ints, counts: npt.NDArray[np.int16], tokens: Ints) -> Steps:
-        """Return where tokens lead.
-
-        Args:
-            states: States of the hypotheses, [sentence, beam].
-            counts: Times that each phrase has occurred, [sentence, beam, phrase].
-            tokens: Tokens to add to each, [sentence, beam, token].
-        """
+        """Return where tokens [sentence, beam, token] lead from states [sentence, beam] and counts [..., phrase]."""
         sentences = np.arange(len(states))[:, None, None]
         starts = self._first_cells[:, None] + states * self._widths[:, None]
         cells = starts[:, :, None] + self._symbols[sentences, tokens]
