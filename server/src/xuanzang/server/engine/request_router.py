@@ -120,7 +120,14 @@ class RequestRouter:
         route = self.resolve(model=model, source_language=source_language, target_language=target_language)
         if passed := _unserved(readings):
             self._unserved["passed"].inc(passed)
-        return replace(route, readings=tuple(readings)) if readings else route
+        if not readings:
+            return route
+        return Route(
+            model=route.model,
+            source_language=route.source_language,
+            target_language=route.target_language,
+            readings=tuple(readings),
+        )
 
     def _require_served(self, readings: Sequence[Reading], choice: LanguageChoice) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 _NEAR = tuple(
     frozenset(codes.split())
@@ -40,6 +41,7 @@ def primary(code: str) -> str:
     return code.partition("-")[0].lower()
 
 
+@lru_cache(maxsize=1024)
 def near(code: str) -> frozenset[str]:
     """Return the languages that a text in a language may be taken for, itself included."""
     language = primary(code)

@@ -110,6 +110,7 @@ def writing_of(text: str) -> Writing:
     return Writing(script=script, share=words[script] / sum(words.values()), letters=letters)
 
 
+@lru_cache(maxsize=4096)
 def is_written_in(language: str, script: str) -> bool:
     """Return whether a language, without region, is written in a script; one in no table counts as Latin."""
     if script == LATIN:
