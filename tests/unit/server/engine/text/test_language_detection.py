@@ -42,7 +42,7 @@ def test_the_classifier_is_read_once_by_the_first_text_with_letters() -> None:
 
     def reading() -> Classifier:
         read.append("read")
-        return Classifier(lambda _: [("de", 1.0)], lambda _: "")
+        return Classifier(lambda _text, _languages: [("de", 1.0)], lambda _: "")
 
     lazy = LanguageDetector(reading)
     assert lazy.detect("12345").languages == []
