@@ -30,13 +30,7 @@ _BAD_ANSWERS: Mapping[str, Callable[[Any], object]] = {
 
 
 class Administration:
-    """Calls to a running server; every one carries the key and the time limit.
-
-    Args:
-        channel: Open channel.
-        metadata: Metadata with the API key; empty without one.
-        timeout: Time limit of a call in seconds.
-    """
+    """Calls to a running server; every one carries the key in its metadata and the time limit in seconds."""
 
     def __init__(self, channel: grpc.Channel, *, metadata: tuple[tuple[str, str], ...], timeout: float) -> None:
         self._stub = admin_pb2_grpc.ModelServiceStub(channel)
@@ -44,11 +38,7 @@ class Administration:
         self._timeout = timeout
 
     def call(self, method: str, request: Any) -> Any:
-        """Call a method of the service by its name and return the response.
-
-        Raises:
-            grpc.RpcError: The call failed.
-        """
+        """Call a method of the service by its name and return the response, or raise grpc.RpcError."""
         return getattr(self._stub, method)(request, metadata=self._metadata, timeout=self._timeout)
 
 
@@ -83,11 +73,7 @@ def add_connection_options(parser: ArgumentParser, address: str) -> None:
 
 @contextmanager
 def administration(options: Namespace, environment: Mapping[str, str]) -> Iterator[Administration]:
-    """Open the connection that the options describe, and close it afterwards.
-
-    Args:
-        options: Parsed options of `add_connection_options`.
-        environment: Environment variables, for the API key.
+    """Open the connection that the options of `add_connection_options` describe, and close it afterwards.
 
     Raises:
         OSError: A file cannot be read.
@@ -122,11 +108,7 @@ def administration(options: Namespace, environment: Mapping[str, str]) -> Iterat
 
 
 def uses_tls(options: Namespace) -> bool:
-    """Return whether the options ask for TLS.
-
-    Args:
-        options: Parsed options of `add_connection_options`.
-    """
+    """Return whether the options ask for TLS."""
     return bool(options.tls or options.tls_server_name or options.tls_ca or options.tls_cert or options.tls_key)
 
 
@@ -159,10 +141,6 @@ Command = Callable[[Administration, Namespace], Iterable[Answer]]
 
 def run_admin_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
     """Show or change the models of a running server.
-
-    Args:
-        arguments: Command-line arguments after `admin`.
-        environment: Environment variables, for the address and the API key.
 
     Returns:
         Exit status: 0; 1 if the server refuses, cannot be reached, after a reload refuses a bundle, or would not let an

@@ -45,14 +45,7 @@ class Admission:
     """Lets requests into the queue or refuses them at once. Not thread-safe: the scheduler holds its lock."""
 
     def __init__(self, queue: FairQueue, places: Places, *, workers: int, max_tokens: int) -> None:
-        """Guard a queue.
-
-        Args:
-            queue: Queue to keep short.
-            places: Sentences that the workers decode.
-            workers: Number of workers that empty the queue.
-            max_tokens: Maximum tokens waiting, as `predicted_cost` counts them.
-        """
+        """Guard a queue that so many workers empty; `max_tokens` wait at most, as `predicted_cost` counts them."""
         self._queue, self._places = queue, places
         self._max_tokens = max_tokens
         self._workers = workers
@@ -91,12 +84,8 @@ class Admission:
     def admit(self, request: Request, *, now: float, follows: bool) -> None:
         """Refuse a request that the queue has no room for, or that would not be done in time; estimate when it will be.
 
-        One of which a part is of use need only be begun in time.
-
-        Args:
-            request: Request, which gets the estimate unless its caller allows less than is safe.
-            now: Time on the clock of `time.monotonic`.
-            follows: Whether it is the second part of an accepted one, so that it must be accepted, too.
+        One of which a part is of use need only be begun in time. One that `follows`, the second part of an accepted
+        one, must be accepted, too. The request gets the estimate unless its caller allows less than is safe.
 
         Raises:
             OverloadedError: It does not fit now, or would not be done in time.
@@ -147,13 +136,7 @@ class Admission:
             calibration.observe_expiry(estimate, allowed, now=now)
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
-        """Measure the work that a worker has done.
-
-        Args:
-            worker: Number of the worker.
-            done: Sentences that were answered or given up, at least one.
-            seconds: Busy time of the worker since it last recorded.
-        """
+        """Measure the sentences that a worker has answered or given up, at least one, since it last recorded."""
         self._throughput.record(sum(sentence.cost for sentence in done), seconds)
         for sentence in done:
             if sentence.target_tokens:

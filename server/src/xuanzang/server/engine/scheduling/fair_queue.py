@@ -141,12 +141,7 @@ class FairQueue:
     def waited(self, callers: Collection[str], now: float) -> tuple[float, int]:
         """Return for how long the sentences of some callers have waited, and how many they are.
 
-        Args:
-            callers: Callers, some of whom have waiting sentences.
-            now: Time on the clock of `time.monotonic`.
-
-        Returns:
-            Seconds of all together, infinite if a deadline makes one go first; sentences.
+        The seconds are those of all together, infinite if a deadline makes one go first.
         """
         flows = [flow for key, flow in self._flows.items() if key.caller in callers]
         return sum(flow.waited(now) for flow in flows), sum(len(flow.sentences) for flow in flows)
@@ -183,16 +178,9 @@ class FairQueue:
         return removed
 
     def take(self, sweep: Sweep, gate: Gate, *, max_source_tokens: int, now: float) -> list[QueuedSentence]:
-        """Remove the sentences whose turn it is.
+        """Remove the sentences whose turn it is, at least one if the gate admits any; the sweep moves on.
 
-        Args:
-            sweep: Sweep of the worker; it moves on.
-            gate: Limits on what the worker may take.
-            max_source_tokens: Maximum source tokens of all, unless the first has more.
-            now: Time on the clock of `time.monotonic`.
-
-        Returns:
-            At least one sentence, if there is any that the gate admits.
+        `max_source_tokens` are those of all, unless the first has more.
         """
         taken: list[QueuedSentence] = []
         tokens = 0

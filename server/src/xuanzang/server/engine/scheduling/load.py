@@ -66,22 +66,13 @@ class Throughput:
         self._seconds = 0.0
 
     def record(self, tokens: int, seconds: float) -> None:
-        """Add a measurement of one worker.
-
-        Args:
-            tokens: Predicted tokens of the sentences that are done.
-            seconds: Busy time of the worker since its last measurement.
-        """
+        """Add a measurement of one worker: predicted tokens that are done, and its busy time since the last one."""
         fading = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
         self._tokens = self._tokens * fading + tokens
         self._seconds = self._seconds * fading + seconds
 
     def seconds_for(self, tokens: float) -> float | None:
-        """Estimate the time that all workers take for a number of tokens.
-
-        Returns:
-            Seconds; None before the first measurement.
-        """
+        """Estimate the seconds that all workers take for a number of tokens; None before the first measurement."""
         if not self._tokens:
             return None
         return tokens * self._seconds / self._tokens / self._workers
@@ -119,14 +110,9 @@ class DecodingTime:
             self._variance = (1 - weight) * (self._variance + weight * more_rows * more_rows)
 
     def seconds_for(self, target_tokens: int, rows: float | None = None) -> float:
-        """Estimate the time that a sentence stays in a batch.
+        """Estimate the seconds that a sentence stays in a batch of so many; None: as many as there were of late.
 
-        Args:
-            target_tokens: Predicted target tokens.
-            rows: Sentences of its batch; None: as many as there were of late.
-
-        Returns:
-            Seconds; 0 before the first measurement.
+        It is 0 before the first measurement.
         """
         seconds = self._mean_seconds
         if rows is not None and seconds:
@@ -154,12 +140,7 @@ class JoiningCost:
         self._variance = 0.0
 
     def record(self, source_tokens: int, seconds: float) -> None:
-        """Add a run of the encoder.
-
-        Args:
-            source_tokens: Source tokens of all sentences that joined.
-            seconds: Time until they had joined.
-        """
+        """Add a run of the encoder: source tokens of all sentences that joined, and the time until they had."""
         weight = _RUN_WEIGHT if self._mean_seconds else 1.0
         usual = self._mean_seconds and self._mean_seconds * max(1.0, source_tokens / self._mean_tokens)
         # A run in which the system took the core away says nothing.
@@ -236,14 +217,7 @@ class Calibration:
         """Return the time after which an estimate will be safe within a time, if nothing is added to the work.
 
         Estimates shrink as fast as the work is done: by a second in as many seconds as half of the requests take for
-        each that was estimated.
-
-        Args:
-            estimate: Estimated seconds.
-            safe_seconds: Time within which the request must be done.
-
-        Returns:
-            Seconds; less than 0 if the estimate is safe.
+        each that was estimated. Below 0 the estimate is safe.
         """
         return self._typical * (estimate - self.estimate(safe_seconds))
 
@@ -258,11 +232,8 @@ class Calibration:
     def observe(self, estimate: float, seconds: float, *, submitted_at: float = math.inf) -> None:
         """Compare an estimate with the time that its request took.
 
-        Args:
-            estimate: Estimated seconds.
-            seconds: Time from submission to the result.
-            submitted_at: Time of the submission. What was submitted before the factor was last raised for one that ran
-                out of time does not say that it is too great.
+        What was submitted before the factor was last raised for one that ran out of time does not say that it is too
+        great.
         """
         side = math.copysign(0.5, seconds - self._typical * estimate)
         self._typical = min(max(self._typical * (1 + _FOLLOWING_RATE * side), 1 / _MAX_FACTOR), _MAX_FACTOR)
@@ -273,13 +244,7 @@ class Calibration:
         self._set(self._factor * (1 + _FOLLOWING_RATE * step))
 
     def observe_expiry(self, estimate: float, seconds: float, *, now: float) -> None:
-        """Take note of a request that ran out of time.
-
-        Args:
-            estimate: Estimated seconds.
-            seconds: Time that it had.
-            now: Time on the clock of `time.monotonic`.
-        """
+        """Take note of a request that ran out of the time that it had."""
         enough = (seconds - _OVERHEAD_SECONDS) / max(estimate, _MIN_ESTIMATE)
         self._raised_at = now
         self._set(max(self._factor, _EXPIRED_MARGIN * enough))

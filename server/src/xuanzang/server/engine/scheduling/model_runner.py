@@ -77,14 +77,7 @@ class ModelRunner:
     """Lets sentences join and leave between steps; a sentence that leaves is answered, or its caller has gone."""
 
     def __init__(self, model: LoadedModel, *, tier: int = 0, worker: int, interrupt: Interrupt) -> None:
-        """Start without sentences.
-
-        Args:
-            model: Model with open graphs.
-            tier: Number of the tier of the sentences.
-            worker: Number of the worker, from 0.
-            interrupt: Set to make the worker stop after the step that it takes.
-        """
+        """Start without sentences; setting `interrupt` makes the worker stop after the step that it takes."""
         self._model, self._tier = model, tier
         self._worker = worker
         self._interrupt = interrupt
@@ -130,10 +123,8 @@ class ModelRunner:
     def advance(self, steps: int, seconds: float = math.inf) -> list[DoneSentence]:
         """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
 
-        Args:
-            steps: Maximum number of steps; fewer are taken when a sentence is done or at its cutoff, when its caller
-                reads along, or when somebody interrupts.
-            seconds: Time after which no further step is taken.
+        There are fewer steps when a sentence is done or at its cutoff, when its caller reads along, or when somebody
+        interrupts; none is begun after so many seconds.
         """
         now, cutoff, is_read_along = time.monotonic(), math.inf, False
         leaving = []
@@ -178,11 +169,7 @@ class ModelRunner:
             self._decoder.shrink()
 
     def trim(self, *, shrinks: bool = False) -> None:
-        """Give back the memory for keys and values that the running sentences do not need.
-
-        Args:
-            shrinks: Whether the graphs free the memory that they keep for intermediate results, too.
-        """
+        """Give back memory of keys and values that no sentence needs; if it `shrinks`, of intermediate results, too."""
         self._decoder.trim()
         self._count_cache()
         if shrinks:

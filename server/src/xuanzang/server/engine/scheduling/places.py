@@ -92,12 +92,7 @@ class Places:
         self._lighter_came = [-math.inf] * len(TIERS)
 
     def ask(self, request: Request, now: float) -> None:
-        """Count a request until it is closed.
-
-        Args:
-            request: Request of a caller.
-            now: Time on the clock of `time.monotonic`.
-        """
+        """Count a request until it is closed."""
         self._add(request, 1)
         caller = request.flow.caller
         tier = self._own_tier(caller)
@@ -295,11 +290,7 @@ class Turns:
         self._active: set[int] = set()
 
     def begin(self, tiers: Collection[int]) -> int:
-        """Return whose turn it is.
-
-        Args:
-            tiers: Those with something to do, all of them and at least one.
-        """
+        """Return whose turn it is among all tiers with something to do, at least one."""
         for tier in set(tiers) - self._active:
             self._served[tier] = max(self._served[tier], self._now)
         self._active = set(tiers)

@@ -36,13 +36,7 @@ class SentenceRenderer:
     """Forced beginning of all hypotheses, found by an earlier search, whose score they lack."""
 
     def render(self, sentence: Sentence, found: TargetHypothesis, *, cut: FinishReason) -> Hypothesis:
-        """Make a hypothesis for callers.
-
-        Args:
-            sentence: Sentence that was searched.
-            found: Hypothesis as ids.
-            cut: Why it ended, if the model did not end it.
-        """
+        """Make a hypothesis for callers; `cut` says why it ended, if the model did not end it."""
         whole = found if self.opening is None else _with_opening(sentence, found, self.opening)
         text = self.codec.decode(whole.target_ids)
         made = Hypothesis(

@@ -57,22 +57,12 @@ class Reservations:
     """Memory and workers that are taken. Not thread-safe: the scheduler holds its lock."""
 
     def __init__(self, *, workers: int, max_cache_bytes: int) -> None:
-        """Begin with nothing taken.
-
-        Args:
-            workers: Number of workers.
-            max_cache_bytes: Maximum bytes for the keys and values of all models.
-        """
         self.max_cache_bytes = max_cache_bytes
         self._uses: list[dict[BatchKey, BatchUse]] = [{} for _ in range(workers)]
         self._reserved: Counter[LoadedModel] = Counter()
 
     def require_possible(self, sentences: Iterable[QueuedSentence]) -> None:
-        """Refuse sentences that would not fit into an empty server.
-
-        Raises:
-            MemoryLimitError: One of them needs more than its model or the server may take.
-        """
+        """Raise MemoryLimitError for a sentence that would not fit into an empty server."""
         largest, *others = sentences
         for queued in others:
             if queued.cache_bytes > largest.cache_bytes:
@@ -113,40 +103,21 @@ class Reservations:
         self._replace(worker, {key: BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)})
 
     def release(self, worker: int, queued: QueuedSentence) -> None:
-        """Take back what was reserved for a sentence that the worker does not get after all.
-
-        Args:
-            worker: Number of the worker, from 0.
-            queued: Sentence for which `reserve` was called.
-        """
+        """Take back what was reserved for a sentence that the worker does not get after all."""
         key = BatchKey.of(queued)
         use = self._uses[worker][key]
         self._replace(worker, {key: BatchUse(use.sentences - 1, use.needed - queued.cache_bytes, use.held)})
 
     def differ(self, worker: int, uses: Mapping[BatchKey, BatchUse]) -> bool:
-        """Whether a worker uses other memory than it reported last; the worker may ask without the lock.
-
-        Args:
-            worker: Number of the worker, from 0.
-            uses: Its batches, empty ones that hold memory included.
-        """
+        """Whether a worker uses other memory than it reported last; the worker may ask without the lock."""
         return uses != self._uses[worker]
 
     def report(self, worker: int, uses: Mapping[BatchKey, BatchUse]) -> None:
-        """Take over what a worker uses.
-
-        Args:
-            worker: Number of the worker, from 0.
-            uses: Its batches, empty ones that hold memory included.
-        """
+        """Take over what a worker uses: its batches, empty ones that hold memory included."""
         self._replace(worker, dict.fromkeys(self._uses[worker], _UNUSED) | dict(uses))
 
     def trimmable(self, queued: QueuedSentence) -> set[int]:
-        """Return the workers that hold more than they need, if giving it back would make room for a sentence.
-
-        Args:
-            queued: Sentence that found too little memory.
-        """
+        """Return the workers that hold more than they need, if giving it back would make room for a sentence."""
         model, limit = queued.request.model, queued.request.model.max_cache_bytes
         needed: Counter[LoadedModel] = Counter()
         for uses in self._uses:
@@ -230,17 +201,7 @@ class Gate:
 def uses_of(
     model: LoadedModel, tier: int, running: Iterable[QueuedSentence], held: Mapping[BatchShape, int]
 ) -> dict[BatchKey, BatchUse]:
-    """Sum up what a worker uses of one model for the sentences of a tier.
-
-    Args:
-        model: The model.
-        tier: Number of the tier.
-        running: Sentences in its batches.
-        held: Bytes that each batch holds for keys and values.
-
-    Returns:
-        Use of each batch, empty ones that hold memory included.
-    """
+    """Return what a worker uses of one model for a tier, batch by batch, empty ones that hold memory included."""
     needed: dict[BatchShape, list[int]] = {shape: [] for shape, size in held.items() if size}
     for queued in running:
         needed.setdefault(queued.shape, []).append(queued.cache_bytes)

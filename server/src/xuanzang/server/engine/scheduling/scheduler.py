@@ -94,36 +94,20 @@ class Scheduler:
             return self._places.wanted(tier)
 
     def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
-        """Refuse early what could not be submitted.
-
-        Args:
-            flow: Flow of the request.
-            cost: Predicted tokens of the request, or fewer.
-            useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
-            accepts_part: Whether what has been found by then is of use, so that the request need only be begun.
-
-        Raises:
-            OverloadedError: They do not fit now, or would not be done in time.
-        """
+        """Refuse early what could not be submitted; see `Admission.require`."""
         with self._lock:
             self._admission.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
 
     def require_time(self, caller: str, seconds: float) -> None:
-        """Refuse a request that is not read yet, if one as small as any of late would be refused.
-
-        Raises:
-            OverloadedError: It would not fit now, or not be done in time.
-        """
+        """Raise OverloadedError for an unread request, if one as small as any of late would be refused."""
         with self._lock:
             cost = self._admission.request_sizes.smallest
             self._admission.require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
-        """Put all sentences of a request into the queue, or none.
+        """Put all sentences of a request into the queue, or none; the caller must `close` it in any case.
 
-        Args:
-            request: New request; the caller must `close` it in any case.
-            follows: Whether it is the second part of an accepted one, so that it must be accepted, too.
+        `follows`: whether it is the second part of an accepted one, so that it must be accepted, too.
 
         Raises:
             OverloadedError: They do not fit, or would not be done before the deadline.
@@ -166,10 +150,6 @@ class Scheduler:
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
         """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
-
-        Args:
-            worker: Number of the worker, from 0.
-            idle_seconds: Maximum wait of a worker without sentences; None for no limit.
 
         Returns:
             Sentences of any models, empty if the worker should go on with those it has, was woken, or has waited in
@@ -261,13 +241,7 @@ class Scheduler:
         return False
 
     def record_joining(self, worker: int, source_tokens: int, seconds: float) -> None:
-        """Measure how long the sentences of a worker had to stop for others that joined.
-
-        Args:
-            worker: Number of the worker, which reports itself.
-            source_tokens: Source tokens of those that joined.
-            seconds: Time until they had joined.
-        """
+        """Measure how long the sentences of a worker had to stop for others that joined."""
         self._joining_costs[worker].record(source_tokens, seconds)
 
     def _ask_for_memory(self, queued: QueuedSentence) -> None:
@@ -303,13 +277,7 @@ class Scheduler:
     def report(
         self, worker: int, *, held: Mapping[Holder, Held] = NOTHING_HELD, uses: Mapping[BatchKey, BatchUse] = NO_USES
     ) -> None:
-        """Take what a worker decodes.
-
-        Args:
-            worker: Number of the worker, which reports itself.
-            held: Places of its callers.
-            uses: Its batches, empty ones that hold memory included.
-        """
+        """Take what a worker decodes: the places of its callers, and its batches, empty ones included."""
         # Changed by this worker only.
         if not (self._places.differ(worker, held) or self._reservations.differ(worker, uses)):
             return
@@ -322,13 +290,7 @@ class Scheduler:
                     self._tell_workers()
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
-        """Measure the work that a worker has done and reported.
-
-        Args:
-            worker: Number of the worker.
-            done: Sentences that were answered or given up, at least one.
-            seconds: Busy time of the worker since it last recorded.
-        """
+        """Measure the work that a worker has done and reported; see `Admission.record`."""
         with self._lock:
             self._admission.record(worker, done, seconds=seconds)
 

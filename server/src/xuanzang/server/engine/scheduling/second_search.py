@@ -47,11 +47,7 @@ def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis
 def best_of(
     queued: QueuedSentence, free: Sequence[TargetHypothesis], bound: Sequence[TargetHypothesis]
 ) -> list[TargetHypothesis]:
-    """Return the best hypotheses of two searches of one sentence.
-
-    Returns:
-        As many different ones as requested: those with the most terms, of these the ones with the highest scores.
-    """
+    """Return as many different hypotheses of two searches as requested: those with most terms, then highest scores."""
     different = {tuple(each.target_ids): each for each in (*bound, *free)}
     missed = {ids: queued.renderer.missed_terms(ids) for ids in different}
     best = sorted(different, key=lambda ids: (missed[ids], -different[ids].score))

@@ -67,11 +67,7 @@ class Worker:
         return dropped
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread's end, after the scheduler was stopped.
-
-        Args:
-            timeout: Maximum wait, seconds.
-        """
+        """Wait at most some seconds for the thread's end, after the scheduler was stopped."""
         self._thread.join(timeout)
         return self.has_stopped
 
