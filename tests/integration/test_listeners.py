@@ -13,7 +13,7 @@ from api_keys import add_key
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
-from xuanzang.server.commands.admin import run_admin_command
+from xuanzang.client._commands.admin import run_admin_command
 from xuanzang.server.rpc.probe import is_serving
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.commands.admin import run_admin_command
+from xuanzang.client._commands.admin import run_admin_command
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from version_callers import VersionCallers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.server.commands.admin import run_admin_command
+from xuanzang.client._commands.admin import run_admin_command
 
 SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。", "你有五只鱼。", "我们有一只虎。", "你有七只牛。")
 LIMITS: dict[str, Any] = {"min_target_length": 8, "max_target_length": 24}

@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, Known]] = {
     "run servers": {
         "serve": Known("xuanzang-server", "Serve models over gRPC"),
         "keys": Known("xuanzang-server", "Add, list and revoke API keys"),
-        "admin": Known("xuanzang-server", "Show and change the models of a running server"),
+        "admin": Known("xuanzang-client", "Show and change the models of a running server"),
         "gateway": Known("xuanzang-gateway", "Serve HTTP and the page in front of a server"),
     },
     "translate corpora": {

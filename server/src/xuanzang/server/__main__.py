@@ -1,4 +1,4 @@
-"""The commands `xuanzang serve`, `keys` and `admin`, and those for models of a hub."""
+"""The commands `xuanzang serve` and `keys`, and those for models of a hub."""
 
 from __future__ import annotations
 
@@ -31,17 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
     """
     command, *flags = ["serve", *sys.argv[1:]] if arguments is None else arguments
-    return {"serve": _run_server, "keys": _keys, "admin": _admin}.get(command, partial(_hub, command))(flags)
+    return {"serve": _run_server, "keys": _keys}.get(command, partial(_hub, command))(flags)
 
 
 def _keys(flags: Sequence[str]) -> int:
     return run_keys_command(flags, os.environ)
-
-
-def _admin(flags: Sequence[str]) -> int:
-    from xuanzang.server.commands.admin import run_admin_command  # noqa: PLC0415 - as below
-
-    return run_admin_command(flags, environment=os.environ)
 
 
 def _hub(command: str, flags: Sequence[str]) -> int:

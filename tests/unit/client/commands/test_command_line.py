@@ -245,7 +245,7 @@ def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(ru
         (["translate", "-f", "no/such/file.txt"], b"", "No such file or directory"),
         (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
         (["translate", "--address", "a:1,", "a"], b"", "address is empty"),
-        (["translate", "--tls-cert", os.devnull, "a"], b"", "go together"),
+        (["translate", "--tls-cert", os.devnull, "a"], b"", "must be given together"),
         (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
         (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
         (["translate", "--progressive", "--json", "a"], b"", "leave out --json"),

@@ -1,1 +1,1 @@
-"""Commands beside the server: API keys, the models of a running server, quality heads."""
+"""Commands beside the server: API keys, and models of a hub."""

@@ -39,12 +39,12 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
         help="wait for a server that is not there yet, until --timeout; without it, 3 seconds",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
-    _add_key(group)
-    _add_tls(group)
+    add_security(group)
     return shared
 
 
-def _add_key(group: argparse._ArgumentGroup) -> None:
+def add_security(group: argparse._ActionsContainer) -> None:
+    """Add the options of the API key and of TLS."""
     # No option takes the key itself: other users of the machine can read the arguments of a process.
     group.add_argument(
         "--api-key-file",
@@ -55,12 +55,12 @@ def _add_key(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--allow-insecure-key", action="store_true", help="send the API key to another machine without TLS, too"
     )
-
-
-def _add_tls(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
     group.add_argument(
-        "--tls-ca", type=Path, metavar="PEM", help="authorities trusted to sign the server's certificate"
+        "--tls-ca",
+        type=Path,
+        metavar="PEM",
+        help="authorities trusted to sign the server's certificate, or that certificate itself (default: public ones)",
     )
     group.add_argument("--tls-cert", type=Path, metavar="PEM", help="client certificate, if the server asks for one")
     group.add_argument("--tls-key", type=Path, metavar="PEM", help="private key of the client certificate")
@@ -84,24 +84,15 @@ def connection(arguments: argparse.Namespace) -> Connection:
 
     Raises:
         OSError: A PEM file or the file of the API key cannot be read.
-        ValueError: The file of the API key is empty.
+        ValueError: The file of the API key is empty, or a combination of options is not valid.
     """
     addresses = arguments.address.split(",")
-    pems = [path and path.read_bytes() for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key)]
-    tls = None
-    if arguments.tls or arguments.tls_server_name or any(pem is not None for pem in pems):
-        tls = TLSConfig(
-            root_certificates=pems[0],
-            certificate_chain=pems[1],
-            private_key=pems[2],
-            server_name=arguments.tls_server_name,
-        )
     return Connection(
         address=addresses if len(addresses) > 1 else arguments.address,
-        tls=tls,
+        tls=tls_config(arguments),
         timeout=arguments.timeout,
         client_id=arguments.client_id,
-        api_key=arguments.api_key_file and _key_in(arguments.api_key_file),
+        api_key=key_in(arguments.api_key_file),
         allow_insecure_key=arguments.allow_insecure_key,
         wait_for_server=arguments.wait,
     )
@@ -117,7 +108,30 @@ def open_client(arguments: argparse.Namespace) -> TranslationClient:
     return TranslationClient(**connection(arguments)._asdict())
 
 
-def _key_in(file: Path) -> str:
+def tls_config(arguments: argparse.Namespace) -> TLSConfig | None:
+    """Return the TLS settings of the arguments; None if no option asks for TLS.
+
+    Raises:
+        OSError: A PEM file cannot be read.
+        ValueError: There is only one of a certificate and its key.
+    """
+    if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        raise ValueError(
+            "--tls-cert and --tls-key must be given together: they are the client's own; the server's certificate is "
+            "trusted by --tls-ca"
+        )
+    pems = [path and path.read_bytes() for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key)]
+    if not arguments.tls and not arguments.tls_server_name and all(pem is None for pem in pems):
+        return None
+    authorities, certificate, key = pems
+    name = arguments.tls_server_name
+    return TLSConfig(root_certificates=authorities, certificate_chain=certificate, private_key=key, server_name=name)
+
+
+def key_in(file: Path | None) -> str | None:
+    """Return the API key in a file; None without one."""
+    if file is None:
+        return None
     key = file.read_text(encoding="utf-8", errors="replace").strip()
     if not key:
         raise ValueError(f"{file} holds no API key")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
+from xuanzang.client._calls.api_key import VARIABLE, checked_key
+from xuanzang.client._calls.channel import credentials, metadata
+from xuanzang.client._calls.metadata import Metadata
+from xuanzang.client._calls.targets import targets
+from xuanzang.client._commands.arguments.connection import add_security, key_in, tls_config
 from xuanzang.command.parser import CommandParser, fail
-from xuanzang.server.settings import is_loopback, split_address
 
 ADDRESS = "XUANZANG_ADMIN_ADDRESS"
-_KEY = "XUANZANG_API_KEY"
 # A bundle is tried for five minutes at the most, then loaded.
 _TIMEOUT_SECONDS = 600.0
 _PROGRAM = "xuanzang admin"
@@ -32,7 +35,7 @@ _BAD_ANSWERS: Mapping[str, Callable[[Any], object]] = {
 class Administration:
     """Calls to a running server; every one carries the key in its metadata and the time limit in seconds."""
 
-    def __init__(self, channel: grpc.Channel, *, metadata: tuple[tuple[str, str], ...], timeout: float) -> None:
+    def __init__(self, channel: grpc.Channel, *, metadata: Metadata, timeout: float) -> None:
         self._stub = admin_pb2_grpc.ModelServiceStub(channel)
         self._metadata = metadata
         self._timeout = timeout
@@ -50,22 +53,7 @@ def add_connection_options(parser: ArgumentParser, address: str) -> None:
         metavar="HOST:PORT",
         help=f"address that the server has as --admin-address, or a port of 127.0.0.1 ({ADDRESS})",
     )
-    parser.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
-    parser.add_argument(
-        "--tls-ca",
-        type=Path,
-        metavar="PEM",
-        help="authorities trusted to sign the server's certificate, or that certificate itself (default: public ones)",
-    )
-    parser.add_argument("--tls-cert", type=Path, metavar="PEM", help="client certificate, if the server asks for one")
-    parser.add_argument("--tls-key", type=Path, metavar="PEM", help="private key of the client certificate")
-    parser.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate, if not the host")
-    parser.add_argument(
-        "--api-key-file", type=Path, metavar="PATH", help=f"file with a key of the role admin (or the key in ${_KEY})"
-    )
-    parser.add_argument(
-        "--allow-insecure-key", action="store_true", help="send the API key to another machine without TLS, too"
-    )
+    add_security(parser)
     parser.add_argument(
         "--timeout-seconds", type=float, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="default: %(default)g"
     )
@@ -80,63 +68,42 @@ def administration(options: Namespace, environment: Mapping[str, str]) -> Iterat
         ValueError: The address or a combination of options is not valid, or the key would cross a network in plain
             text.
     """
-    address = options.admin_address
-    address = f"127.0.0.1:{address}" if address.isdecimal() else address
-    try:
-        host = split_address(address).host
-    except ValueError as error:
-        raise ValueError(f"--admin-address {error}, not {address!r}") from error
-    credentials = _credentials(options)
-    key = _key(options, environment)
-    if key and credentials is None and not (is_loopback(host) or options.allow_insecure_key):
-        raise ValueError(
-            f"the API key is not sent to {host} in plain text: give --tls-ca PEM or --tls, or --allow-insecure-key if "
-            "the network is trusted"
-        )
-    metadata = (("authorization", f"Bearer {key}"),) if key else ()
+    address, tls = _target(options.admin_address), tls_config(options)
+    key = checked_key(
+        key_in(options.api_key_file) or environment.get(VARIABLE, ""),
+        [address],
+        has_tls=tls is not None,
+        allow_insecure_key=options.allow_insecure_key,
+    )
     # A proxy that the environment names would see what is sent in plain text.
-    channel_options: list[tuple[str, str | int]] = [("grpc.enable_http_proxy", int(credentials is not None))]
-    if options.tls_server_name:
-        channel_options.append(("grpc.ssl_target_name_override", options.tls_server_name))
+    settings: list[tuple[str, str | int]] = [("grpc.enable_http_proxy", int(tls is not None))]
+    if tls and tls.server_name:
+        settings.append(("grpc.ssl_target_name_override", tls.server_name))
     opened = (
-        grpc.insecure_channel(address, channel_options)
-        if credentials is None
-        else grpc.secure_channel(address, credentials, channel_options)
+        grpc.secure_channel(address, credentials(tls), settings) if tls else grpc.insecure_channel(address, settings)
     )
     with opened as channel:
-        yield Administration(channel, metadata=metadata, timeout=options.timeout_seconds)
+        yield Administration(channel, metadata=metadata(None, key), timeout=options.timeout_seconds)
 
 
-def uses_tls(options: Namespace) -> bool:
-    """Return whether the options ask for TLS."""
-    return bool(options.tls or options.tls_server_name or options.tls_ca or options.tls_cert or options.tls_key)
-
-
-def _credentials(options: Namespace) -> grpc.ChannelCredentials | None:
-    """Return the credentials of a channel with TLS; None if no option asks for it."""
-    if (options.tls_cert is None) != (options.tls_key is None):
-        raise ValueError(
-            "--tls-cert and --tls-key must be given together: they are the client's own; the server's certificate is "
-            "trusted by --tls-ca"
-        )
-    if not uses_tls(options):
-        return None
-    files: list[Path | None] = [options.tls_ca, options.tls_key, options.tls_cert]
-    authorities, key, certificate = (file.read_bytes() if file else None for file in files)
-    return grpc.ssl_channel_credentials(authorities, key, certificate)
-
-
-def _key(options: Namespace, environment: Mapping[str, str]) -> str:
-    file: Path | None = options.api_key_file
-    key = file.read_text(encoding="utf-8", errors="replace").strip() if file else environment.get(_KEY, "")
-    if file and not key:
-        raise ValueError(f"{file} holds no API key")
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise ValueError("the API key must be printable ASCII characters without spaces")
-    return key
+def _target(text: str) -> str:
+    """Return the address of a server, whose port must be named."""
+    address = f"127.0.0.1:{text}" if text.isdecimal() else text
+    try:
+        [target] = targets(address)
+    except ValueError:
+        target = ""
+    if target != address:
+        raise ValueError(f"--admin-address must be host:port, such as 127.0.0.1:50052 or [::1]:50052, not {address!r}")
+    return target
 
 
 Command = Callable[[Administration, Namespace], Iterable[Answer]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; see `run_admin_command`."""
+    return run_admin_command(arguments[1:], environment=os.environ)
 
 
 def run_admin_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
@@ -158,7 +125,7 @@ def run_admin_command(arguments: Sequence[str], *, environment: Mapping[str, str
         with administration(options, environment) as server:
             answers = list(command(server, options))
     except grpc.RpcError as error:
-        is_plain = error.code() is grpc.StatusCode.UNAVAILABLE and not uses_tls(options)
+        is_plain = error.code() is grpc.StatusCode.UNAVAILABLE and tls_config(options) is None
         hint = "; if the server has TLS, give --tls-ca PEM or --tls" if is_plain else ""
         return _fail(f"{error.code().name}: {error.details()}{hint}")
     except ValueError as error:
@@ -175,7 +142,9 @@ def _fail(reason: str) -> int:
 
 
 def _parser(address: str) -> ArgumentParser:
-    parser: ArgumentParser = CommandParser(prog=_PROGRAM, description="Shows and changes a server's models.")
+    parser: ArgumentParser = CommandParser(
+        prog=_PROGRAM, description="Shows and changes a server's models; its API key has the role admin."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, operands, text in _COMMANDS:
         sub = commands.add_parser(name, help=text, description=text)
