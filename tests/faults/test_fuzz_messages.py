@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,6 +26,8 @@ REASONS = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+
+_log = logging.getLogger(__name__)
 
 # Scripts that run together, marks without a base, controls, private use, surrogates' neighbours, and joined emoji.
 ODD_TEXTS = (
@@ -111,14 +115,19 @@ def _fuzz(port: int, ends: float, examples: int) -> None:
                 return status
             return grpc.StatusCode.OK
 
+        statuses = Counter[str]()
+
         @settings(max_examples=examples, derandomize=not MINUTES, suppress_health_check=list(HealthCheck))
         @given(name=st.sampled_from(sorted(calls)), data=messages())
         def each_has_an_answer_or_a_reason(name: str, data: bytes) -> None:
-            assert code(name, data) in REASONS
+            seen = code(name, data)
+            statuses[seen.name] += 1
+            assert seen in REASONS
 
         each_has_an_answer_or_a_reason()
         while time.monotonic() < ends:
             each_has_an_answer_or_a_reason()
+        _log.info("%s", dict(statuses))
 
 
 async def test_any_message_gets_an_answer_or_a_reason(attack: Any) -> None:
