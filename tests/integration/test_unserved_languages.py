@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -81,6 +82,9 @@ async def test_french_is_refused_over_googles_grpc_with_what_is_served(gateway: 
         request = {"parent": "projects/any", "contents": [CHINESE, FRENCH], "target_language_code": "en"}
         with pytest.raises(exceptions.InvalidArgument, match=SAID) as caught:
             await asyncio.to_thread(client.translate_text, request=request)
+        request["labels"] = {"pass_through_unserved": "true"}
+        passed = await asyncio.to_thread(client.translate_text, request=request)
+    assert passed.translations[1].translated_text == FRENCH
     [detail] = caught.value.details
     assert [each.field for each in detail.field_violations] == ["contents[1]"]
 
@@ -98,6 +102,42 @@ async def test_french_comes_back_as_it_is_from_apis_that_let_callers_ask_for_it(
     assert libre["translatedText"][1] == FRENCH
     google_v2 = (await gateway.post("/language/translate/v2", json=APIS["google v2"][1] | asked)).json
     assert google_v2["data"]["translations"][1] == {"translatedText": FRENCH, "detectedSourceLanguage": "fr"}
+
+
+async def test_openai_advises_what_it_takes_and_gives_french_back(gateway: RunningGateway) -> None:
+    path, message = "/v1/chat/completions", {"role": "user", "content": FRENCH}
+    body = {"model": "auto-en", "messages": [message]}
+    for stream in (False, True):
+        refused = await gateway.post(path, json=body | {"stream": stream})
+        assert refused.json["error"]["message"].endswith("set translation_options.pass_through_unserved")
+        assert (refused.status, refused.json["error"]["param"].removesuffix("[0]")) == (400, "messages")
+        asked = {"translation_options": {"pass_through_unserved": True}}
+        passed = await gateway.post(path, json=body | asked | {"stream": stream})
+        events = [json.loads(line[6:]) for line in passed.body.decode().splitlines() if line.startswith("data: {")]
+        (parts,) = zip(*(each["choices"] for each in events or [passed.json]), strict=True)
+        written = [each.get("message") or each["delta"] for each in parts]
+        assert "".join(each.get("content", "") for each in written) == FRENCH
+
+
+async def test_google_v3_advises_what_it_takes_and_gives_french_back(gateway: RunningGateway) -> None:
+    path, body, message = APIS["google v3"]
+    refused = await gateway.post(path, json=body)
+    assert message(refused.json).endswith("set labels.pass_through_unserved")
+    passed = await gateway.post(path, json=body | {"labels": {"pass_through_unserved": "true", "team": "a"}})
+    translation = passed.json["translations"][1]
+    assert (translation["translatedText"], translation["detectedLanguageCode"]) == (FRENCH, "fr")
+    wrong = await gateway.post(path, json=body | {"labels": {"pass_through_unserved": "maybe"}})
+    assert (wrong.status, message(wrong.json)) == (400, "labels.pass_through_unserved: must be true or false")
+
+
+async def test_french_in_documents_is_counted_as_refused_unless_it_is_asked_for(gateway: RunningGateway) -> None:
+    path, content = "/v1/documents?name=a.txt&target_language=en", f"{CHINESE}\n{FRENCH}\n".encode()
+    found = {}
+    for asked in ("", "&pass_through_unserved=true"):
+        answer = await gateway.post(path + asked, data=content)
+        assert answer.body.decode().splitlines()[1] == FRENCH
+        found[asked] = json.loads(answer.headers["x-document-summary"])["refused"]
+    assert found == {"": 1, "&pass_through_unserved=true": 0}
 
 
 async def test_french_comes_back_as_it_is_from_small_apis_too(gateway: RunningGateway) -> None:

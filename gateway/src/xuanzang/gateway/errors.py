@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -29,6 +30,7 @@ _STATUSES: Mapping[StatusCode, HTTPStatus] = MappingProxyType(
 _UNAVAILABLE_SECONDS = 1.0
 SHOWN_FAULTS = 10
 _SHOWN_CHARACTERS = 200
+_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +74,17 @@ class Fault:
         return "; ".join(f"{each.field}: {each.description}" for each in self.violations) or self.message
 
     def named(self, names: Mapping[str, str]) -> Fault:
-        """Return the same fault with the parameters' names of an API.
+        """Return the same fault with the parameters' names of an API, also where a description mentions another one.
 
         Args:
             names: The API's names, by those of the gRPC service.
         """
         violations = tuple(
-            FieldViolation(field=_renamed(each.field, names), description=each.description) for each in self.violations
+            FieldViolation(
+                field=_renamed(each.field, names),
+                description=_NAME.sub(lambda found: names.get(found[0], found[0]), each.description),
+            )
+            for each in self.violations
         )
         return replace(self, violations=violations)
 

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import Parameters, require_known, required_text, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, require_known, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import unless_automatic
 from xuanzang.gateway.translation import TranslationJob, translate
@@ -21,7 +21,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 _FORMATS: Mapping[str, TranslateOptions] = MappingProxyType({"txt": {}, "html": {"content_format": "html"}})
 # markUnknown stars words that a dictionary lacks; there is none here, so that both of its values are fulfilled.
-_PARAMETERS = frozenset({"q", "langpair", "markUnknown", "format", "key", "pass_through_unserved"})
+_PARAMETERS = frozenset({"q", "langpair", "markUnknown", "format", "key", UNSERVED})
 
 
 def render(fault: Fault) -> Response:
@@ -71,7 +71,7 @@ class Apertium:
             texts=[required_text(given, "q")],
             source=unless_automatic(source),
             target=target,
-            options=_FORMATS[form] | unserved(given),
+            options=_FORMATS[form] | unserved(given.scalar(UNSERVED)),
             timeout=call.seconds,
         )
         (result,) = await translate(call.client, job)

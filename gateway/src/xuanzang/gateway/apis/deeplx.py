@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Variant
-from xuanzang.gateway.entry.parameters import Parameters, require_known, required_text, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, require_known, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, unless_automatic
 from xuanzang.gateway.translation import TranslationJob, translate
@@ -54,13 +54,13 @@ class DeepLX:
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""
         given = call.parameters
-        require_known(given, _OWN | {"token", "pass_through_unserved"})
+        require_known(given, _OWN | {"token", UNSERVED})
         target = required_text(given, "target_lang")
         job = TranslationJob(
             texts=[required_text(given, "text")],
             source=unless_automatic(given.text("source_lang")),
             target=target,
-            options=_options(given) | unserved(given),
+            options=_options(given) | unserved(given.scalar(UNSERVED)),
             timeout=call.seconds,
         )
         (result,) = await translate(call.client, job)

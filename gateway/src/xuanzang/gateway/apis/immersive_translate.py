@@ -12,7 +12,14 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known, required_text, unserved
+from xuanzang.gateway.entry.parameters import (
+    UNSERVED,
+    Parameters,
+    checked_texts,
+    require_known,
+    required_text,
+    unserved,
+)
 from xuanzang.gateway.errors import Fault
 from xuanzang.gateway.languages import base, unless_automatic
 from xuanzang.gateway.translation import TranslationJob, translate
@@ -20,7 +27,7 @@ from xuanzang.gateway.translation import TranslationJob, translate
 _NAMES: Mapping[str, str] = MappingProxyType(
     {"contents": "text_list", "source_language_code": "source_lang", "target_language_code": "target_lang"}
 )
-_PARAMETERS = frozenset({"text_list", "source_lang", "target_lang", "token", "pass_through_unserved"})
+_PARAMETERS = frozenset({"text_list", "source_lang", "target_lang", "token", UNSERVED})
 # Its placeholders are tags of these names, in text that is otherwise not escaped.
 _PLACEHOLDER = re.compile(r"</?b\d+\s*/?>")
 _ESCAPED_PLACEHOLDER = re.compile(r"&lt;(/?b\d+\s*/?)&gt;")
@@ -65,7 +72,7 @@ class ImmersiveTranslate:
         target = required_text(given, "target_lang")
         sent, options = _prepared(texts)
         source = unless_automatic(given.text("source_lang"))
-        asked = options | unserved(given)
+        asked = options | unserved(given.scalar(UNSERVED))
         job = TranslationJob(texts=sent, source=source, target=target, options=asked, timeout=call.seconds)
         results = await translate(call.client, job)
         answers = [html.unescape(each.text) if options else each.text for each in results]

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import name_of, targets_by_source
 from xuanzang.gateway.translation import Translated, TranslationJob, translate, unserved_language
@@ -27,9 +27,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "options.num_hypotheses": "alternatives",
     }
 )
-_PARAMETERS = frozenset(
-    {"q", "source", "target", "format", "alternatives", "api_key", "secret", "pass_through_unserved"}
-)
+_PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key", "secret", UNSERVED})
 _MAX_ALTERNATIVES = 15
 # Its servers answer a language that they lack with 400.
 _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
@@ -123,7 +121,7 @@ class LibreTranslate:
         texts = checked_texts(parameters.texts("q"), field="q", maximum=self._settings.max_texts)
         source, target = parameters.text("source"), parameters.text("target")
         alternatives = _alternatives(parameters.scalar("alternatives"))
-        options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters)
+        options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters.scalar(UNSERVED))
         automatic = source == "auto"
         job = TranslationJob(texts=texts, source=None if automatic else source, target=target or "", options=options)
         try:

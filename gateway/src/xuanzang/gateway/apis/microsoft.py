@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import DetectedLanguage, TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, SharedState, Variant
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, name_of, own_name_of, source_for, targets_by_source, unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
@@ -37,7 +37,7 @@ _FULFILLED: Mapping[str, frozenset[str] | None] = MappingProxyType(
         "suggestedFrom": None,
     }
 )
-_READ = frozenset({_VERSION, "from", "to", "textType", "category", "pass_through_unserved"})
+_READ = frozenset({_VERSION, "from", "to", "textType", "category", UNSERVED})
 _FORMATS: Mapping[str, TranslateOptions] = MappingProxyType({"plain": {}, "html": {"content_format": "html"}})
 _SCOPES = ("translation", "transliteration", "dictionary")
 _FROM_RIGHT = frozenset({"ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "ug", "ur", "yi"})
@@ -85,7 +85,7 @@ class Microsoft:
         texts, targets = self._texts(given), given.texts("to")
         if not all(targets) or not 0 < len(texts) * len(targets) <= self._max_texts:
             raise bad_request("to", f"must be given, with at most {self._max_texts} texts times languages")
-        source, options = unless_automatic(given.text("from")), _options(given) | unserved(given)
+        source, options = unless_automatic(given.text("from")), _options(given) | unserved(given.scalar(UNSERVED))
         columns = []
         for target in targets:
             job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)

@@ -10,13 +10,20 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, require_known, required_text, unserved
+from xuanzang.gateway.entry.parameters import (
+    UNSERVED,
+    Parameters,
+    checked_texts,
+    require_known,
+    required_text,
+    unserved,
+)
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import base, unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType({"source_language_code": "from", "target_language_code": "to"})
-_PARAMETERS = frozenset({"from", "to", "token", "pass_through_unserved"})
+_PARAMETERS = frozenset({"from", "to", "token", UNSERVED})
 
 
 def render(fault: Fault) -> Response:
@@ -91,7 +98,7 @@ async def _translated(call: Call, texts: Sequence[str], *, field: str) -> list[T
         texts=texts,
         source=unless_automatic(given.text("from")),
         target=required_text(given, "to"),
-        options=_options(given) | unserved(given),
+        options=_options(given) | unserved(given.scalar(UNSERVED)),
         timeout=call.seconds,
     )
     try:

@@ -29,6 +29,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "source_language_code": "translation_options.source_lang",
         "target_language_code": "translation_options.target_lang",
         "glossary_entries": "translation_options.terms",
+        "pass_through_unserved": "translation_options.pass_through_unserved",
     }
 )
 _MAX_LISTED_PAIRS = 256
@@ -55,11 +56,12 @@ class _Term(Message):
 
 
 class _TranslationOptions(Message):
-    """What qwen-mt, a translation model with this API, takes beside OpenAI's fields; its others are refused."""
+    """What qwen-mt, a translation model with this API, takes beside OpenAI's fields, and one option of this gateway."""
 
     source_lang: str | None = Field(default=None, max_length=64)
     target_lang: str | None = Field(default=None, max_length=64)
     terms: Several[_Term] = Field(default_factory=list, max_length=1000)
+    pass_through_unserved: bool | None = None
 
 
 Ignored = Annotated[Any, BeforeValidator(lambda _: None)]
@@ -170,6 +172,7 @@ class OpenAI:
         options = _named_languages(request, asked, models)
         if request.translation_options.terms:
             options["glossary"] = {each.source: each.target for each in request.translation_options.terms}
+        options["pass_through_unserved"] = request.translation_options.pass_through_unserved
         if asked.has_placeholders:
             options["protected_patterns"] = ("placeholder", "tag")
         member = _member(request.response_format)

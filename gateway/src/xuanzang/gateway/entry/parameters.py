@@ -17,6 +17,8 @@ from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 _MAX_FIELDS = 2048
 _FORM = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
+UNSERVED = "pass_through_unserved"
+"""Parameter of all APIs that says what becomes of texts in languages that are not served."""
 
 
 class Parameters:
@@ -172,21 +174,20 @@ def required_text(parameters: Parameters, name: str) -> str:
     return value
 
 
-def unserved(parameters: Parameters) -> TranslateOptions:
+def unserved(value: str | None, *, field: str = UNSERVED) -> TranslateOptions:
     """Return what becomes of texts in languages that are not served, by this gateway's addition to the APIs of others.
 
     Args:
-        parameters: Parameters of a request.
+        value: Value of the parameter; None: it is not given.
+        field: Its name in the API.
 
     Raises:
-        RefusedError: `pass_through_unserved` has another value than true or false.
+        RefusedError: It is neither true nor false.
     """
-    name = "pass_through_unserved"
-    value = parameters.scalar(name)
     if value is None:
         return {}
     if value.lower() not in ("0", "1", "false", "true"):
-        raise bad_request(name, "must be true or false")
+        raise bad_request(field, "must be true or false")
     return {"pass_through_unserved": value.lower() in ("1", "true")}
 
 

@@ -16,10 +16,13 @@ from xuanzang.gateway.documents.store import DocumentState, DocumentStore, Store
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
 from xuanzang.gateway.entry.endpoints import Call, Handler
+from xuanzang.gateway.entry.parameters import UNSERVED, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import unless_automatic
 
-_READ = frozenset({"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang"})
+_READ = frozenset(
+    {"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang", UNSERVED}
+)
 _FORMALITIES = ("default", "prefer_less", "prefer_more")
 _STATES: Mapping[DocumentState, str] = MappingProxyType(
     {
@@ -124,10 +127,11 @@ def _options(upload: Upload) -> TranslateOptions:
         raise bad_request("formality", f"is supported only as {' or '.join(_FORMALITIES)}")
     if fields.get("output_format") and f".{fields['output_format'].lower()}" != upload.suffix:
         raise bad_request("output_format", f"must be {upload.suffix[1:]}: files keep their format")
-    return TranslateOptions(
+    options = TranslateOptions(
         source_language=unless_automatic(fields.get("source_lang")),
         target_language=fields["target_lang"],
     )
+    return options | unserved(fields.get(UNSERVED))
 
 
 def _require_translated(summary: DocumentSummary) -> None:

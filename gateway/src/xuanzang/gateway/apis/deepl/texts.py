@@ -16,7 +16,7 @@ from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
 from xuanzang.gateway.settings import FORM_BYTES
@@ -33,7 +33,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 _READ = frozenset(
     {
-        *("auth_key", "glossary_id", "ignore_tags", "pass_through_unserved", "source_lang", "tag_handling"),
+        *("auth_key", "glossary_id", "ignore_tags", UNSERVED, "source_lang", "tag_handling"),
         *("target_lang", "text"),
     }
 )
@@ -209,7 +209,7 @@ def _require_fulfilled(parameters: Parameters) -> None:
 
 
 def _options(parameters: Parameters) -> TranslateOptions:
-    chosen = unserved(parameters)
+    chosen = unserved(parameters.scalar(UNSERVED))
     tags = parameters.text("tag_handling")
     if tags is not None:
         if tags not in ("html", "xml"):

@@ -13,7 +13,7 @@ from xuanzang.client import ContentFormat, DetectedLanguage, TranslateOptions
 from xuanzang.gateway.apis.google.errors import KEY_HEADERS, render
 from xuanzang.gateway.apis.google.names import Languages, display_names, served_model
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, Handler, SharedState
-from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import source_for
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
@@ -28,7 +28,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 # What clients add to any address, and a list that the official client sends empty.
 _HARMLESS = frozenset({"key", "cid", "alt", "$alt", "prettyPrint", "quotaUser", "fields", "userIp"})
-_READ = frozenset({"q", "source", "target", "format", "model", "pass_through_unserved"})
+_READ = frozenset({"q", "source", "target", "format", "model", UNSERVED})
 
 
 def _render(fault: Fault) -> Response:
@@ -73,7 +73,7 @@ class GoogleV2:
         if form not in ("html", "text"):
             raise bad_request("format", 'must be "html" or "text"')
         options = TranslateOptions(content_format=cast("ContentFormat", form), model=served_model(model or "") or None)
-        options |= unserved(given)
+        options |= unserved(given.scalar(UNSERVED))
         job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)
         results = await translate(call.client, job)
         return _data(translations=[_translation(each, source=source, model=model) for each in results])

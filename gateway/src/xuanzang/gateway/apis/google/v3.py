@@ -31,7 +31,7 @@ from xuanzang.gateway.apis.google.names import (
     served_model,
     stored_glossary,
 )
-from xuanzang.gateway.entry.parameters import checked_texts
+from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
 from xuanzang.gateway.errors import RefusedError, bad_request, fault_of, invalid, not_found
 from xuanzang.gateway.languages import source_for
 from xuanzang.gateway.translation import TranslationJob, translate
@@ -42,7 +42,12 @@ _UNDETERMINED = "und"
 # Google, too, takes texts without a MIME type for HTML.
 _FORMATS: Mapping[str, ContentFormat] = MappingProxyType({"text/plain": "text", "text/html": "html", "": "html"})
 _NAMES: Mapping[str, str] = MappingProxyType(
-    {"content_format": "mime_type", "glossary": "glossary_config.glossary", "options": "model"}
+    {
+        "content_format": "mime_type",
+        "glossary": "glossary_config.glossary",
+        "options": "model",
+        "pass_through_unserved": "labels.pass_through_unserved",
+    }
 )
 
 
@@ -87,6 +92,8 @@ class GoogleV3:
             model=served_model(request.model) or None,
             glossary_name=stored_glossary(glossary, field="glossary_config.glossary") if glossary else None,
         )
+        # Of all that a request has in gRPC and in JSON, labels alone may have names that Google does not know.
+        options |= unserved(request.labels.get(UNSERVED), field=f"labels.{UNSERVED}")
         job = TranslationJob(
             texts=texts,
             source=request.source_language_code or None,

@@ -18,12 +18,13 @@ from xuanzang.gateway.apis.json_api.calls import render
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.turns import Turns
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, SharedState
+from xuanzang.gateway.entry.parameters import UNSERVED, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
 SUMMARY = "x-document-summary"
 """Header of the answer: what was done, as JSON."""
 
-_NAMES = ("name", "source_language", "target_language", "model", "glossary_name", "column")
+_NAMES = ("name", "source_language", "target_language", "model", "glossary_name", "column", UNSERVED)
 _LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MAX_NAME = 255
 _MAX_COLUMNS = 64
@@ -116,12 +117,13 @@ def _options(call: Call) -> TranslateOptions:
     target = call.parameters.text("target_language")
     if target is None:
         raise bad_request("target_language", "must be given")
-    return TranslateOptions(
+    options = TranslateOptions(
         source_language=call.parameters.text("source_language"),
         target_language=target,
         model=call.parameters.text("model"),
         glossary_name=call.parameters.text("glossary_name"),
     )
+    return options | unserved(call.parameters.scalar(UNSERVED))
 
 
 def _target_name(name: PurePath, options: TranslateOptions) -> str:
