@@ -65,10 +65,13 @@ async def test_french_has_a_flag_and_no_verdict_if_it_is_called_chinese_or_short
         asked: Any = {"source_language": "zh", "target_language": "en", "return_quality": True}
         found = await client.translate(["Bonjour, je suis un développeur à Paris.", EASY], **asked)
         found += await client.translate(["Il pleut.", "It rains."], target_language="zh", return_quality=True)
+        words = await client.translate(["Merci", "Danke!", "Hola", "house"], target_language="zh", return_quality=True)
         qualities = [each.hypotheses[0].quality for each in found]
         scrape = await running.scrape()
     assert [QualityFlag.SOURCE_LANGUAGE in each.flags for each in qualities if each] == [True, False, True, False]
     assert [each.acceptable_probability is None for each in qualities if each] == [True, False, True, False]
+    told = [each.hypotheses[0].quality for each in words]
+    assert [each.acceptable_probability is None for each in told if each] == [True, True, True, False]
     assert scrape.value("nmt_quality_flags_total", flag="source_language") == 2
 
 

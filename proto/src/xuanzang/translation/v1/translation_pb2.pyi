@@ -1159,7 +1159,8 @@ class Quality(google.protobuf.message.Message):
     acceptable_probability: builtins.float
     """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
     hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
-    whole is acceptable with at most this probability. Unset for texts that are answered unchanged.
+    whole is acceptable with at most this probability. Unset for texts that are answered unchanged, and for words that
+    nothing shows to be in the source language.
     """
     @property
     def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:

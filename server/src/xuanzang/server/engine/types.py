@@ -277,6 +277,8 @@ class Reading:
     has_letters: bool = True
     is_doubtful: bool = False
     """Whether an uncertain text is more likely in a language that is not translated: too few words to refuse it."""
+    is_likely: bool = True
+    """Whether anything speaks for a source language; nothing does in a word such as "Merci", nor in some of English."""
 
     @property
     def kept_as(self) -> FinishReason | None:

@@ -102,6 +102,24 @@ def test_names_and_short_english_are_in_no_doubt(text: str) -> None:
 
 
 @needs_detection
+@pytest.mark.parametrize(
+    "text", [*["Merci", "Danke!", "Hola", "Gracias", "Bonjour", "Grazie", "Obrigado", "Bitte", "Haus"], "Guten Morgen"]
+)
+def test_a_word_of_another_language_is_translated_without_a_verdict(text: str) -> None:
+    reading = read(text, shared_detector(), EN_ZH)
+    assert (reading.kind, reading.is_likely) == (TextKind.UNCERTAIN, False)
+
+
+@needs_detection
+def test_sentences_of_served_languages_have_a_verdict() -> None:
+    pairs = rows("sentences.tsv")
+    assert all(read(chinese, shared_detector(), ZH_EN).is_likely for chinese, *_ in pairs)
+    assert sum(read(english, shared_detector(), EN_ZH).is_likely for _, english, *_ in pairs) >= 0.99 * len(pairs)
+    assert read("鲜の每日", shared_detector(), ZH_EN).is_likely
+    assert read("Merci", LanguageDetector(None), EN_ZH).is_likely
+
+
+@needs_detection
 def test_beginnings_of_english_sentences_are_seldom_in_doubt() -> None:
     words = [english.split() for _, english, *_ in rows("sentences.tsv")]
     beginnings = {" ".join(each[:number]) for each in words for number in (2, 3, 4)}

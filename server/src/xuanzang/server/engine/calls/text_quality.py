@@ -11,7 +11,7 @@ from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.language_codes import primary
 from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.text.readings import LanguageChoice, read
-from xuanzang.server.engine.types import Hypothesis, QualityFlag, TextKind
+from xuanzang.server.engine.types import Hypothesis, QualityFlag, Reading, TextKind
 from xuanzang.server.metrics import ModelMetrics
 
 # Of less the detector knows too little.
@@ -57,25 +57,27 @@ def _completed(
     """Complete the quality of the hypotheses of one text."""
     # Text that is copied is in no wrong language.
     detector = detector if hypotheses[0].token_count else None
-    flags = set(_source_flags(source, segments, languages, detector))
-    return [_assessed(each, source, flags.union(_target_flags(each, languages, detector))) for each in hypotheses]
+    reading = read(source, detector, languages) if detector else None
+    flags = set(_source_flags(segments, reading))
+    is_likely = reading is None or reading.is_likely
+    return [
+        _assessed(each, source, flags.union(_target_flags(each, languages, detector)), is_likely=is_likely)
+        for each in hypotheses
+    ]
 
 
-def _assessed(hypothesis: Hypothesis, source: str, flags: Set[QualityFlag]) -> Hypothesis:
+def _assessed(hypothesis: Hypothesis, source: str, flags: Set[QualityFlag], *, is_likely: bool) -> Hypothesis:
     quality = with_flags(hypothesis.quality, flags)
-    if QualityFlag.SOURCE_LANGUAGE in flags or hypothesis.text.strip() == source.strip():
-        # The estimate is of translations, and from the language that was named.
+    if not is_likely or QualityFlag.SOURCE_LANGUAGE in flags or hypothesis.text.strip() == source.strip():
+        # The estimate is of translations, and from a source language.
         quality = replace(quality, acceptable_probability=None)
     return replace(hypothesis, quality=quality)
 
 
-def _source_flags(
-    source: str, segments: Sequence[Segment], languages: LanguageChoice, detector: LanguageDetector | None
-) -> Iterator[QualityFlag]:
+def _source_flags(segments: Sequence[Segment], reading: Reading | None) -> Iterator[QualityFlag]:
     if any(segment.is_forced_cut for segment in segments):
         yield QualityFlag.CUT
-    if detector:
-        reading = read(source, detector, languages)
+    if reading:
         is_target = reading.kind is TextKind.COPIED and reading.confidence
         if reading.kind is TextKind.UNSERVED or is_target or reading.is_doubtful:
             yield QualityFlag.SOURCE_LANGUAGE

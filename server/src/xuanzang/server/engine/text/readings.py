@@ -15,6 +15,8 @@ from xuanzang.server.engine.types import Reading, TextKind
 _MIN_CONFIDENCE = 0.5
 # It takes more to refuse a text that could be translated: benchmarks/language_readings.py counts both errors.
 _MAX_SERVED = 0.01
+# Most words of other languages have less, and a few percent of English lines, all of one to three words.
+_MIN_LIKELY = 0.1
 # Fewer words in other scripts are quotations and names.
 _MIN_SHARE = 0.7
 _MIN_LETTERS = 3
@@ -52,7 +54,12 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
     if not _has_letters_of(text, choice.sources):
         return Reading(kind=TextKind.COPIED)
     is_doubtful = found.is_phrase and best is not None and best.code not in choice.languages
-    return Reading(kind=TextKind.UNCERTAIN, language=_only_written(found, choice.sources), is_doubtful=is_doubtful)
+    return Reading(
+        kind=TextKind.UNCERTAIN,
+        language=_only_written(found, choice.sources),
+        is_doubtful=is_doubtful,
+        is_likely=_is_likely(found, choice.sources),
+    )
 
 
 def _other(text: str, found: Detection, best: _Best, target: str, sources: Collection[str]) -> Reading | None:
@@ -76,10 +83,27 @@ def _is_outside(found: Detection, codes: Collection[str]) -> bool:
     writing, probabilities = found.writing, found.probabilities
     if writing.share < _MIN_SHARE or not is_known(writing.script):
         return False
-    languages = {language for code in codes for language in near(code) if is_written_in(language, writing.script)}
-    if not languages:
+    if not _written_languages(found, codes):
         return True
-    return bool(probabilities) and sum(probabilities.get(each, 0.0) for each in languages) <= _MAX_SERVED
+    return bool(probabilities) and _probability(found, codes) <= _MAX_SERVED
+
+
+def _is_likely(found: Detection, codes: Collection[str]) -> bool:
+    """Return whether anything speaks for some languages: a script, or words in Latin letters, which all texts have."""
+    if found.writing.script != LATIN or not found.probabilities:
+        return True
+    return _probability(found, codes) >= _MIN_LIKELY
+
+
+def _written_languages(found: Detection, codes: Collection[str]) -> set[str]:
+    """Return those of some languages, and of their near ones, that are written as a text is."""
+    script = found.writing.script
+    return {language for code in codes for language in near(code) if is_written_in(language, script)}
+
+
+def _probability(found: Detection, codes: Collection[str]) -> float:
+    """Return the probability that a text is in one of some languages."""
+    return sum(found.probabilities.get(each, 0.0) for each in _written_languages(found, codes))
 
 
 def _has_letters_of(text: str, sources: Collection[str], *, besides: str = "") -> bool:
