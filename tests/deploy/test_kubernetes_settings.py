@@ -10,6 +10,7 @@ import manifests
 import yaml
 from prometheus_client import CollectorRegistry
 
+from xuanzang.gateway.app import PROBES
 from xuanzang.gateway.settings import read_settings as read_gateway_settings
 from xuanzang.server import lifecycle
 from xuanzang.server.metrics import Metrics
@@ -119,6 +120,7 @@ def test_the_gateway_accepts_its_arguments_and_calls_the_servers() -> None:
         "http": split_address(used.address).port,
         "metrics": split_address(used.metrics_address or "").port,
     }
+    assert {GATEWAY[name]["httpGet"]["path"] for name in ("readinessProbe", "livenessProbe")} == set(PROBES)
     service, port = manifests.base("Service"), split_address(default("address")).port
     assert used.server == f"dns:///{service['metadata']['name']}:{port}"
     wait = GATEWAY["lifecycle"]["preStop"]["sleep"]["seconds"]

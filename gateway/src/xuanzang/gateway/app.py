@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from xuanzang.gateway.apis.google.v3 import GoogleV3
     from xuanzang.gateway.entry.grpc_calls import GrpcServer
 
-_PROBES = ("/health", "/livez")
+PROBES = ("/health", "/livez")
 """Addresses that are answered whatever the header host says: Kubernetes sends the pod's IP address."""
 
 
@@ -242,7 +242,7 @@ class KnownHosts:
             receive: ASGI's function.
             send: ASGI's function.
         """
-        if scope["type"] == "http" and scope["path"] not in _PROBES:
+        if scope["type"] == "http" and scope["path"] not in PROBES:
             try:
                 require_known_host(Headers(scope=scope), self._hosts)
             except RefusedError as error:
