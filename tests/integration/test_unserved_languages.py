@@ -79,7 +79,8 @@ async def test_french_is_refused_over_googles_grpc_with_what_is_served(gateway: 
     with translate_v3.TranslationServiceClient(
         transport=transport(channel=grpc.insecure_channel(gateway.grpc_address))
     ) as client:
-        request = {"parent": "projects/any", "contents": [CHINESE, FRENCH], "target_language_code": "en"}
+        request: dict[str, Any] = {"parent": "projects/any", "contents": [CHINESE, FRENCH]}
+        request |= {"target_language_code": "en"}
         with pytest.raises(exceptions.InvalidArgument, match=SAID) as caught:
             await asyncio.to_thread(client.translate_text, request=request)
         request["labels"] = {"pass_through_unserved": "true"}
