@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-from datetime import UTC, datetime
 
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
-
-
-class JsonFormatter(logging.Formatter):
-    """Writes an event with the fields that were passed as `extra`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line.
-
-        Args:
-            record: Event.
-        """
-        line: dict[str, object] = {
-            "event": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _OWN},
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+from xuanzang.command.log_lines import JsonFormatter
 
 
 def configure_logging(level: str) -> None:

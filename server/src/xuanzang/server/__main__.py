@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -51,6 +52,8 @@ def _run_server(flags: Sequence[str]) -> int:
     settings = read_flags(ServeCommand, flags, program=PROGRAM, variables=PREFIX)
     if settings.probe:
         return 0 if _is_serving(settings) else 1
+    # Until `keep_heap`: almost everything that is made at the start stays.
+    gc.disable()
     # Containers probe every few seconds, so imports that only a server needs come later.
     from xuanzang.server.commands.serve import with_models  # noqa: PLC0415
     from xuanzang.server.logs import configure_logging  # noqa: PLC0415

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-import structlog
+from xuanzang.command.log_lines import JsonFormatter, TextFormatter
 
 
 def configure_logging(*, level: str, log_format: str) -> None:
@@ -15,24 +15,8 @@ def configure_logging(*, level: str, log_format: str) -> None:
 
     Fields of an event are passed as `extra`: `_LOGGER.info("listening", extra={"address": address})`.
     """
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    final: list[structlog.typing.Processor]
-    if log_format == "json":
-        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-    else:
-        final = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
-        )
-    )
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     handler.addFilter(_CallerFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 

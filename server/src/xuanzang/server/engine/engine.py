@@ -195,7 +195,6 @@ class Engine:
         models, refusals = await load_models(
             self._repository, self._load_model, self._threads.tokenizing, self._trial_loader
         )
-        await asyncio.to_thread(self._detector.open)
         kept = await self._state_file.read(matters=self._holds)
         require_models(self._repository, models, refusals, self._settings)
         self.live.begin(restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds), refusals)
@@ -208,6 +207,10 @@ class Engine:
         await self.glossaries.reload_if_changed()
         self._watching.append(asyncio.create_task(reload_when_changed([self.glossaries, self.promoter])))
 
+    async def open_detector(self) -> None:
+        """Read what tells languages apart, beside translations; until then texts without a language wait for it."""
+        await asyncio.get_running_loop().run_in_executor(self._threads.tokenizing, self._detector.open)
+
     def _report_machine(self) -> None:
         """Log and measure what the engine runs on."""
         log_kernels(self._kernels)
@@ -217,11 +220,6 @@ class Engine:
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics, self._settings)
-        if self._threads.workers:
-            self._detector.open()
-        else:
-            # At the start beside the replay.
-            self._threads.tokenizing.submit(self._detector.open)
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.language_detection import Classifier, LanguageDetector, is_installed, shared_detector
+from xuanzang.server.engine.text.language_detection import (
+    LanguageDetector,
+    Libraries,
+    Rank,
+    is_installed,
+    mapped_rank,
+    shared_detector,
+)
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
 
@@ -40,17 +47,36 @@ def test_the_likeliest_language_of_a_sentence_is_its_own(detector: LanguageDetec
 def test_the_classifier_is_read_once_by_the_first_text_with_letters() -> None:
     read: list[str] = []
 
-    def reading() -> Classifier:
+    def reading() -> Rank:
         read.append("read")
-        return Classifier(lambda _text, _languages: [("de", 1.0)], lambda _: "")
+        return lambda _text, _languages: [("de", 1.0)]
 
-    lazy = LanguageDetector(reading)
+    lazy = LanguageDetector(Libraries(reading, lambda _: ""))
     assert lazy.detect("12345").languages == []
     assert read == []
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lazy.detect, ["Guten Morgen"] * 8))
     assert {each.code for some in found for each in some.languages} == {"de"}
     assert read == ["read"]
+
+
+def test_chinese_in_its_own_characters_is_known_without_the_model() -> None:
+    def fails() -> Rank:
+        raise AssertionError("the model was read")
+
+    quick = LanguageDetector(Libraries(fails, lambda _: "Hans"))
+    [found] = quick.detect("请把这个文件夹移动到别的地方。").languages
+    assert (found.code, found.script) == ("zh", "Hans")
+
+
+def test_the_mapped_model_ranks_as_the_library_does() -> None:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    whole, rank = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True), mapped_rank()
+    for languages in (frozenset(("de", "fr", "en")), frozenset(("zh", "ja"))):
+        whole.set_languages(languages)
+        for text in ("Guten Morgen, wie geht es dir?", "Bonjour à tous", "今天天气很好", "Привет, мир", "x", ""):
+            assert rank(text, languages) == whole.rank(text)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12345", "😀!?", "OK"])

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import mmap
 import re
+import tempfile
 import threading
+from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from xuanzang.server.engine.text.scripts import CJK, LATIN, Writing, is_written_in, script_of, writing_of
 
@@ -82,10 +87,10 @@ Rank: TypeAlias = Callable[[str, frozenset[str]], Iterable[tuple[str, float]]]
 """Text and languages to labels of these with their probabilities; equal ones if the text says nothing."""
 
 
-class Classifier(NamedTuple):
-    """What the libraries know of languages."""
+class Libraries(NamedTuple):
+    """What the libraries know of languages, each read when it is first needed."""
 
-    rank: Rank
+    read_rank: Callable[[], Rank]
     chinese_script: Callable[[str], str]
     """Script of Chinese text: "Hans", "Hant", or empty."""
 
@@ -93,20 +98,22 @@ class Classifier(NamedTuple):
 class LanguageDetector:
     """Finds the languages that texts may be in. Threads may share it."""
 
-    def __init__(self, read: Callable[[], Classifier] | None) -> None:
-        """Read nothing yet; without a classifier only languages with a script of their own are told apart."""
-        self._read = read
+    def __init__(self, libraries: Libraries | None) -> None:
+        """Read nothing yet; without libraries only languages with a script of their own are told apart."""
+        self._libraries = libraries
         self._reading = threading.Lock()
-        self._known: Classifier | None = None
+        self._known: Rank | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether languages of one script are told apart."""
-        return self._read is not None
+        return self._libraries is not None
 
     def open(self) -> None:
-        """Read the classifier now and not with the first text, if there is one."""
-        self._classifier()
+        """Read the libraries now and not with the first text, if there are any."""
+        if self._libraries:
+            self._libraries.chinese_script("")
+            self._rank()
 
     def detect(self, text: str, languages: Iterable[str] = ()) -> Detection:
         """Find out about the language of a text; `languages` are told apart besides the most written ones."""
@@ -128,26 +135,24 @@ class LanguageDetector:
             return {known: 1.0}
         if len(candidates) == 1:
             return dict.fromkeys(candidates, 1.0)
-        classifier = self._classifier()
-        if classifier is None or not candidates:
+        if not candidates or (rank := self._rank()) is None:
             return {}
         words = text if writing.script == CJK else " ".join(_words(text, writing.script))
         probabilities: dict[str, float] = {}
-        for label, probability in classifier.rank(words, candidates):
+        for label, probability in rank(words, candidates):
             language = _language_of(label, candidates)
             probabilities[language] = probabilities.get(language, 0.0) + probability
         return probabilities
 
     def _chinese_script(self, text: str) -> str:
-        classifier = self._classifier()
-        return classifier.chinese_script(text) if classifier else ""
+        return self._libraries.chinese_script(text) if self._libraries else ""
 
-    def _classifier(self) -> Classifier | None:
-        if self._read is None:
+    def _rank(self) -> Rank | None:
+        if self._libraries is None:
             return None
         with self._reading:
             if self._known is None:
-                self._known = self._read()
+                self._known = self._libraries.read_rank()
             return self._known
 
 
@@ -208,17 +213,30 @@ def is_installed() -> bool:
 def shared_detector() -> LanguageDetector:
     """Return the detector of the process, which knows scripts only without the libraries of the extra `detection`.
 
-    It reads its classifier, half a second and 75 MB, when it is first needed.
+    It reads its model, half a second, when it is first needed.
     """
-    return LanguageDetector(_classifier if is_installed() else None)
+    return LanguageDetector(Libraries(mapped_rank, _chinese_script) if is_installed() else None)
 
 
-def _classifier() -> Classifier:
+def _chinese_script(text: str) -> str:
     import hanzidentifier  # noqa: PLC0415 - an extra
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415
 
-    scripts = MappingProxyType({hanzidentifier.SIMPLIFIED: "Hans", hanzidentifier.TRADITIONAL: "Hant"})
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    scripts = {hanzidentifier.SIMPLIFIED: "Hans", hanzidentifier.TRADITIONAL: "Hant"}
+    return scripts.get(hanzidentifier.identify(text), "")
+
+
+def mapped_rank() -> Rank:
+    """Read the model of py3langid, 70 MB, of which a process keeps in memory only what its texts touch."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415 - an extra
+
+    read = LanguageIdentifier.from_model_file(MODEL_FILE)
+    table, moves = _in_file(read.nb_ptc), memoryview(_in_file(read.tk_nextmove)).cast(read.tk_nextmove.typecode)
+    identifier = LanguageIdentifier(
+        np.frombuffer(table, read.nb_ptc.dtype).reshape(read.nb_ptc.shape),
+        *(read.nb_pc, read.nb_classes, moves, array("i", read.tk_output)),
+        tk_row=read.tk_row,
+        norm_probs=True,
+    )
 
     @lru_cache(32)
     def among(languages: frozenset[str]) -> LanguageIdentifier | None:
@@ -226,10 +244,20 @@ def _classifier() -> Classifier:
         labels = {label for label in identifier.labels if _language_of(label, languages) in languages}
         restricted = copy.copy(identifier)
         restricted.set_languages(labels)
+        # It has copied its part.
+        table.madvise(mmap.MADV_DONTNEED)
         return restricted if labels else None
 
     def rank(text: str, languages: frozenset[str]) -> Iterable[tuple[str, float]]:
         known = among(languages)
         return known.rank(text) if known else ()
 
-    return Classifier(rank, lambda text: scripts.get(hanzidentifier.identify(text), ""))
+    return rank
+
+
+def _in_file(values: npt.NDArray[Any] | array[int]) -> mmap.mmap:
+    """Return the bytes of some values, in a file that has no name and goes with them."""
+    with tempfile.TemporaryFile() as file:
+        file.write(memoryview(values).cast("B"))
+        file.flush()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
