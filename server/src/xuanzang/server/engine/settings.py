@@ -90,7 +90,8 @@ class EngineSettings(BaseModel):
     detection: bool = Field(
         default=True,
         description="Whether languages are detected by their words, if the libraries of the extra `detection` are "
-        "installed; they take half a second and 75 MB at the start. Without them only scripts tell languages apart.",
+        "installed; they are read once the server serves, and take up to 75 MB where texts come without a language. "
+        "Without them only scripts tell languages apart.",
     )
     max_batch_sentences: int = Field(
         default=32,
