@@ -258,6 +258,6 @@ def mapped_rank() -> Rank:
 def _in_file(values: npt.NDArray[Any] | array[int]) -> mmap.mmap:
     """Return the bytes of some values, in a file that has no name and goes with them."""
     with tempfile.TemporaryFile() as file:
-        file.write(memoryview(values).cast("B"))
+        file.write(values.tobytes())
         file.flush()
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
