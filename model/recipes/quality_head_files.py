@@ -44,7 +44,7 @@ def add_head(
     """
     document = {
         "format": FORMAT,
-        **dataclasses.asdict(head),
+        **head.model_dump(),
         "fit": {"label": f"sentence chrF2 of at least {min_chrf:g}", "pairs": fitted},
         "reports": {name: dataclasses.asdict(report) for name, report in reports.items()},
     }

@@ -65,7 +65,6 @@ STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
     *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
 )
-"""Status codes of the RPCs."""
 
 # Steps take 1 to 10 ms and single short sentences little more, so many of the bounds lie there.
 DURATION_BUCKETS = (
@@ -233,11 +232,7 @@ class ServerMetrics:
 
     model_changes: Annotated[
         Mapping[str, Counter],
-        Metric(
-            "Versions of models that were loaded, unloaded or refused.",
-            label="change",
-            values=MODEL_CHANGES,
-        ),
+        Metric("Versions of models that were loaded, unloaded or refused.", label="change", values=MODEL_CHANGES),
     ]
     promotions: Annotated[
         Mapping[str, Counter],

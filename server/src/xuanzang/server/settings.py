@@ -14,15 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    DirectoryPath,
-    Field,
-    FilePath,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, DirectoryPath, Field, FilePath, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from xuanzang.command.settings import Positional, read_flags
@@ -33,7 +25,6 @@ from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang serve"
 PREFIX = "XUANZANG_"
-"""Of the environment variables."""
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
 
@@ -61,7 +52,6 @@ class HostAndPort(NamedTuple):
     host: str
     """Host name or IP address, without the brackets of IPv6."""
     port: int
-    """0 to 65535."""
 
 
 def split_address(address: str) -> HostAndPort:
@@ -126,13 +116,7 @@ class Locations(BaseModel):
 
 # --help lists the flags of the last base first.
 class Settings(
-    BaseSettings,
-    ObservationSettings,
-    AccessSettings,
-    RpcLimits,
-    PromotionSettings,
-    EngineSettings,
-    Locations,
+    BaseSettings, ObservationSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations
 ):
     """Serve translation models over gRPC.
 

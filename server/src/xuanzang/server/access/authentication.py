@@ -95,14 +95,7 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
 class Authenticator:
     """Finds callers by their keys."""
 
-    def __init__(
-        self,
-        keys: KeyRing | None,
-        *,
-        anonymous: bool,
-        metrics: AccessMetrics,
-        role: Role = "caller",
-    ) -> None:
+    def __init__(self, keys: KeyRing | None, *, anonymous: bool, metrics: AccessMetrics, role: Role = "caller") -> None:
         """Connect the keys, None for a server that asks for none; `anonymous` says whether others are answered."""
         self._role = role
         self.keys = keys

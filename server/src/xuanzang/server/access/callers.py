@@ -36,7 +36,6 @@ class Caller:
     is_authenticated = False
     """Whether nobody else can have the caller's name."""
     key_id: str | None = None
-    """Id of the caller's key in the keys file."""
 
     def __init__(self, name: str) -> None:
         """Name a caller; a busy server shares its time by the name, which is neither logged nor a label."""

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from xuanzang.server.access.errors import KeysFileError
+from xuanzang.server.bundles.errors import validation_faults
 from xuanzang.server.whole_files import locked, remove_abandoned, write_whole
 
 _SALT_BYTES = 32
@@ -29,7 +30,6 @@ ModelName = Annotated[str, Field(pattern=r"^[^\s/]+(/[0-9]+)?$", max_length=256)
 Role = Literal["caller", "admin"]
 """What a key is for: "caller" translates, "admin" administers models. None is for both."""
 _MODE = 0o600
-_MAX_FAULTS = 3
 
 
 class ApiKey(BaseModel):
@@ -47,7 +47,6 @@ class ApiKey(BaseModel):
     hash: Hex256
     """HMAC-SHA256 of the key, hexadecimal."""
     created: AwareDatetime
-    """Time at which the key was made."""
     requests_per_minute: Limit | None = None
     """Requests that fit into a minute; None for no limit. A text of a stream is a request."""
     characters_per_minute: Limit | None = None
@@ -59,7 +58,6 @@ class ApiKey(BaseModel):
     role: Role = "caller"
     """What the key is for: translation, or the administration of models."""
     revoked: bool = False
-    """Whether the key is refused."""
 
 
 def new_key(
@@ -140,7 +138,7 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
         raise KeysFileError(f"keys file {file}: {error.strerror}") from error
     except ValidationError as error:
         # Without the values, and without the cause, whose text has them.
-        raise KeysFileError(f"keys file {file}: {_faults(error)}") from None
+        raise KeysFileError(f"keys file {file}: {validation_faults(error)}") from None
     ids = [key.id for key in content.keys]
     doubled = sorted({each for each in ids if ids.count(each) > 1})
     if doubled:
@@ -172,10 +170,3 @@ def change_keys(file: Path, change: Callable[[tuple[ApiKey, ...]], Sequence[ApiK
         raise
     except OSError as error:
         raise KeysFileError(f"keys file {file}: {error.strerror}") from error
-
-
-def _faults(error: ValidationError) -> str:
-    faults = error.errors(include_input=False, include_context=False, include_url=False)
-    lines = [f"{'.'.join(map(str, fault['loc'])) or 'content'}: {fault['msg']}" for fault in faults]
-    more = f"; {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
-    return "; ".join(lines[:_MAX_FAULTS]) + more

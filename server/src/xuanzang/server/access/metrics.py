@@ -14,7 +14,6 @@ ACCESS_REFUSALS = ("missing", "invalid", "revoked", "role")
 """Why a caller was refused: no key, none that is known, a right one that is revoked, or one for another purpose."""
 
 CERTIFICATES = ("server", "client_ca")
-"""Certificates whose expiry is shown."""
 
 QUOTA_REFUSALS = ("requests", "characters", "sentences", "model")
 """What the key of a refused request does not allow."""

@@ -25,8 +25,7 @@ class AccessSettings(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     keys_file: FilePath | None = Field(
-        default=None,
-        description="File of API keys, as written by `xuanzang keys add`; read again when it changes.",
+        default=None, description="File of API keys, as written by `xuanzang keys add`; read again when it changes."
     )
     anonymous: bool | None = Field(
         default=None,

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, Field
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.server.bundles.errors import PARSED
 from xuanzang.server.bundles.files import FileState
 from xuanzang.server.bundles.quality_head import QualityHead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(BaseModel):
     """A sentence with the exporter's result for it, which the server must reproduce."""
 
-    source: str
+    model_config = PARSED
+
+    source: Annotated[str, Field(max_length=20_000, pattern=r"\S")]
     source_ids: tuple[int, ...]
     """Ids of `source`, end token included."""
     target_ids: tuple[int, ...]
     """Ids of the best hypothesis, without start and end token."""
-    beam_size: int
-    length_penalty: float
+    beam_size: Annotated[int, Field(ge=1, le=16)]
+    length_penalty: Annotated[float, Field(ge=0, le=10)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

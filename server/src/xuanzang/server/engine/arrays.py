@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
-"""Array of any type."""
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 

@@ -60,10 +60,8 @@ class EngineThreads:
         """Make an empty queue; no thread starts before it has work."""
         self._count = settings.workers or default_workers(provider, settings.intra_op_threads)
         self.scheduler = Scheduler(settings, workers=self._count)
-        """Queue of the workers."""
         # Texts of a caller must take no core from the workers, who give way, nor from the event loop.
         self.tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing", initializer=give_way)
-        """Threads that split and tokenise texts."""
         self.workers: list[Worker] = []
         """Workers; none before `start`."""
 
@@ -127,12 +125,10 @@ class Engine:
         provider = resolve_provider(settings.provider)
         self._kernels = choose_kernels(provider, enabled=settings.kernels)
         self.runtime = _runtime(provider, self._kernels)
-        """What runs the graphs."""
         self._threads = EngineThreads(settings, provider=provider)
         self._holds = promotion.promotion != "direct"
         self._answers = _answer_cache(settings, metrics)
         self.live = self._new_live_models()
-        """The models, and their changes while others are served."""
         shared = SharedResources(
             scheduler=self._threads.scheduler,
             tokenizing=self._threads.tokenizing,
@@ -141,13 +137,10 @@ class Engine:
         )
         self._state_file = StateFile(models, promotion.promotion_state)
         self.promoter = self._new_promoter(shared, promotion)
-        """Which versions go live."""
         self._detector = shared_detector() if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
         self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector, metrics.server.unserved_texts)
-        """Which model and languages a request means."""
         self.glossaries = GlossaryFolder(models / FOLDER)
-        """Glossaries that requests may name."""
         self._watching: list[asyncio.Task[None]] = []
 
     def _new_live_models(self) -> LiveModels:
@@ -228,11 +221,7 @@ class Engine:
         self._threads.scheduler.require_time(caller, seconds)
 
     async def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        journal: Journal | None = None,
-        **asked: Unpack[CallArguments],
+        self, texts: Sequence[str], *, journal: Journal | None = None, **asked: Unpack[CallArguments]
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -249,11 +238,7 @@ class Engine:
         return await self._calls.run(texts, self._context(**asked), asked["options"], journal=journal)
 
     async def translate_progressively(
-        self,
-        text: str,
-        *,
-        journal: Journal | None = None,
-        **asked: Unpack[CallArguments],
+        self, text: str, *, journal: Journal | None = None, **asked: Unpack[CallArguments]
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 

@@ -54,7 +54,6 @@ class SearchedSentence:
     attention: Sequence[float]
     """Attention that each source position got from all target tokens, [source]."""
     finished: bool = True
-    """Whether the model ended the hypothesis."""
 
 
 def mean_probability(sentence: SearchedSentence) -> float:
@@ -127,7 +126,6 @@ FEATURES: Mapping[str, Callable[[SearchedSentence], float]] = MappingProxyType(
         )
     }
 )
-"""All features by name."""
 
 
 def unknown_features(head: QualityHead) -> list[str]:
@@ -156,7 +154,6 @@ class QualityEstimator:
 
     def __init__(self, head: QualityHead) -> None:
         self.limits = head.limits
-        """Bounds of what is usual."""
         self._intercept = head.intercept
         self._terms: list[tuple[Feature, Callable[[SearchedSentence], float]]] = [
             (feature, FEATURES[feature.name]) for feature in head.features

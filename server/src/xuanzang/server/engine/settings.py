@@ -63,7 +63,6 @@ class ModelLimits:
 
 
 UNLIMITED = ModelLimits()
-"""Limits of most models: none of their own."""
 
 
 class EngineSettings(BaseModel):

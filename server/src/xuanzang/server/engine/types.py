@@ -16,7 +16,6 @@ class ContentFormat(enum.Enum):
     """How the content of a request is written."""
 
     TEXT = "text"
-    """Text without markup."""
     HTML = "html"
     """A page, or a part of one."""
     XML = "xml"
@@ -27,7 +26,6 @@ class FinishReason(enum.Enum):
     """Why the search for a hypothesis stopped."""
 
     END_OF_SENTENCE = "end_of_sentence"
-    """The model ended the sentence."""
     MAX_LENGTH = "max_length"
     """The target length limit was reached: the text may be incomplete."""
     COPIED = "copied"
@@ -137,7 +135,6 @@ class GlossaryMatch:
     source_start: int
     """Its first character."""
     source_end: int
-    """The character after its last one."""
     target: str
     """Translation of it that the text's translation holds; empty if it holds none."""
     outcome: GlossaryOutcome
@@ -206,13 +203,11 @@ class ServedModel:
     """One version of a model that answers requests."""
 
     name: str
-    """Name, such as "zh-en"."""
     version: int
     """Version, 1 or greater."""
     source_languages: tuple[str, ...]
     """BCP-47 codes, at least one."""
     target_languages: tuple[str, ...]
-    """BCP-47 codes, at least one."""
     precision: str
     """"float32", "float16" or "int8"."""
     manifest_sha256: str
@@ -224,7 +219,6 @@ class ServedModel:
     max_target_length: int
     """Maximum target tokens of a sentence, the end token counted."""
     max_content_characters: int = 0
-    """Maximum characters of a text."""
     licence: str = ""
     """Licence of the weights as their publisher states it; empty if unknown."""
     source_model: str = ""
@@ -328,7 +322,6 @@ class ModelStatus:
     is_pinned: bool = False
     """Whether it is the default version whatever others are loaded."""
     running_requests: int = 0
-    """Calls in progress."""
     refusal_reasons: tuple[str, ...] = ()
     """Reasons for which the bundle in the folder is refused; one that was loaded before may be serving."""
     is_previous: bool = False

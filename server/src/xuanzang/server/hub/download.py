@@ -55,9 +55,7 @@ class Published(NamedTuple):
     """A model as the hub has it."""
 
     name: str
-    """Name on the hub."""
     revision: str
-    """Commit."""
     licence: str
     """As its card states it; may be empty."""
     sizes: Mapping[str, int]

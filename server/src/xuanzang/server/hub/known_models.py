@@ -14,7 +14,6 @@ class KnownModel(NamedTuple):
     """What is known of a published model before it is downloaded."""
 
     name: str
-    """Name on the hub."""
     languages: str
     """A pair such as "zh-en", or how many languages, each into each."""
     parameters: float

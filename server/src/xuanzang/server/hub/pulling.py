@@ -51,7 +51,6 @@ class Wish:
     model: str
     """Name on the hub, or folder of a checkpoint in the same layout."""
     repository: Path
-    """Folder of bundles to put it into."""
     revision: str | None = None
     """Branch, tag or commit; None: the main branch."""
     name: str = ""

@@ -16,12 +16,7 @@ from typing import Literal, Self, TypedDict, Unpack
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import (
-    DeadlineExceededError,
-    FieldViolation,
-    InvalidInputError,
-    OverloadedError,
-)
+from xuanzang.server.engine.errors import DeadlineExceededError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.hardware import default_workers
 from xuanzang.server.engine.scheduling.call import CallArguments
 from xuanzang.server.engine.settings import EngineSettings

@@ -18,7 +18,6 @@ class RecordedEnding(NamedTuple):
     parent: int
     """Beam position before the step."""
     token: int
-    """Its last token."""
     score: float
     """Score by which finished hypotheses are ranked."""
 
@@ -31,7 +30,6 @@ class RecordedStep(NamedTuple):
     live: Sequence[tuple[int, int]]
     """Token and parent of the hypotheses that live on, by beam position; none after the last step."""
     endings: Sequence[RecordedEnding]
-    """Hypotheses that ended in this step."""
     is_last: bool
     """Whether the search of the sentence is over."""
 
@@ -81,11 +79,9 @@ class SearchOptions:
     """How one sentence is searched: the caller's options, and what they mean for this sentence in ids."""
 
     decoding: DecodingOptions
-    """The caller's options."""
     max_target_length: int
     """Maximum target tokens, eos counted."""
     prefix_ids: tuple[int, ...] = ()
-    """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of tokens that no hypothesis may hold; none is empty."""
     phrases: PhraseAutomaton | None = None
@@ -93,7 +89,6 @@ class SearchOptions:
     expected_phrases: RequiredPhrases | None = None
     """Phrases that the source suggests; a search that does not find them is made again, with them as `phrases`."""
     rules: SearchRules = UNTIL_FIRST
-    """When searches by the model end."""
     recorder: SearchRecorder | None = field(default=None, compare=False)
     """Recorder of the search, which must not require phrases; None, as of nearly all sentences, for no record."""
 
@@ -161,7 +156,6 @@ class Ending(NamedTuple):
     parent: int
     """Beam position, before the last step, of the hypothesis that the last token continues."""
     token: int
-    """The last token."""
     token_count: int
     """Tokens generated, the last one counted."""
     score: float

@@ -23,7 +23,6 @@ class Prohibition(enum.Enum):
     REPEATED_NGRAM = "repeated_ngram"
     """It would make a sequence of `no_repeat_ngram_size` tokens occur again."""
     SUPPRESSED = "suppressed"
-    """It would complete a suppressed sequence."""
     TOO_SHORT = "too_short"
     """It would end the hypothesis before `min_target_length`."""
 

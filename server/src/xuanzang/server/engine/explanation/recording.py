@@ -21,7 +21,6 @@ from xuanzang.server.engine.text.offsets import Span
 MAX_CANDIDATES = 64
 """Candidates of a step that are shown: the search has 32 at most, and options exclude others."""
 Pieces = Callable[[int], str]
-"""Function that returns the piece of a target id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

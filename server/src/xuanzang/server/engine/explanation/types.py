@@ -53,7 +53,6 @@ class SourceToken:
     start: int
     """First character of the content that it stands for."""
     end: int
-    """Character after the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +78,6 @@ class TargetToken:
     source_token: int
     """Index of the source token that it attends to most."""
     alternatives: tuple[Alternative, ...]
-    """Likeliest tokens of the step, best first."""
     forced: bool
     candidate: int
     """Index of its candidate in the search step with the same index."""
@@ -132,7 +130,6 @@ class Candidate:
     fate: CandidateFate
     reason: CandidateReason | None = None
     final_score: float | None = None
-    """Score by which finished hypotheses are ranked."""
     rank: int | None = None
     """Rank among the hypotheses returned, from 1."""
 

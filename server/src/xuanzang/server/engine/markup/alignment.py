@@ -41,7 +41,6 @@ class Word(NamedTuple):
     sources: tuple[Source, ...]
     """None if it comes from nothing in particular."""
     weight: int
-    """Sum of the weights of its sources."""
     middle: float
     """Middle of what it comes from, if that is known."""
 

@@ -21,7 +21,6 @@ class Inline:
     closing: str = ""
     """Characters after its content."""
     children: tuple[Inline, ...] = ()
-    """Elements within it, in their order."""
     is_verbatim: bool = False
     """Whether the translation of its text is replaced by `opening`."""
     reaches_start: bool = False
@@ -68,11 +67,9 @@ class Block:
     text: str
     """Text without tags, with characters instead of references."""
     inlines: tuple[Inline, ...]
-    """Elements in their order."""
     spellings: Mapping[str, Sequence[str]]
     """References, in their order, for each character that is written so."""
     places: Places
-    """Where the text stands in the content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

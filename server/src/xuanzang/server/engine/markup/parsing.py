@@ -51,12 +51,7 @@ def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tupl
 
 def _moved(inlines: Iterable[Inline], places: Sequence[int]) -> tuple[Inline, ...]:
     return tuple(
-        replace(
-            inline,
-            start=places[inline.start],
-            end=places[inline.end],
-            children=_moved(inline.children, places),
-        )
+        replace(inline, start=places[inline.start], end=places[inline.end], children=_moved(inline.children, places))
         for inline in inlines
     )
 

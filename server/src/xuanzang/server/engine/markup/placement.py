@@ -79,7 +79,6 @@ class Placed:
     end: int
     inline: Inline
     children: tuple[Placed, ...]
-    """Elements within it, in the order of the translation."""
 
 
 class _Turn(IntEnum):

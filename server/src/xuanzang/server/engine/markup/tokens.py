@@ -68,7 +68,6 @@ class MarkupToken(NamedTuple):
     name: str = ""
     """Name of a tag, in lower case in HTML."""
     attributes: Mapping[str, str | None] = _NONE
-    """Attributes of a start tag or an empty element."""
     text: str = ""
     """Text that `raw` stands for; empty for tags."""
     is_block: bool = False

@@ -53,10 +53,8 @@ class Catalog:
         """
         self._models = {(model.name, model.version): model for model in models}
         self.loaded: Mapping[tuple[str, int], LoadedModel] = MappingProxyType(self._models)
-        """Loaded models by name and version."""
         self._holds = holds
         self.pins: Mapping[str, int] = MappingProxyType(dict(pins or {}))
-        """Pinned versions by name."""
         self._defaults = {name: self._default(name, (standings or {}).get(name, _NEW)) for name in self.names}
         self.standings: Mapping[str, Standing] = MappingProxyType(
             {name: self._held(name, (standings or {}).get(name, _NEW)) for name in self.names}

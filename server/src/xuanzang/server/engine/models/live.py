@@ -54,9 +54,7 @@ class LiveModels:
             holds: Whether a live version stays live until another is promoted.
         """
         self.catalog = Catalog(holds=holds)
-        """What is served now."""
         self.usage = ModelUsage()
-        """Calls in progress."""
         self._root = root
         self._open_model = open_model
         self._trial_loader = trial_loader

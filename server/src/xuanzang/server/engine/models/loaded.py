@@ -32,11 +32,8 @@ class TargetConstraints:
     """Texts in the options of a request, as target ids."""
 
     prefix_ids: tuple[int, ...] = ()
-    """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
-    """Sequences that no hypothesis may hold."""
     phrases: PhraseAutomaton | None = None
-    """Phrases that every hypothesis must hold."""
     expected_phrases: RequiredPhrases | None = None
     """Phrases that the source suggests, to be required only of a second search; not together with `phrases`."""
     phrase_tokens: int = 0
@@ -47,7 +44,6 @@ class TargetConstraints:
 _ALWAYS_JUSTIFIED = 64
 
 UNCONSTRAINED = TargetConstraints()
-"""Constraints of requests that say nothing of the target."""
 
 
 class LoadedModel:

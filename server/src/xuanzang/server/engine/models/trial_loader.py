@@ -16,8 +16,8 @@ import signal
 import stat
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -112,49 +112,15 @@ def _is_private(status: os.stat_result) -> bool:
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-class TrialProcess:
-    """A running process and its pipes."""
-
-    def __init__(self, process: Process, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
-        self._process = process
-        self._stdin = stdin
-        self._stdout = stdout
-
-    async def ask(self, request: Mapping[str, Any], *, seconds: float) -> bool:
-        """Send the request."""
-        # A process that has ended already takes no request and gives no answer.
-        with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(seconds):
-                self._stdin.write(json.dumps(request).encode() + b"\n")
-                await self._stdin.drain()
-                return bool(await self._stdout.readline())
-        return False
-
-    async def answer(self, *, seconds: float) -> list[str]:
-        """Wait for the next answer.
-
-        Raises:
-            TimeoutError: The process is still busy.
-            EOFError: The process has ended; the message says how.
-        """
-        async with asyncio.timeout(seconds):
-            line = await self._stdout.readline()
-            if not line.endswith(b"\n"):
-                status = await self._process.wait()
-                raise EOFError(signal.Signals(-status).name if status < 0 else f"exit status {status}")
-        reasons: list[str] = json.loads(line)
-        return reasons
-
-
-@asynccontextmanager
-async def start_trial_process(*, gives_way: bool) -> AsyncIterator[TrialProcess]:
-    """Start a process; it is ended with the context.
-
-    Args:
-        gives_way: Whether it leaves the cores to this one, which may be translating.
+async def _answers(
+    request: Mapping[str, Any], *, gives_way: bool, max_seconds: float
+) -> AsyncGenerator[list[str], None]:
+    """Start a process, which ends with the generator, and yield its answers to a request; none if it does not start.
 
     Raises:
         OSError: No process can be started.
+        TimeoutError: The process is still busy with its next answer.
+        EOFError: The process has ended; the message says how.
     """
     process = await asyncio.create_subprocess_exec(
         # The folder that the server was started in is not searched for modules.
@@ -171,13 +137,30 @@ async def start_trial_process(*, gives_way: bool) -> AsyncIterator[TrialProcess]
             # At once: most of its time goes into its imports.
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
-        if process.stdin is None or process.stdout is None:
-            raise OSError("a process was started without its pipes")
-        yield TrialProcess(process, process.stdin, process.stdout)
+        if not await _is_ready(process, json.dumps(request).encode() + b"\n"):
+            return
+        while True:
+            async with asyncio.timeout(max_seconds):
+                line = await process.stdout.readline() if process.stdout else b""
+                if not line.endswith(b"\n"):
+                    status = await process.wait()
+                    raise EOFError(signal.Signals(-status).name if status < 0 else f"exit status {status}")
+            yield json.loads(line)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def _is_ready(process: Process, request: bytes) -> bool:
+    # A process that has ended already takes no request and gives no answer.
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(_START_SECONDS):
+            if process.stdin and process.stdout:
+                process.stdin.write(request)
+                await process.stdin.drain()
+                return bool(await process.stdout.readline())
+    return False
 
 
 class TrialLoader:
@@ -237,13 +220,13 @@ class TrialLoader:
     async def _load(self, directories: Sequence[Path], *, gives_way: bool) -> list[list[str]]:
         """Return the reasons of the first bundles, up to the one that ended the process; nothing if none started."""
         answers: list[list[str]] = []
-        folders = [str(path) for path in directories]
-        request = {"settings": self._settings, "directories": folders}
+        request = {"settings": self._settings, "directories": list(map(str, directories))}
         try:
-            async with start_trial_process(gives_way=gives_way) as process:
-                if await process.ask(request, seconds=_START_SECONDS):
-                    while len(answers) < len(directories):
-                        answers.append(await process.answer(seconds=self._max_seconds))
+            async with aclosing(_answers(request, gives_way=gives_way, max_seconds=self._max_seconds)) as found:
+                async for reasons in found:
+                    answers.append(reasons)
+                    if len(answers) == len(directories):
+                        break
         except TimeoutError:
             answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
         except EOFError as error:

@@ -23,9 +23,7 @@ from xuanzang.server.engine.scheduling.call import CallContext
 _MAX_LENGTH = 6
 _RECALL_WEIGHT = 4
 MAX_BYTES = 1 << 20
-"""Maximum size of the file."""
 MAX_PAIRS = 1000
-"""Maximum number of lines."""
 MAX_CHARACTERS = 2000
 """Maximum characters of a source or a reference."""
 _CALLER = "gate"

@@ -44,7 +44,6 @@ class KeptModel(_Kept):
     versions: dict[Version, Digest]
     """Loaded versions with the SHA-256 of their manifests: another bundle of the same version has earned nothing."""
     pinned: Version | None = None
-    """Version that a command has pinned."""
     live: Version | None = None
     previous: Version | None = None
     judged: dict[Version, tuple[str, ...]] = {}

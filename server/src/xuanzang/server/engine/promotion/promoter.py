@@ -8,11 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
 
-from xuanzang.server.engine.errors import (
-    EngineError,
-    ModelNotFoundError,
-    ModelStateError,
-)
+from xuanzang.server.engine.errors import EngineError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel

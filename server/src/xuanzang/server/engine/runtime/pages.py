@@ -108,7 +108,6 @@ class PagePool:
         self.tensors: dict[str, OrtValue] = {}
         """By name; replaced by `resize`."""
         self.count = 0
-        """Pages."""
         self._show({name: np.zeros((0, *shape), dtype=dtype) for name in names})
 
     @property

@@ -11,13 +11,7 @@ from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.load import (
-    Calibration,
-    DecodingTime,
-    RequestSize,
-    RequestSizes,
-    Throughput,
-)
+from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSize, RequestSizes, Throughput
 from xuanzang.server.engine.scheduling.places import Places
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 

@@ -125,9 +125,7 @@ class FairQueue:
         self._numbers = count()
         self._taken = 0
         self.count = 0
-        """Sentences."""
         self.cost = 0
-        """Predicted tokens."""
 
     def backlog(self, key: FlowKey) -> int:
         """Return the predicted tokens of the waiting sentences of a flow."""

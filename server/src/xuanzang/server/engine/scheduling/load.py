@@ -165,7 +165,6 @@ class RequestSize(NamedTuple):
     """What a request takes, as predicted."""
 
     cost: int
-    """Tokens."""
     longest: int
     """Target tokens of its longest sentence."""
 

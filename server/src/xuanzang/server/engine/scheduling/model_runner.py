@@ -46,7 +46,6 @@ class _RunningSentence:
     reported_tokens: int = 0
     """Target tokens that the caller has already."""
     searches: int = 1
-    """Searches begun."""
     earlier: Sequence[TargetHypothesis] = ()
     """Hypotheses of a search that did not require the terms and left some out; empty for none."""
 

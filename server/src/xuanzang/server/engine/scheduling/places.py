@@ -55,7 +55,6 @@ class Held(NamedTuple):
 NOTHING = Held(0, 0)
 
 Holder = tuple[int, str]
-"""Tier and caller."""
 NOTHING_HELD: Mapping[Holder, Held] = MappingProxyType({})
 """What a worker without sentences reports."""
 

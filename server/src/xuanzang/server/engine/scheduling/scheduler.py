@@ -14,15 +14,7 @@ from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import JoiningCost, RequestSize
-from xuanzang.server.engine.scheduling.places import (
-    NOTHING_HELD,
-    TIERS,
-    Held,
-    Holder,
-    Places,
-    Room,
-    Turns,
-)
+from xuanzang.server.engine.scheduling.places import NOTHING_HELD, TIERS, Held, Holder, Places, Room, Turns
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings

@@ -45,7 +45,6 @@ class Glossary:
     source_language: str
     """BCP-47 code."""
     target_language: str
-    """BCP-47 code."""
     version: str
     """What its author has written; may be empty."""
     display_name: str
@@ -53,7 +52,6 @@ class Glossary:
     sha256: str
     """Digest of the file, lower-case hexadecimal."""
     entries: tuple[GlossaryEntry, ...]
-    """Its entries, in the order of the file."""
     index: TermIndex
     """The same, by their sources."""
 

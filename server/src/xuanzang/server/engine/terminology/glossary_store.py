@@ -43,15 +43,12 @@ class GlossaryDraft:
     """A glossary to store."""
 
     name: str
-    """Name for requests."""
     source_language: str
     """BCP-47 code."""
     target_language: str
-    """BCP-47 code."""
     version: str
     """What its author wants; may be empty."""
     display_name: str = ""
-    """Name for people; may be empty."""
     entries: Sequence[GlossaryEntry]
     """Its entries, without white space at the ends of their texts."""
 

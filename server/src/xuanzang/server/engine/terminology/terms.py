@@ -53,7 +53,6 @@ class GlossaryEntry:
     """A term and its translations."""
 
     source: str
-    """Term as it is written in the source language."""
     targets: tuple[str, ...]
     """Translations, at least one, any of which will do."""
 
@@ -65,9 +64,7 @@ class FoundTerm:
     start: int
     """Its first character."""
     end: int
-    """The character after its last one."""
     source: str
-    """The text there."""
     targets: tuple[str, ...]
     """Texts any of which a translation must hold."""
     pattern: ProtectedPattern | None = None
@@ -108,7 +105,6 @@ class Terms:
     """Entries; those of earlier indices come first."""
     patterns: tuple[ProtectedPattern, ...] = ()
     fields: tuple[str, ...] = ()
-    """Fields of the request that say so."""
 
     def find(self, text: str, offset: int = 0) -> list[FoundTerm]:
         """Find terms and protected texts, in the order of the text; where two overlap, the longer one.
@@ -128,7 +124,6 @@ class Terms:
 
 
 NO_TERMS = Terms()
-"""Terms of requests that want nothing kept."""
 
 
 def normalized(text: str) -> str:

@@ -68,7 +68,6 @@ class TextCodec:
         self._source, self._target = tokenizers or open_tokenizers(bundle)
         vocab_size = manifest.dimensions.target_vocab_size
         self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
-        """Tokenisations of phrases that translations must hold."""
         self._before, self._after = _framing(manifest, source_language, language)
         # Ids of a sentence besides those of its text.
         self._added = len(self._before) + len(self._after)

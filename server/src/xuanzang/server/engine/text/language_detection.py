@@ -61,7 +61,6 @@ class Detection:
     """What is found out about the language of a text."""
 
     writing: Writing
-    """How the text is written."""
     probabilities: Mapping[str, float] = field(default_factory=dict)
     """Probabilities of the languages that are written so, which sum to 1; none if nothing tells them apart."""
     chinese_script: str = ""

@@ -14,7 +14,6 @@ CJK = "CJK"
 LATIN = "LATIN"
 """The script whose letters stand in texts of all languages."""
 KANA = frozenset({"HIRAGANA", "KATAKANA"})
-"""Scripts of Japanese alone."""
 WITH_CHINESE = KANA | {"HANGUL"}
 """Scripts that stand beside Chinese characters."""
 _LANGUAGES: Mapping[str, str] = MappingProxyType(
@@ -84,7 +83,6 @@ class Writing:
     share: float = 0.0
     """Share of the words that are written so, 0 to 1."""
     letters: Counter[str]
-    """Letters of each script."""
 
     def has(self, language: str) -> bool:
         """Return whether a text has letters of a language, whose code has no region."""

@@ -15,12 +15,7 @@ from xuanzang.server.engine.text.language_codes import is_traditional, primary
 # To traditional characters, and back. Taiwan's and Hong Kong's writing have words of their own; "zh-Hant" has Taiwan's
 # characters and the words of the model.
 _TABLES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "zh-Hant": ("s2tw", "tw2s"),
-        "zh-HK": ("s2hk", "hk2s"),
-        "zh-MO": ("s2hk", "hk2s"),
-        "zh-TW": ("s2twp", "tw2sp"),
-    }
+    {"zh-Hant": ("s2tw", "tw2s"), "zh-HK": ("s2hk", "hk2s"), "zh-MO": ("s2hk", "hk2s"), "zh-TW": ("s2twp", "tw2sp")}
 )
 # No entry of the tables reaches over these.
 _BOUNDARY = re.compile(r"[\s，。！？；：、（）《》“”‘’…,.!?;:()\"]")

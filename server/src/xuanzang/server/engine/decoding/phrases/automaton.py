@@ -94,7 +94,6 @@ class PhraseAutomaton:
     gains: npt.NDArray[np.int16]
     """Phrases that are complete for good, [gain, phrase]; row 0 has none."""
     states: StateTables
-    """What is known in each state."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -136,7 +135,6 @@ class _Move(NamedTuple):
     is_open: bool
     """Whether a word may begin here without a space."""
     reached: frozenset[_Item]
-    """What the token brings further."""
 
 
 class _Way(NamedTuple):
