@@ -150,11 +150,10 @@ class StandIn(translation_pb2_grpc.TranslationServiceServicer):
         translated = self._translated(text, source, target, terms)
         many = settings.options.num_hypotheses or 1
         texts = [translated, *(f"{translated} {number}" for number in range(1, many))]
-        hypotheses = [
-            pb.Hypothesis(text=each, token_count=len(each), finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-            for each in texts
-        ]
         detected = "" if settings.source_language_code else source
+        is_copied = detected == target.partition("-")[0].lower()
+        reason = pb.FINISH_REASON_COPIED if is_copied else pb.FINISH_REASON_END_OF_SENTENCE
+        hypotheses = [pb.Hypothesis(text=each, token_count=len(each), finish_reason=reason) for each in texts]
         return pb.Translation(
             hypotheses=hypotheses,
             detected_language_code=detected,

@@ -203,14 +203,14 @@ def _cross_origin(settings: Settings) -> list[Middleware]:
     origins = listed_origins(settings.cors_origins)
     if not origins:
         return []
-    headers = ["authorization", "content-type", REQUEST_ID]
     exposed = ["retry-after", REQUEST_ID]
     return [
         Middleware(
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=headers,
+            allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
+            # Clients of other products send many of their own, such as OpenAI's; the origins are those that are listed.
+            allow_headers=["*"],
             expose_headers=exposed,
         )
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,6 +48,8 @@ def translated(client: deepl.DeepLClient, text: str = BEAM["en"], **options: Any
         {"formality": "prefer_more"},
         {"model_type": "prefer_quality_optimized"},
         {"preserve_formatting": True},
+        {"outline_detection": False},
+        {"tag_handling": "xml", "splitting_tags": ["par"], "non_splitting_tags": "b,i"},
     ],
     ids=str,
 )
@@ -55,7 +59,14 @@ async def test_options_that_change_nothing_here_are_taken(client: deepl.DeepLCli
 
 @pytest.mark.parametrize(
     "options",
-    [{"formality": "more"}, {"context": "physics"}, {"model_type": "quality_optimized"}, {"outline_detection": False}],
+    [
+        {"formality": "more"},
+        {"context": "physics"},
+        {"model_type": "quality_optimized"},
+        {"outline_detection": False, "tag_handling": "xml"},
+        {"splitting_tags": ["par"], "tag_handling": "xml", "text": "<d>proton <par>beam</par></d>"},
+        {"non_splitting_tags": ["par"], "tag_handling": "xml", "text": "<d><par>proton beam</par></d>"},
+    ],
 )
 async def test_options_that_nobody_can_honour_are_refused_by_name(
     client: deepl.DeepLClient, options: dict[str, Any]
@@ -157,3 +168,20 @@ async def test_a_key_is_needed_where_the_server_asks_for_one() -> None:
                 with pytest.raises(deepl.AuthorizationException):
                     await asyncio.to_thread(client.translate_text, "a", target_lang="EN-US")
             client.close()  # type: ignore[no-untyped-call]
+
+
+def document(client: deepl.DeepLClient, text: str, **options: Any) -> bytes:
+    output = io.BytesIO()
+    client.translate_document(text.encode(), output, filename="a.txt", target_lang="DE", **options)
+    return output.getvalue()
+
+
+async def test_a_document_in_the_target_language_fails_as_at_deepl(client: deepl.DeepLClient) -> None:
+    with pytest.raises(deepl.DocumentTranslationException, match="Source and target language are equal") as failure:
+        await asyncio.to_thread(document, client, f"{BEAM['de']}\n")
+    assert re.search("ID: [0-9A-F]{32}, key: [0-9A-F]{64}", str(failure.value))
+
+
+async def test_a_document_is_translated_if_a_part_of_it_is_in_the_target_language(client: deepl.DeepLClient) -> None:
+    text = f"{BEAM['de']}\n{BEAM['en']}\n"
+    assert (await asyncio.to_thread(document, client, text)).decode() == text.replace(BEAM["en"], BEAM["de"])

@@ -11,8 +11,7 @@ from gateways import RunningGateway
     [
         ("/v3/projects/any:batchTranslateText", 501, "error"),
         ("/v2/repository/models/tiny/load", 501, "error"),
-        ("/v2/models/tiny/trace/setting", 501, "error"),
-        ("/v2/logging", 501, "error"),
+        ("/v2/repository/models/tiny/unload", 501, "error"),
         ("/v2/systemsharedmemory/region/r/register", 501, "error"),
         ("/v2/cudasharedmemory/region/r/register", 501, "error"),
         ("/v3/style_rules", 404, "message"),

@@ -54,6 +54,10 @@ class DocumentSummary:
     passed_through: int = 0
     """Different texts in languages that no model translates, which have stayed as they were with
     `pass_through_unserved`."""
+    copied: int = 0
+    """Different texts with nothing to translate."""
+    in_target_language: int = 0
+    """Those of them that are in the target language already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,7 @@ class Job:
         self._unsaved: dict[bytes, str] = {}
         self._refusals: list[Refusal] = []
         self._sentences = 0
-        self._passed_through = 0
+        self._passed_through = self._copied = self._in_target_language = 0
         self._total = sum(texts.counts.values())
         self._done = sum(self._texts.counts[text] for text in self._translations)
         self.pending = [text for text in self._texts.places if text not in self._translations]
@@ -153,7 +157,10 @@ class Job:
             self._refusals.append(Refusal(where=self._texts.places[text], message=fault))
         elif isinstance(result, Translation):
             self._translations[text] = result.text
-            self._passed_through += result.hypotheses[0].finish_reason is FinishReason.UNSERVED_LANGUAGE
+            reason = result.hypotheses[0].finish_reason
+            self._passed_through += reason is FinishReason.UNSERVED_LANGUAGE
+            self._copied += reason is FinishReason.COPIED
+            self._in_target_language += reason is FinishReason.COPIED and bool(result.detected_language)
             if self._key and self._may_be_kept(result):
                 self._unsaved[self._key(text)] = result.text
         self._report()
@@ -184,6 +191,8 @@ class Job:
             sentences=self._sentences,
             refusals=tuple(self._refusals),
             passed_through=self._passed_through,
+            copied=self._copied,
+            in_target_language=self._in_target_language,
         )
         return TranslatedTexts(translations=self._translations, summary=summary)
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, require_known, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import unless_automatic
@@ -35,7 +35,7 @@ def render(fault: Fault) -> Response:
     return JSONResponse(error, status, headers=fault.headers)
 
 
-class Apertium:
+class Apertium(Api):
     """Handler of the call, at the address of LibreTranslate's."""
 
     def __init__(self, state: SharedState) -> None:
@@ -44,7 +44,7 @@ class Apertium:
         Args:
             state: What all endpoints share.
         """
-        self._state = state
+        super().__init__(state)
         self._style = ApiStyle(name="apertium", render=render, key_parameters=("key",))
 
     @property

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import (
     UNSERVED,
     Parameters,
@@ -42,7 +42,7 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": fault.named(_NAMES).description}, fault.status_without_404, headers=fault.headers)
 
 
-class ImmersiveTranslate:
+class ImmersiveTranslate(Api):
     """Handler of the API, at an address of its own and at that of LibreTranslate."""
 
     def __init__(self, state: SharedState) -> None:
@@ -51,7 +51,7 @@ class ImmersiveTranslate:
         Args:
             state: What all endpoints share.
         """
-        self._state = state
+        super().__init__(state)
         self._style = ApiStyle(name="immersive_translate", render=render, key_parameters=("token",))
 
     @property
@@ -68,7 +68,7 @@ class ImmersiveTranslate:
         """Answer /imme."""
         given = call.parameters
         require_known(given, _PARAMETERS)
-        texts = checked_texts(given.texts("text_list"), field="text_list", maximum=self._state.settings.max_texts)
+        texts = checked_texts(given.texts("text_list"), field="text_list", maximum=self._max_texts)
         target = required_text(given, "target_lang")
         sent, options = _prepared(texts)
         source = unless_automatic(given.text("source_lang"))

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import name_of, targets_by_source
@@ -75,7 +75,7 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": fault.named(_NAMES).description}, status, headers=fault.headers)
 
 
-class LibreTranslate:
+class LibreTranslate(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState, *, variants: Mapping[str, Sequence[Variant]]) -> None:
@@ -85,7 +85,7 @@ class LibreTranslate:
             state: What all endpoints share.
             variants: Other APIs that have the same addresses, by these.
         """
-        self._state = state
+        super().__init__(state)
         self._settings = state.settings
         self._variants = variants
 
@@ -118,7 +118,7 @@ class LibreTranslate:
         parameters = call.parameters
         require_known(parameters, _PARAMETERS)
         _require_given(parameters, "q", "source", "target")
-        texts = checked_texts(parameters.texts("q"), field="q", maximum=self._settings.max_texts)
+        texts = checked_texts(parameters.texts("q"), field="q", maximum=self._max_texts)
         source, target = parameters.text("source"), parameters.text("target")
         alternatives = _alternatives(parameters.scalar("alternatives"))
         options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters.scalar(UNSERVED))

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import DetectedLanguage, TranslateOptions
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, name_of, own_name_of, source_for, targets_by_source, unless_automatic
@@ -54,23 +54,13 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": error}, status, headers=fault.headers)
 
 
-class Microsoft:
+class Microsoft(Api):
     """Handlers of the API, whose addresses LibreTranslate has, too."""
-
-    def __init__(self, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-        """
-        self._max_texts = state.settings.max_texts
 
     @property
     def variants(self) -> Mapping[str, Variant]:
         """Calls, by the addresses that they share with other APIs."""
-        style = ApiStyle(
-            name="microsoft", render=render, key_headers=("ocp-apim-subscription-key",), reads_elements=True
-        )
+        style = ApiStyle(name="microsoft", render=render, reads_elements=True)
         return {
             "/translate": Variant(fits=_fits, handler=self.translate, style=style),
             "/detect": Variant(fits=_fits, handler=self.detect, style=style),

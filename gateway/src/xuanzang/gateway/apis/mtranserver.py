@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import (
     UNSERVED,
     Parameters,
@@ -35,7 +35,7 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": fault.named(_NAMES).description}, fault.status_without_404, headers=fault.headers)
 
 
-class MTranServer:
+class MTranServer(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState) -> None:
@@ -44,8 +44,7 @@ class MTranServer:
         Args:
             state: What all endpoints share.
         """
-        self._state = state
-        self._max_texts = state.settings.max_texts
+        super().__init__(state)
         self._style = ApiStyle(name="mtranserver", render=render, key_parameters=("token",))
 
     @property
@@ -56,7 +55,7 @@ class MTranServer:
     @property
     def routes(self) -> list[Route]:
         """Addresses that are only its own."""
-        kiss = ApiStyle(name="kiss_translator", render=render, key_headers=("key",), key_parameters=("token",))
+        kiss = ApiStyle(name="kiss_translator", render=render, key_parameters=("token",))
         return [
             Route("/translate/batch", Endpoint(self.batch, self._style, self._state), methods=["POST"]),
             Route("/kiss", Endpoint(self.kiss, kiss, self._state), methods=["POST"]),

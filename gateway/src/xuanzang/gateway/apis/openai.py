@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from xuanzang.client import Model, ProgressiveTranslation, TranslateOptions, TranslationError
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint
 from xuanzang.gateway.entry.messages import Message, Several, validated
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.languages import code_of, targets_by_source, unless_automatic
@@ -137,16 +137,8 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": _error(fault)}, fault.status, headers=fault.headers)
 
 
-class OpenAI:
+class OpenAI(Api):
     """Handlers of the API."""
-
-    def __init__(self, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-        """
-        self._state = state
 
     @property
     def routes(self) -> list[Route]:

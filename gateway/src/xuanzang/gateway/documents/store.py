@@ -58,9 +58,9 @@ class StoredDocument:
     """Name of its caller, by which they share the places."""
     suffix: str
     """Suffix of its file."""
-    id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES))
-    """Public name."""
-    key: str = field(default_factory=lambda: secrets.token_hex(_KEY_BYTES), repr=False)
+    id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES).upper())
+    """Public name, in capital letters as at DeepL."""
+    key: str = field(default_factory=lambda: secrets.token_hex(_KEY_BYTES).upper(), repr=False)
     """Secret of those who may fetch it."""
     state: DocumentState = DocumentState.QUEUED
     translation: DocumentTranslation | None = None

@@ -8,7 +8,6 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -20,6 +19,8 @@ from xuanzang.gateway.errors import Fault, RefusedError
 
 REQUEST_ID = "x-request-id"
 """Header of request and answer."""
+KEY_HEADERS = ("x-api-key", "x-goog-api-key", "ocp-apim-subscription-key", "key")
+"""Headers, and metadata of gRPC, in which programs send a key and nothing else."""
 
 _LOGGER = logging.getLogger(__name__)
 _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -59,17 +60,16 @@ def checked_id(chosen: str) -> str:
     return chosen if _VALID_ID.fullmatch(chosen) else secrets.token_hex(16)
 
 
-def key_in(headers: Headers, names: Iterable[str] = ()) -> str | None:
-    """Return the API key of the header `authorization`, which some programs send without a scheme, or of others.
+def key_in(headers: Headers) -> str | None:
+    """Return the API key of a header of its own or of `authorization`, which some programs send without a scheme.
 
     Args:
         headers: Headers of the request.
-        names: Other headers that hold a key and nothing else.
 
     Raises:
-        RefusedError: The header has another scheme.
+        RefusedError: `authorization` has another scheme.
     """
-    for name in names:
+    for name in KEY_HEADERS:
         if key := headers.get(name, "").strip():
             return key
     scheme, _, key = headers.get("authorization", "").strip().partition(" ")

@@ -105,8 +105,6 @@ class ApiStyle:
     """Name in metrics."""
     render: Callable[[Fault], Response]
     """Function that gives a fault the API's form."""
-    key_headers: tuple[str, ...] = ()
-    """Headers that may hold the API key, before `authorization`."""
     key_parameters: tuple[str, ...] = ()
     """Parameters that may hold the API key; none: only headers do."""
     needs_key: bool = True
@@ -140,6 +138,19 @@ class _Arrived:
     """The API that it is of, as far as it is told."""
 
 
+class Api:
+    """Handlers of one API."""
+
+    def __init__(self, state: SharedState) -> None:
+        """Make the handlers.
+
+        Args:
+            state: What all endpoints share.
+        """
+        self._state = state
+        self._max_texts = state.settings.max_texts
+
+
 class Endpoint:
     """ASGI application for one address of an API."""
 
@@ -166,7 +177,6 @@ class Endpoint:
         self._usual = Variant(fits=lambda _: True, handler=handler, style=style)
         self._variants = (*variants, self._usual)
         styles = [each.style for each in self._variants]
-        self._key_headers = tuple(dict.fromkeys(name for each in styles for name in each.key_headers))
         self._key_parameters = tuple(dict.fromkeys(name for each in styles for name in each.key_parameters))
         self._state = state
         self._places = state.places[kind]
@@ -236,7 +246,7 @@ class Endpoint:
         require_known_origin(headers, self._origins)
         peer = scope["client"][0] if scope["client"] else ""
         query = scope["query_string"]
-        key, is_in_body = key_in(headers, self._key_headers), False
+        key, is_in_body = key_in(headers), False
         if self._key_parameters or len(self._variants) > 1:
             in_address = await read_parameters(query=query, headers=headers, body=b"")
             arrived.variant = self._fitting(in_address)

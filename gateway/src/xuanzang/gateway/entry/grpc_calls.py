@@ -27,7 +27,7 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
-from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, checked_id
+from xuanzang.gateway.entry.callers import KEY_HEADERS, REQUEST_ID, Caller, checked_id
 from xuanzang.gateway.entry.endpoints import FAILED, SharedState
 from xuanzang.gateway.entry.limits import SharedLimit
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
@@ -36,7 +36,6 @@ from xuanzang.gateway.settings import Settings
 _LOGGER = logging.getLogger(__name__)
 _THREADS = 256
 """Calls at a time, each of which has a thread; a setting that is lower counts."""
-_KEYS = ("x-api-key", "x-goog-api-key")
 _LEAST_SECONDS = 0.001
 _IDLE_SECONDS = 60.0
 """Time that a stream waits for its next message."""
@@ -343,7 +342,7 @@ def _host_of(peer: str) -> str:
 
 
 def _key_in(metadata: Mapping[str, str]) -> str | None:
-    for name in _KEYS:
+    for name in KEY_HEADERS:
         if metadata.get(name):
             return metadata[name]
     scheme, _, key = metadata.get("authorization", "").strip().partition(" ")

@@ -105,6 +105,16 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.CudaSharedMemoryUnregisterRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.CudaSharedMemoryUnregisterResponse.FromString,
                 _registered_method=True)
+        self.TraceSetting = channel.unary_unary(
+                '/inference.GRPCInferenceService/TraceSetting',
+                request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.TraceSettingRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.TraceSettingResponse.FromString,
+                _registered_method=True)
+        self.LogSettings = channel.unary_unary(
+                '/inference.GRPCInferenceService/LogSettings',
+                request_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.LogSettingsRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.LogSettingsResponse.FromString,
+                _registered_method=True)
 
 
 class GRPCInferenceServiceServicer(object):
@@ -209,6 +219,20 @@ class GRPCInferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TraceSetting(self, request, context):
+        """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LogSettings(self, request, context):
+        """Returns the settings of the log; a request that would change them is refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GRPCInferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -281,6 +305,16 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.CudaSharedMemoryUnregister,
                     request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.CudaSharedMemoryUnregisterRequest.FromString,
                     response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.CudaSharedMemoryUnregisterResponse.SerializeToString,
+            ),
+            'TraceSetting': grpc.unary_unary_rpc_method_handler(
+                    servicer.TraceSetting,
+                    request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.TraceSettingRequest.FromString,
+                    response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.TraceSettingResponse.SerializeToString,
+            ),
+            'LogSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.LogSettings,
+                    request_deserializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.LogSettingsRequest.FromString,
+                    response_serializer=xuanzang_dot_inference_dot_v2_dot_inference__pb2.LogSettingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -662,6 +696,60 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/CudaSharedMemoryUnregister',
             xuanzang_dot_inference_dot_v2_dot_inference__pb2.CudaSharedMemoryUnregisterRequest.SerializeToString,
             xuanzang_dot_inference_dot_v2_dot_inference__pb2.CudaSharedMemoryUnregisterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TraceSetting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/TraceSetting',
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.TraceSettingRequest.SerializeToString,
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.TraceSettingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LogSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/LogSettings',
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.LogSettingsRequest.SerializeToString,
+            xuanzang_dot_inference_dot_v2_dot_inference__pb2.LogSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -107,6 +107,18 @@ class GRPCInferenceServiceStub:
     ]
     """Forgets regions of CUDA's shared memory, of which there are none."""
 
+    TraceSetting: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.TraceSettingRequest,
+        xuanzang.inference.v2.inference_pb2.TraceSettingResponse,
+    ]
+    """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused."""
+
+    LogSettings: grpc.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.LogSettingsRequest,
+        xuanzang.inference.v2.inference_pb2.LogSettingsResponse,
+    ]
+    """Returns the settings of the log; a request that would change them is refused."""
+
 class GRPCInferenceServiceAsyncStub:
     """Inference with named tensors."""
 
@@ -193,6 +205,18 @@ class GRPCInferenceServiceAsyncStub:
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse,
     ]
     """Forgets regions of CUDA's shared memory, of which there are none."""
+
+    TraceSetting: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.TraceSettingRequest,
+        xuanzang.inference.v2.inference_pb2.TraceSettingResponse,
+    ]
+    """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused."""
+
+    LogSettings: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.inference.v2.inference_pb2.LogSettingsRequest,
+        xuanzang.inference.v2.inference_pb2.LogSettingsResponse,
+    ]
+    """Returns the settings of the log; a request that would change them is refused."""
 
 class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
     """Inference with named tensors."""
@@ -308,5 +332,21 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse]]:
         """Forgets regions of CUDA's shared memory, of which there are none."""
+
+    @abc.abstractmethod
+    def TraceSetting(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.TraceSettingRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.TraceSettingResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.TraceSettingResponse]]:
+        """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused."""
+
+    @abc.abstractmethod
+    def LogSettings(
+        self,
+        request: xuanzang.inference.v2.inference_pb2.LogSettingsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.inference.v2.inference_pb2.LogSettingsResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.LogSettingsResponse]]:
+        """Returns the settings of the log; a request that would change them is refused."""
 
 def add_GRPCInferenceServiceServicer_to_server(servicer: GRPCInferenceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

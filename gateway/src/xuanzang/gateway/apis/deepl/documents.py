@@ -135,9 +135,12 @@ def _options(upload: Upload) -> TranslateOptions:
 
 
 def _require_translated(summary: DocumentSummary) -> None:
-    """Refuse a document whose texts the server has refused, all of them."""
+    """Fail, as DeepL does, for a document whose texts are all refused, or in the target language already."""
     if summary.refusals and len(summary.refusals) == summary.asked:
         raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=summary.refusals[0].message))
+    if summary.in_target_language and summary.copied == summary.asked:
+        message = "Source and target language are equal: the document is in the target language already"
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message))
 
 
 def _status(document: StoredDocument) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, cast
@@ -15,7 +15,7 @@ from starlette.routing import Route
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
@@ -33,20 +33,21 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 _READ = frozenset(
     {
-        *("auth_key", "glossary_id", "ignore_tags", UNSERVED, "source_lang", "tag_handling"),
-        *("target_lang", "text"),
+        *("auth_key", "glossary_id", "ignore_tags", "non_splitting_tags", UNSERVED, "source_lang"),
+        *("splitting_tags", "tag_handling", "target_lang", "text"),
     }
 )
+_SWITCH = frozenset({"0", "1", "false", "true"})
 # Parameters whose other values ask for what no server can do; these ask for what it does anyway.
 _FULFILLED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "context": frozenset({""}),
-        "enable_beta_languages": frozenset({"0", "1", "false", "true"}),
+        "enable_beta_languages": _SWITCH,
         "formality": frozenset({"default", "prefer_less", "prefer_more"}),
         "model_type": frozenset({"latency_optimized", "prefer_quality_optimized"}),
         "outline_detection": frozenset({"1", "true"}),
-        "preserve_formatting": frozenset({"0", "1", "false", "true"}),
-        "show_billed_characters": frozenset({"0", "1", "false", "true"}),
+        "preserve_formatting": _SWITCH,
+        "show_billed_characters": _SWITCH,
         # Texts are translated sentence by sentence, and their lines stay, whatever a caller thinks of them.
         "split_sentences": frozenset({"0", "1", "default", "nonewlines"}),
         "tag_handling_version": frozenset({"v1", "v2"}),
@@ -100,7 +101,7 @@ class _Usage:
         return self._counts.get(caller, 0)
 
 
-class DeepL:
+class DeepL(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState, *, documents: DeepLDocuments) -> None:
@@ -110,9 +111,8 @@ class DeepL:
             state: What all endpoints share.
             documents: Handlers of documents.
         """
-        self._state = state
+        super().__init__(state)
         self._documents = documents
-        self._max_texts = state.settings.max_texts
         self._usage = _Usage()
 
     @property
@@ -145,13 +145,16 @@ class DeepL:
         parameters = call.parameters
         _require_fulfilled(parameters)
         texts = checked_texts(parameters.texts("text"), field="text", maximum=self._max_texts)
+        _require_usual_blocks(parameters, texts)
         target, source = parameters.text("target_lang"), unless_automatic(parameters.text("source_lang"))
         if target is None:
             raise bad_request("target_lang", "must be given")
         options = _options(parameters)
         if glossary := parameters.text("glossary_id"):
             options["glossary_name"] = await glossary_for(call.client, glossary, source=source, target=target)
-        ignored = _ignored_tags(parameters)
+        ignored = _tags(parameters, "ignore_tags")
+        if ignored and parameters.text("tag_handling") is None:
+            raise bad_request("ignore_tags", "needs tag_handling")
         job = TranslationJob(
             texts=[without_translation(text, ignored) for text in texts], source=source, target=target, options=options
         )
@@ -198,9 +201,19 @@ class DeepL:
         return JSONResponse({"message": message}, HTTPStatus.NOT_FOUND)
 
 
+def _require_usual_blocks(parameters: Parameters, texts: Sequence[str]) -> None:
+    """Refuse tags that are to split sentences, or not to: elements among text never split, and others always do."""
+    for name in ("non_splitting_tags", "splitting_tags"):
+        tags = _tags(parameters, name)
+        if tags and any(_opening(tags).search(text) for text in texts):
+            raise bad_request(name, "is supported only for tags that no text has")
+
+
 def _require_fulfilled(parameters: Parameters) -> None:
     for name in sorted(parameters.names - _READ):
         allowed = _FULFILLED.get(name)
+        if name == "outline_detection" and parameters.text("tag_handling") != "xml":
+            allowed = _SWITCH
         value = parameters.scalar(name) if allowed else None
         if allowed is None or (value is not None and not any(allowed)):
             raise bad_request(name, "is not supported by this gateway")
@@ -218,14 +231,16 @@ def _options(parameters: Parameters) -> TranslateOptions:
     return chosen
 
 
-def _ignored_tags(parameters: Parameters) -> frozenset[str]:
-    """Return the names of tags whose contents stay, which come as a list or with commas between them."""
-    names = [name.strip() for each in parameters.texts("ignore_tags") for name in each.split(",") if name.strip()]
-    if names and parameters.text("tag_handling") is None:
-        raise bad_request("ignore_tags", "needs tag_handling")
+def _tags(parameters: Parameters, parameter: str) -> frozenset[str]:
+    """Return names of tags, which come as a list or with commas between them."""
+    names = [name.strip() for each in parameters.texts(parameter) for name in each.split(",") if name.strip()]
     if len(names) > _MAX_TAGS or not all(_TAG.fullmatch(name) for name in names):
-        raise bad_request("ignore_tags", f"must be at most {_MAX_TAGS} names of tags")
+        raise bad_request(parameter, f"must be at most {_MAX_TAGS} names of tags")
     return frozenset(names)
+
+
+def _opening(tags: Collection[str]) -> re.Pattern[str]:
+    return re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?=[\s/>])")
 
 
 def without_translation(text: str, tags: Collection[str]) -> str:
@@ -237,8 +252,7 @@ def without_translation(text: str, tags: Collection[str]) -> str:
     """
     if not tags:
         return text
-    pattern = rf"<({'|'.join(map(re.escape, sorted(tags)))})(?=[\s/>])"
-    return re.sub(pattern, rf"<\1{_MARK}", text)
+    return _opening(tags).sub(rf"<\1{_MARK}", text)
 
 
 def _translation(text: str, result: Translated, target: str, ignored: Collection[str]) -> dict[str, Any]:

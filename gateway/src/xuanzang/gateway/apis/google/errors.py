@@ -14,7 +14,6 @@ from starlette.routing import Route
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.errors import Fault, not_offered
 
-KEY_HEADERS = ("x-goog-api-key",)
 _WORDS: Mapping[int, str] = MappingProxyType(
     {
         HTTPStatus.BAD_REQUEST: "INVALID_ARGUMENT",
@@ -63,7 +62,7 @@ def refusals(state: SharedState) -> list[Route]:
         await asyncio.sleep(0)
         raise not_offered("the gateway has no such call of Google's API, or lacks the extra google")
 
-    style = ApiStyle(name="google", render=render, key_headers=KEY_HEADERS, key_parameters=("key",))
+    style = ApiStyle(name="google", render=render, key_parameters=("key",))
     return [Route("/v3/projects/{rest:path}", Endpoint(refuse, style, state))]
 
 

@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, DetectedLanguage, TranslateOptions
-from xuanzang.gateway.apis.google.errors import KEY_HEADERS, render
+from xuanzang.gateway.apis.google.errors import render
 from xuanzang.gateway.apis.google.names import Languages, display_names, served_model
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, Handler, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import source_for
@@ -35,21 +35,13 @@ def _render(fault: Fault) -> Response:
     return render(fault.named(_NAMES))
 
 
-class GoogleV2:
+class GoogleV2(Api):
     """Handlers of the calls."""
-
-    def __init__(self, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-        """
-        self._state = state
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="google", render=_render, key_headers=KEY_HEADERS, key_parameters=("key",))
+        style = ApiStyle(name="google", render=_render, key_parameters=("key",))
         root = "/language/translate/v2"
         handlers: dict[str, Handler] = {
             root: self.translate,
@@ -65,7 +57,7 @@ class GoogleV2:
         """Answer /language/translate/v2."""
         given = call.parameters
         _require_known(given, _READ)
-        texts = checked_texts(given.texts("q"), field="q", maximum=self._state.settings.max_texts)
+        texts = checked_texts(given.texts("q"), field="q", maximum=self._max_texts)
         target, source, model = given.text("target"), given.text("source"), given.text("model")
         if target is None:
             raise bad_request("target", "must be given")
@@ -81,7 +73,7 @@ class GoogleV2:
     async def detect(self, call: Call) -> Response:
         """Answer /language/translate/v2/detect: "und" stands for no language."""
         _require_known(call.parameters, frozenset({"q"}))
-        texts = checked_texts(call.parameters.texts("q"), field="q", maximum=self._state.settings.max_texts)
+        texts = checked_texts(call.parameters.texts("q"), field="q", maximum=self._max_texts)
         found = await call.client.detect_languages(texts, timeout=call.seconds)
         listed = Languages(await call.client.list_models(timeout=call.seconds)).all
         return _data(detections=[[_likeliest(each, listed)] for each in found])

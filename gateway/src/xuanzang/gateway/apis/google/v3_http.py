@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.gateway.apis.google.errors import KEY_HEADERS, render
+from xuanzang.gateway.apis.google.errors import render
 from xuanzang.gateway.apis.google.v3 import GoogleV3
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.parameters import json_object
@@ -54,9 +54,7 @@ class GoogleV3Http:
         ]
 
     def _route(self, method: str, path: str, kind: Any, answer: _Answer) -> Route:
-        style = ApiStyle(
-            name="google", render=render, key_headers=KEY_HEADERS, key_parameters=("key",), reads_parameters=False
-        )
+        style = ApiStyle(name="google", render=render, key_parameters=("key",), reads_parameters=False)
 
         async def handle(call: Call) -> Response:
             request = _read(kind.pb(), call)

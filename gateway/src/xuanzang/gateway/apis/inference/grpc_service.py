@@ -21,8 +21,10 @@ from xuanzang.gateway.apis.inference.inferences import (
     Inferred,
     is_among,
     joined_raw,
+    log_settings,
     require_tensor,
     split_raw,
+    trace_settings,
 )
 from xuanzang.gateway.entry.grpc_calls import GrpcCall, GrpcHandler, GrpcMethod, GrpcService, code_of
 from xuanzang.gateway.errors import RefusedError, bad_request, fault_of
@@ -53,6 +55,8 @@ def inference_service(inferences: Inferences, is_ready: Callable[[], Awaitable[b
         "ModelConfig": (v2.ModelConfigRequest, service.model_config),
         "ModelStatistics": (v2.ModelStatisticsRequest, service.model_statistics),
         "RepositoryIndex": (v2.RepositoryIndexRequest, service.repository_index),
+        "TraceSetting": (v2.TraceSettingRequest, service.trace_setting),
+        "LogSettings": (v2.LogSettingsRequest, service.log_setting),
         "SystemSharedMemoryStatus": (
             v2.SystemSharedMemoryStatusRequest,
             _nothing(v2.SystemSharedMemoryStatusResponse()),
@@ -145,6 +149,26 @@ class _InferenceService:
             models=[index(name=each.name, version=each.version, state="READY") for each in models]
         )
 
+    async def trace_setting(self, request: v2.TraceSettingRequest, call: GrpcCall) -> Message:
+        if request.model_name:
+            await self._inferences.versions(request.model_name, "", client=call.client, seconds=call.seconds)
+        asked = {name: list(each.value) for name, each in request.settings.items()}
+        kind = v2.TraceSettingResponse.SettingValue
+        return v2.TraceSettingResponse(
+            settings={name: kind(value=values) for name, values in trace_settings(asked).items()}
+        )
+
+    async def log_setting(self, request: v2.LogSettingsRequest, _call: GrpcCall) -> Message:
+        await asyncio.sleep(0)
+        found = log_settings({name: _value(each) for name, each in request.settings.items()})
+        kind = v2.LogSettingsResponse.SettingValue
+        return v2.LogSettingsResponse(
+            settings={
+                name: kind(bool_param=value) if isinstance(value, bool) else kind(uint32_param=value)
+                for name, value in found.items()
+            }
+        )
+
     async def model_infer(self, request: v2.ModelInferRequest, call: GrpcCall) -> v2.ModelInferResponse:
         inferred = await self._inferences.infer(_read(request), client=call.client, seconds=call.seconds)
         return _written(inferred, request)
@@ -212,6 +236,6 @@ def _written(inferred: Inferred, request: v2.ModelInferRequest) -> v2.ModelInfer
     return response
 
 
-def _value(parameter: v2.InferParameter) -> Any:
+def _value(parameter: v2.InferParameter | v2.LogSettingsRequest.SettingValue) -> Any:
     kind = parameter.WhichOneof("parameter_choice")
     return None if kind is None else getattr(parameter, kind)

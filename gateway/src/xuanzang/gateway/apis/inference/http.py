@@ -22,8 +22,10 @@ from xuanzang.gateway.apis.inference.inferences import (
     Inferred,
     is_among,
     joined_raw,
+    log_settings,
     require_tensor,
     split_raw,
+    trace_settings,
 )
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.health import Health
@@ -68,6 +70,11 @@ class InferenceHttp:
             Route("/v2/health/ready", Endpoint(self.ready, opened, self._state), methods=["GET"]),
             Route("/v2/models/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
             Route("/v2/repository/index", Endpoint(self.repository_index, keyed, self._state), methods=["POST"]),
+            Route("/v2/logging", Endpoint(self.logging, keyed, self._state), methods=["GET", "POST"]),
+            Route("/v2/trace/setting", Endpoint(self.tracing, keyed, self._state), methods=["GET", "POST"]),
+            Route(
+                "/v2/models/{name}/trace/setting", Endpoint(self.tracing, keyed, self._state), methods=["GET", "POST"]
+            ),
         ]
         for memory in ("/v2/systemsharedmemory", "/v2/cudasharedmemory"):
             for region in ("", "/region/{region}"):
@@ -87,8 +94,8 @@ class InferenceHttp:
             ]
         refusal = Endpoint(self.refuse, keyed, self._state)
         folders = ("repository", "models", "trace", "systemsharedmemory", "cudasharedmemory")
-        others = [*(f"{folder}/{{rest:path}}" for folder in folders), "logging"]
-        return [*routes, *(Route(f"/v2/{path}", refusal) for path in others)]
+        others = [f"/v2/{folder}/{{rest:path}}" for folder in folders]
+        return [*routes, *(Route(path, refusal) for path in (*others, "/v2/logging"))]
 
     async def live(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer /v2/health/live."""
@@ -161,6 +168,16 @@ class InferenceHttp:
         models = await call.client.list_models(timeout=call.seconds)
         return JSONResponse([{"name": each.name, "version": each.version, "state": "READY"} for each in models])
 
+    async def tracing(self, call: Call) -> Response:
+        """Answer /v2/trace/setting and /v2/models/NAME/trace/setting."""
+        if name := call.path.get("name"):
+            await self._inferences.versions(name, "", client=call.client, seconds=call.seconds)
+        return JSONResponse(trace_settings(_changes(call)))
+
+    async def logging(self, call: Call) -> Response:
+        """Answer /v2/logging."""
+        return JSONResponse(log_settings(_changes(call)))
+
     async def refuse(self, call: Call) -> Response:
         """Answer what is not there."""
         raise not_offered(f"the gateway has no such call of the Open Inference Protocol, or not with {call.method}")
@@ -200,6 +217,10 @@ class InferenceHttp:
             not outputs and bool(parameters.get("binary_data_output"))
         )
         return _answer(inferred, inference.shape, is_binary=is_binary)
+
+
+def _changes(call: Call) -> dict[str, Any]:
+    return json_object(call.body) if call.method == "POST" and call.body else {}
 
 
 def _answer(inferred: Inferred, shape: Any, *, is_binary: bool) -> Response:

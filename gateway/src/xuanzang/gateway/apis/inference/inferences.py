@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import re
 import time
@@ -67,6 +69,7 @@ _RENAMED = MappingProxyType({"source_language_code": "source_language", "target_
 # What Triton's clients say of the form of messages, and hints for a scheduler that nobody has to follow.
 _HARMLESS = frozenset({"binary_data_output", "priority", "triton_enable_empty_final_response"})
 _MICROSECONDS = "timeout"
+_LOGGER = logging.getLogger(__name__)
 TENSOR_PARAMETERS = frozenset({"binary_data_size", "binary_data"})
 """Parameters of tensors that say how their elements are written; others ask for shared memory or classes."""
 
@@ -274,6 +277,47 @@ def require_tensor(names: Sequence[str], *, datatype: str, parameters: Iterable[
     for name in sorted(set(parameters) - TENSOR_PARAMETERS):
         shown = name[:_MAX_NAME_CHARACTERS]
         raise bad_request(f"parameters.{shown}", "is not supported: there are neither classes nor shared memory")
+
+
+def trace_settings(changes: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    """Return Triton's settings of traces: this protocol switches none on.
+
+    Args:
+        changes: Settings that are to change; null or nothing asks for the default.
+
+    Raises:
+        RefusedError: One would change.
+    """
+    settings = {"trace_level": ["OFF"]}
+    listed = {name: value if isinstance(value, list) else [value] for name, value in changes.items()}
+    _require_unchanged(settings, {name: None if value in ([], [None]) else value for name, value in listed.items()})
+    return settings
+
+
+def log_settings(changes: Mapping[str, Any]) -> Mapping[str, bool | int]:
+    """Return Triton's settings of the log: the operator has chosen the level.
+
+    Args:
+        changes: Settings that are to change; null asks for the default.
+
+    Raises:
+        RefusedError: One would change.
+    """
+    levels = {"log_info": logging.INFO, "log_warning": logging.WARNING, "log_error": logging.ERROR}
+    settings: dict[str, bool | int] = {name: _LOGGER.isEnabledFor(level) for name, level in levels.items()}
+    settings["log_verbose_level"] = 0
+    _require_unchanged(settings, changes)
+    return settings
+
+
+def _require_unchanged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    for name, value in changes.items():
+        current = settings.get(name)
+        if current is None:
+            shown = name[:_MAX_NAME_CHARACTERS]
+            raise bad_request(f"settings.{shown}", f"does not exist here; those are {', '.join(settings)}")
+        if value is not None and (type(value) is not type(current) or value != current):
+            raise bad_request(f"settings.{name}", f"is {json.dumps(current)}, which only the operator changes")
 
 
 def _texts(inference: Inference) -> list[str]:

@@ -26,7 +26,7 @@ from xuanzang.client import (
 from xuanzang.gateway.apis.json_api import messages
 from xuanzang.gateway.apis.json_api.openapi import document
 from xuanzang.gateway.apis.openai import listed_pairs
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, CallKind, Endpoint, SharedState
 from xuanzang.gateway.entry.messages import Asked, validated
 from xuanzang.gateway.entry.parameters import checked_texts
 from xuanzang.gateway.errors import Fault, fault_of
@@ -66,7 +66,7 @@ def render(fault: Fault) -> Response:
     return JSONResponse(_problem(fault), fault.status, headers=headers)
 
 
-class JsonApi:
+class JsonApi(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState) -> None:
@@ -75,7 +75,7 @@ class JsonApi:
         Args:
             state: What all endpoints share.
         """
-        self._state = state
+        super().__init__(state)
         self._settings = state.settings
         self._document = _json(document())
 
@@ -103,7 +103,7 @@ class JsonApi:
     async def translate(self, call: Call) -> Response:
         """Answer /v1/translate."""
         asked = _read(messages.TranslateRequest, call)
-        texts = checked_texts(asked.texts, field="texts", maximum=self._settings.max_texts)
+        texts = checked_texts(asked.texts, field="texts", maximum=self._max_texts)
         job = TranslationJob(
             texts=texts,
             source=asked.source_language,
@@ -142,9 +142,7 @@ class JsonApi:
 
     async def detect(self, call: Call) -> Response:
         """Answer /v1/detect."""
-        texts = checked_texts(
-            _read(messages.DetectRequest, call).texts, field="texts", maximum=self._settings.max_texts
-        )
+        texts = checked_texts(_read(messages.DetectRequest, call).texts, field="texts", maximum=self._max_texts)
         found = await call.client.detect_languages(texts)
         listed = [
             [{"language": each.code, "confidence": each.confidence, "script": each.script or None} for each in some]

@@ -1,0 +1,67 @@
+"""Settings of traces and logs, as Triton's clients read them: they say how things are, and change nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from gateways import RunningGateway
+
+from xuanzang.inference.v2 import inference_pb2 as v2
+from xuanzang.inference.v2 import inference_pb2_grpc
+
+LEVELS = {"log_info": logging.INFO, "log_warning": logging.WARNING, "log_error": logging.ERROR}
+LOG = {name: logging.getLogger("xuanzang.gateway").isEnabledFor(level) for name, level in LEVELS.items()}
+LOG |= {"log_verbose_level": 0}
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "settings"),
+    [
+        ("/v2/trace/setting", {}, {"trace_level": ["OFF"]}),
+        ("/v2/trace/setting", {"trace_level": None}, {"trace_level": ["OFF"]}),
+        ("/v2/models/tiny/trace/setting", {"trace_level": "OFF"}, {"trace_level": ["OFF"]}),
+        ("/v2/logging", {}, LOG),
+        ("/v2/logging", {"log_error": True, "log_verbose_level": 0}, LOG),
+    ],
+)
+async def test_a_change_to_what_is_so_already_is_answered(
+    gateway: RunningGateway, path: str, changes: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    assert (await gateway.post(path, json=changes)).json == settings
+    assert (await gateway.get(path)).json == settings
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "field"),
+    [
+        ("/v2/trace/setting", {"trace_level": ["TIMESTAMPS"]}, "settings.trace_level"),
+        ("/v2/trace/setting", {"trace_rate": "1"}, "settings.trace_rate"),
+        ("/v2/logging", {"log_verbose_level": 1}, "settings.log_verbose_level"),
+        ("/v2/logging", {"log_verbose_level": False}, "settings.log_verbose_level"),
+        ("/v2/logging", {"log_error": 1}, "settings.log_error"),
+        ("/v2/logging", {"log_file": "/tmp/x"}, "settings.log_file"),
+        ("/v2/logging", {"log_info": [[]]}, "settings.log_info"),
+    ],
+)
+async def test_a_change_is_refused_by_name(
+    gateway: RunningGateway, path: str, changes: dict[str, Any], field: str
+) -> None:
+    answer = await gateway.post(path, json=changes)
+    assert (answer.status, answer.json["error"].partition(":")[0]) == (400, field)
+
+
+async def test_settings_over_grpc_are_those_over_http(gateway: RunningGateway) -> None:
+    async with grpc.aio.insecure_channel(gateway.grpc_address) as channel:
+        stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)  # type: ignore[no-untyped-call]
+        traces = await stub.TraceSetting(v2.TraceSettingRequest(model_name="tiny"))
+        assert {name: list(each.value) for name, each in traces.settings.items()} == {"trace_level": ["OFF"]}
+        log = await stub.LogSettings(v2.LogSettingsRequest())
+        assert {name: getattr(each, each.WhichOneof("parameter_choice")) for name, each in log.settings.items()} == LOG
+        verbose = v2.LogSettingsRequest.SettingValue(uint32_param=3)
+        with pytest.raises(grpc.aio.AioRpcError, match=r"settings\.log_verbose_level: is 0"):
+            await stub.LogSettings(v2.LogSettingsRequest(settings={"log_verbose_level": verbose}))
+        with pytest.raises(grpc.aio.AioRpcError, match="'none' is not served"):
+            await stub.TraceSetting(v2.TraceSettingRequest(model_name="none"))
