@@ -13,8 +13,10 @@ from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.inference.v2 import inference_pb2_grpc
 
 LEVELS = {"log_info": logging.INFO, "log_warning": logging.WARNING, "log_error": logging.ERROR}
-LOG = {name: logging.getLogger("xuanzang.gateway").isEnabledFor(level) for name, level in LEVELS.items()}
-LOG |= {"log_verbose_level": 0}
+LOG: dict[str, bool | int] = {
+    name: logging.getLogger("xuanzang.gateway").isEnabledFor(level) for name, level in LEVELS.items()
+}
+LOG["log_verbose_level"] = 0
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ async def test_a_change_is_refused_by_name(
 
 async def test_settings_over_grpc_are_those_over_http(gateway: RunningGateway) -> None:
     async with grpc.aio.insecure_channel(gateway.grpc_address) as channel:
-        stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)  # type: ignore[no-untyped-call]
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         traces = await stub.TraceSetting(v2.TraceSettingRequest(model_name="tiny"))
         assert {name: list(each.value) for name, each in traces.settings.items()} == {"trace_level": ["OFF"]}
         log = await stub.LogSettings(v2.LogSettingsRequest())
