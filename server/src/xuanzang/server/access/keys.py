@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from xuanzang.server.access.errors import KeysFileError
-from xuanzang.server.bundles.errors import validation_faults
+from xuanzang.server.bundles.files import validation_faults
 from xuanzang.server.whole_files import locked, remove_abandoned, write_whole
 
 _SALT_BYTES = 32

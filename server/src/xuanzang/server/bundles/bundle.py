@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.errors import PARSED
-from xuanzang.server.bundles.files import FileState
+from xuanzang.server.bundles.files import PARSED, FileState
 from xuanzang.server.bundles.quality_head import QualityHead
 
 

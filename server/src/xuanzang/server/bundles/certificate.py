@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle, Sample
-from xuanzang.server.bundles.errors import PARSED, BundleError, validation_faults
-from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import PARSED, read_document, read_limited
 from xuanzang.server.bundles.manifest import CERTIFICATE
 
 # A real certificate has some 10 KB.
@@ -34,25 +35,22 @@ def read_samples(directory: Path, dimensions: manifest_pb2.Dimensions) -> tuple[
         BundleError: The certificate cannot be read, or has no samples, or some that are malformed or outside the
             dimensions.
     """
-    content = read_limited(directory, CERTIFICATE, MAX_CERTIFICATE_BYTES)
-    try:
-        samples = _Certificate.model_validate_json(content).samples
-        for sample in samples:
-            _require_ids("source_ids", sample.source_ids, dimensions.source_vocab_size, dimensions.max_source_length)
-            _require_ids("target_ids", sample.target_ids, dimensions.target_vocab_size, dimensions.max_target_length)
-    except ValueError as error:
-        fault = validation_faults(error) if isinstance(error, ValidationError) else error
-        raise BundleError(directory, [f"{CERTIFICATE} is not a certificate with samples: {fault}"]) from error
+    what = "a certificate with samples"
+    samples = read_document(directory, CERTIFICATE, MAX_CERTIFICATE_BYTES, _Certificate, what=what).samples
+    if faults := [fault for sample in samples for fault in _id_faults(sample, dimensions)]:
+        raise BundleError(directory, [f"{CERTIFICATE} is not {what}: {fault}" for fault in faults])
     if not samples:
         raise BundleError(directory, [f"{CERTIFICATE} has no samples to replay"])
     return samples
 
 
-def _require_ids(field: str, ids: tuple[int, ...], vocab_size: int, max_length: int) -> None:
-    if len(ids) > max_length:
-        raise ValueError(f"{field} are {len(ids)}; the dimensions say {max_length} at the most")
-    if wrong := [value for value in ids if not 0 <= value < vocab_size]:
-        raise ValueError(f"{field} have {wrong[0]!r:.100}; the vocabulary has {vocab_size}")
+def _id_faults(sample: Sample, dimensions: manifest_pb2.Dimensions) -> Iterator[str]:
+    for side, ids in (("source", sample.source_ids), ("target", sample.target_ids)):
+        size, longest = getattr(dimensions, f"{side}_vocab_size"), getattr(dimensions, f"max_{side}_length")
+        if len(ids) > longest:
+            yield f"{side}_ids are {len(ids)}; the dimensions say {longest} at the most"
+        if wrong := [value for value in ids if not 0 <= value < size]:
+            yield f"{side}_ids have {wrong[0]!r:.100}; the vocabulary has {size}"
 
 
 def certified_loss(bundle: Bundle) -> float:

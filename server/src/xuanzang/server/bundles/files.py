@@ -1,4 +1,4 @@
-"""Opening of a bundle's files: regular files of its volume only, and no more bytes than a limit."""
+"""Reading of a bundle's files: regular files of its volume only, no more bytes than a limit, and documents in JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from xuanzang.server.bundles.errors import BundleError
 
 # A FIFO would wait for a writer, and a name may become a link after it was resolved.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
 _CHUNK_BYTES = 1 << 20
+_MAX_FAULTS = 3
+PARSED = ConfigDict(frozen=True, strict=True, defer_build=True)
+"""How documents are parsed: a text is no number, and further fields are passed over."""
+
+Document = TypeVar("Document", bound=BaseModel)
 # Between two chunks a thread waits for the interpreter, which others keep for a millisecond.
 _DIGEST_BYTES = 8 << 20
 
@@ -103,6 +110,23 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
     if len(content) > limit:
         raise BundleError(directory, [f"{name} has more than {limit} bytes"])
     return content
+
+
+def read_document(directory: Path, name: str, limit: int, kind: type[Document], *, what: str) -> Document:
+    """Read a document in JSON; BundleError says what it is not, or as `read_limited` does."""
+    content = read_limited(directory, name, limit)
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise BundleError(directory, [f"{name} is not {what}: {validation_faults(error)}"]) from None
+
+
+def validation_faults(error: ValidationError) -> str:
+    """Return the first faults of a document and the number of the others, without what stands in it."""
+    faults = error.errors(include_input=False, include_context=False, include_url=False)
+    lines = [f"{'.'.join(map(str, fault['loc'])) or 'content'}: {fault['msg']}" for fault in faults]
+    more = f"; {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
+    return "; ".join(lines[:_MAX_FAULTS]) + more
 
 
 def _read(file: FileIO, count: int) -> bytes:

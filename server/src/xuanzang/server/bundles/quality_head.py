@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.errors import PARSED, BundleError, validation_faults
-from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.files import PARSED, read_document
 
 QUALITY = "quality.json"
 FORMAT = 1
@@ -78,9 +77,5 @@ def read_quality_head(directory: Path, manifest: manifest_pb2.Manifest) -> Quali
     """
     if not any(file.name == QUALITY for file in manifest.files):
         return None
-    content = read_limited(directory, QUALITY, MAX_QUALITY_BYTES)
-    try:
-        read = _Document.model_validate_json(content)
-    except ValidationError as error:
-        raise BundleError(directory, [f"{QUALITY} is not a quality head: {validation_faults(error)}"]) from None
+    read = read_document(directory, QUALITY, MAX_QUALITY_BYTES, _Document, what="a quality head")
     return QualityHead(features=read.features, intercept=read.intercept, limits=read.limits)

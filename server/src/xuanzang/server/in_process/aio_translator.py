@@ -74,18 +74,7 @@ class AsyncTranslator:
     """Translates with the models of a folder, in the event loop that enters it.
 
     Nothing computes on the loop for long: workers decode in threads of their own. Texts beyond what the workers can
-    take wait for their turn instead of being refused.
-
-    Args:
-        models: Folder of bundles, laid out as MODEL/VERSION/, or the name of a published model, such as
-            "Helsinki-NLP/opus-mt-zh-en", which is pulled first unless it is there, and is the only one to translate.
-        settings: Keyword arguments listed in TranslatorSettings.
-
-    Raises:
-        HubError: The published model cannot be had.
-        TypeError: There is no such setting.
-        ValueError: A setting is out of range.
-        EngineError: The provider is "cuda", and onnxruntime comes without.
+    take wait for their turn instead of being refused. Arguments and errors are those of `Translator`.
     """
 
     def __init__(self, models: str | os.PathLike[str], **settings: Unpack[TranslatorSettings]) -> None:
@@ -130,23 +119,7 @@ class AsyncTranslator:
     async def translate(
         self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> list[Translation]:
-        """Translate texts, any number of them, all or none.
-
-        Args:
-            texts: Texts in the source language. With none, the options are checked and an empty list is returned.
-            timeout: Time limit in seconds; None: none.
-            options: Keyword arguments listed in TranslateOptions.
-
-        Returns:
-            One translation per text, in the same order.
-
-        Raises:
-            InvalidInputError: Texts or options are refused; `violations` names fields, such as "contents[3]".
-            UnservedLanguageError: No model translates the language of a text.
-            ModelNotFoundError: There is no such model, or none for the languages.
-            DeadlineExceededError: The time was too short.
-            TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
-        """
+        """Translate texts, any number of them, all or none; see `Translator.translate`."""
         checked = _checked(texts)
         deadline = _deadline(timeout)
         # Without texts an empty one shows what is wrong with the options.
@@ -176,20 +149,7 @@ class AsyncTranslator:
         max_in_flight: int | None = None,
         **options: Unpack[TranslateOptions],
     ) -> AsyncGenerator[StreamedTranslation, None]:
-        """Translate any number of texts as they come; a text that is refused yields a result with `error`.
-
-        Args:
-            texts: Texts in the source language. An iterable that is no sequence is read by another thread. An exception
-                of it is raised here after the results of the texts before it.
-            ordered: Whether results come in the order of the texts instead of as they finish.
-            max_in_flight: Maximum number of texts that were read and have no result yet; None: 256 per worker.
-            options: Keyword arguments listed in TranslateOptions.
-
-        Raises:
-            InvalidInputError: An option has no possible value; those that a model refuses are errors of the texts.
-            TypeError: A lone text instead of an iterable, a value of the wrong type, or an unknown option.
-            ValueError: `max_in_flight` is out of range.
-        """
+        """Translate any number of texts as they come; see `Translator.translate_stream`."""
         return self.text_stream(texts, ordered=ordered, max_in_flight=max_in_flight, options=options).results()
 
     def text_stream(
@@ -218,17 +178,7 @@ class AsyncTranslator:
     async def translate_progressively(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> AsyncGenerator[ProgressiveTranslation, None]:
-        """Translate one text and yield each part of the translation as soon as it is final.
-
-        Args:
-            text: Text in the source language, of one or several sentences.
-            timeout: Time limit in seconds; None: none.
-            options: Keyword arguments listed in TranslateOptions.
-
-        Raises:
-            EngineError: As `translate` says; parts already yielded remain valid.
-            TypeError: A value of the wrong type, or an unknown option.
-        """
+        """Translate one text and yield each part of the translation as soon as it is final; see `Translator`."""
         deadline, sent = _deadline(timeout), 0
         try:
             request = await self._read(settings_of(options), _checked([text]))
@@ -257,18 +207,7 @@ class AsyncTranslator:
             raise requests.for_single_text(error, "content") from None
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
-        """Detect the languages of texts.
-
-        Args:
-            texts: Texts in any language; the first 1000 characters of each are looked at.
-
-        Returns:
-            For each text the languages that it may be in, likeliest first; none if nothing tells its language.
-
-        Raises:
-            DetectionUnavailableError: The libraries of the extra `detection` are not installed.
-            TypeError: A lone text instead of a sequence, or an element that is no str.
-        """
+        """Detect the languages of texts; see `Translator.detect_languages`."""
         self._require("open")
         detections = await self._engine.router.detect_languages(_checked(texts))
         return [[language_of(language) for language in languages] for languages in detections]
@@ -321,13 +260,10 @@ class AsyncTranslator:
 
 
 def check_options(**options: Unpack[TranslateOptions]) -> None:
-    """Check options before models are loaded.
-
-    Args:
-        options: Keyword arguments listed in TranslateOptions.
+    """Check options before models are loaded; what is a model's to say, `translate` says.
 
     Raises:
-        InvalidInputError: Values that no model takes; what is a model's to say, `translate` says.
+        InvalidInputError: Values that no model takes.
         TypeError: A value of the wrong type, or an unknown option.
     """
     if faults := list(requests.settings_violations(settings_of(options))):

@@ -85,6 +85,7 @@ class Translator:
 
         Raises:
             InvalidInputError: Texts or options are refused; `violations` names fields, such as "contents[3]".
+            UnservedLanguageError: No model translates the language of a text.
             ModelNotFoundError: There is no such model, or none for the languages.
             DeadlineExceededError: The time was too short.
             TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.

@@ -30,7 +30,8 @@ class LiveModels:
     """The catalog, and its changes one after another. Belongs to one event loop.
 
     A new version is tried in another process, loaded and replayed beside those that are served, and only then takes its
-    place in the catalog. Calls keep the model that they began with; once it has none, the workers drop it.
+    place in the catalog. Calls keep the model that they began with; once it has none, the workers drop it. Changes
+    raise DrainingError once the engine is stopping; what reads the folder raises BundleError if it cannot be read.
     """
 
     def __init__(
@@ -50,7 +51,6 @@ class LiveModels:
             open_model: Loader of one bundle, which opens its graphs, too.
             trial_loader: Trial loader of bundles in another process; None to trust them.
             release: Lets the workers drop a model.
-            provider: Provider that the graphs run on, a label.
             holds: Whether a live version stays live until another is promoted.
         """
         self.catalog = Catalog(holds=holds)
@@ -99,19 +99,14 @@ class LiveModels:
         self._observers.append(observer)
 
     async def statuses(self) -> list[ModelStatus]:
-        """Return the state of every version that is loaded or in the folder, by name. May raise BundleError."""
+        """Return the state of every version that is loaded or in the folder, by name and version."""
         found = await asyncio.to_thread(versions_in, self._root)
         loaded = {VersionName(model.name, model.version) for model in self.catalog.models}
         versions = sorted({*found, *loaded, *self._retirement.versions})
         return [self._states.status(version, self.catalog) for version in versions]
 
     async def status(self, name: str, version: int) -> ModelStatus:
-        """Return the state of a version.
-
-        Raises:
-            ModelNotFoundError: It is neither loaded nor in the folder.
-            BundleError: The folder cannot be read.
-        """
+        """Return the state of a version; raise ModelNotFoundError if it is neither loaded nor in the folder."""
         for status in await self.statuses():
             if (status.name, status.version) == (name, version):
                 return status
@@ -123,8 +118,6 @@ class LiveModels:
         Raises:
             ModelNotFoundError: It is not in the folder.
             ModelStateError: It is refused.
-            BundleError: The folder cannot be read.
-            DrainingError: The engine is stopping.
         """
         async with self._changing:
             found = await asyncio.to_thread(versions_in, self._root)
@@ -144,7 +137,6 @@ class LiveModels:
         Raises:
             ModelNotFoundError: It is not loaded.
             ModelStateError: It is pinned.
-            DrainingError: The engine is stopping.
         """
         async with self._changing:
             model = self._loaded(name, version)
@@ -161,8 +153,6 @@ class LiveModels:
 
         Raises:
             ModelStateError: The folder has no bundle.
-            BundleError: The folder cannot be read.
-            DrainingError: The engine is stopping.
         """
         async with self._changing:
             found = await asyncio.to_thread(versions_in, self._root)
@@ -174,21 +164,12 @@ class LiveModels:
         return await self.statuses()
 
     def switch(self, catalog: Catalog) -> None:
-        """Serve a catalog, made of the present one without a wait in between.
-
-        Raises:
-            DrainingError: The engine is stopping.
-        """
+        """Serve a catalog, made of the present one without a wait in between."""
         self.require_open()
         self._publish(catalog)
 
     async def follow(self, watch: FolderWatch) -> None:
-        """Take over what has changed in the folder.
-
-        Raises:
-            BundleError: The folder cannot be read.
-            DrainingError: The engine is stopping.
-        """
+        """Take over what has changed in the folder."""
         async with self._changing:
             for version, directory in (await asyncio.to_thread(watch.look)).items():
                 await self._take_over(version, directory)

@@ -59,12 +59,7 @@ class TriedBundles:
     """
 
     def __init__(self, file: Path, *, configuration: str) -> None:
-        """Read nothing yet.
-
-        Args:
-            file: The list; it need not exist, and its folder is made.
-            configuration: Settings that decide how graphs are opened, such as provider and kernels.
-        """
+        """Read nothing yet; the file need not exist, and the configuration decides how graphs are opened."""
         self._file = file
         versions = onnxruntime.__version__, sentencepiece.__version__, np.__version__, version("xuanzang-server")
         self._context = " ".join([*versions, onnxruntime.get_build_info(), processor(), configuration])
@@ -77,11 +72,7 @@ class TriedBundles:
             return ""
 
     def entry_of(self, manifest_sha256: str) -> str:
-        """Return what the list holds for a bundle with such a manifest.
-
-        Args:
-            manifest_sha256: Lower-case hex SHA-256 of the file.
-        """
+        """Return what the list holds for a bundle by the lower-case hex SHA-256 of its manifest."""
         return hashlib.sha256(f"{self._context}\0{manifest_sha256}".encode()).hexdigest()
 
     def add(self, entries: Sequence[str]) -> None:
@@ -182,23 +173,15 @@ class TrialLoader:
         """Return whether another process has replayed all samples of a bundle on a processor like this one.
 
         What is known does not tell GPUs apart.
-
-        Args:
-            manifest_sha256: Lower-case hex SHA-256 of its manifest.
         """
         if self._known is None or resolve_provider(self._settings["provider"]) != "cpu":
             return False
         return self._known.entry_of(manifest_sha256) in self._known.entries()
 
     async def refusals(self, directories: Sequence[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
-        """Find the bundles that cannot be loaded.
+        """Return the reasons for which bundles cannot be loaded, by folder; others can, or could be before.
 
-        Args:
-            directories: Folders of bundles.
-            gives_way: Whether the other process leaves the cores to this one, which may be translating.
-
-        Returns:
-            Reasons by folder; bundles that can be loaded, or could be before, are not among them.
+        `gives_way`: whether the other process leaves the cores to this one, which may be translating.
         """
         # Of the manifests as they are before the trial.
         entries = {directory: self._known.entry(directory) if self._known else "" for directory in directories}

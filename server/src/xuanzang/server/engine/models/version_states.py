@@ -72,15 +72,6 @@ class Retirement:
         executor: Executor,
         metrics: Metrics,
     ) -> None:
-        """Begin with no model.
-
-        Args:
-            usage: Calls in progress.
-            release: Lets the workers drop a model.
-            is_served: Whether a version is served again, or still by a newer bundle.
-            executor: Threads to free memory in.
-            metrics: Metrics of the server.
-        """
         self._usage = usage
         self._release = release
         self._is_served = is_served
@@ -94,11 +85,7 @@ class Retirement:
         return frozenset(self._retiring.values())
 
     def begin(self, model: LoadedModel) -> asyncio.Task[None]:
-        """Let a model go.
-
-        Returns:
-            A task that ends when its memory is free, even if its waiters are cancelled.
-        """
+        """Let a model go; return a task that ends when its memory is free, even if its waiters are cancelled."""
         retiring = asyncio.create_task(self._let_go(model))
         self._retiring[retiring] = VersionName(model.name, model.version)
         retiring.add_done_callback(self._retiring.pop)

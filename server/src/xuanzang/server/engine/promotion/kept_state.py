@@ -170,8 +170,7 @@ class StateFile:
     async def read(self, *, matters: bool) -> KeptState:
         """Return what the last process kept; nothing if there is none, or the file is damaged, which is logged.
 
-        Args:
-            matters: Whether more than commands change the state, so that it is a loss if it cannot be kept.
+        `matters`: whether more than commands change the state, so that it is a loss if it cannot be kept.
         """
         remove_abandoned(self._file.parent, self._file.name)
         self._seen = look_at(self._file)
@@ -213,9 +212,7 @@ class StateFile:
     async def write(self, state: KeptState, *, must_last: bool) -> None:
         """Write a state; when this returns it is on the disk. Only while exclusive.
 
-        Args:
-            state: What is to be read at the next start.
-            must_last: Whether it is an error that the folder of the models is read-only; else nothing is written then.
+        `must_last`: whether it is an error that the folder of the models is read-only; else nothing is written then.
 
         Raises:
             OSError: It cannot be written; the file is as it was.
@@ -232,11 +229,7 @@ class StateFile:
         self._state, self._seen = state, look_at(self._file)
 
     def keep(self, state: Callable[[], KeptState]) -> None:
-        """Write a state soon, unless another server has written one by then; what fails is logged.
-
-        Args:
-            state: Function that returns what is to be read at the next start.
-        """
+        """Write a state soon, unless another server has written one by then; what fails is logged."""
         if not self._is_writable:
             return
         keeping = asyncio.create_task(self._keep(state))

@@ -31,7 +31,9 @@ class Promoter:
     """Lets versions go live, and back. Belongs to one event loop.
 
     To judge a version takes time, to switch none: a catalog takes the place of another, so the next request has the new
-    live version, and those that have begun keep theirs.
+    live version, and those that have begun keep theirs. Each change raises ModelNotFoundError for what is not loaded,
+    ModelStateError if it is refused or cannot be kept, so that nothing has changed, and DrainingError once the engine
+    is stopping.
     """
 
     def __init__(
@@ -64,8 +66,7 @@ class Promoter:
     def start(self, kept: KeptState) -> None:
         """Keep each change, and judge the versions that wait, and those that are loaded later, if the settings say so.
 
-        Args:
-            kept: What the last process decided; the catalog follows it already.
+        The catalog follows already what the last process kept.
         """
         for model in known_models(kept, self._live.catalog.models):
             reasons = kept.models[model.name].judged.get(model.version)
@@ -101,13 +102,7 @@ class Promoter:
         return self._refusals.get(model, ()) if model else ()
 
     async def evaluate(self, name: str, version: int) -> Evaluation:
-        """Judge a version without promoting it.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            ModelStateError: It is live, or cannot be judged.
-            DrainingError: The engine is stopping.
-        """
+        """Judge a version that is not live without promoting it."""
         candidate, live = self._candidate(name, version)
         try:
             evaluation = await self._judge.evaluate(candidate, live)
@@ -119,17 +114,9 @@ class Promoter:
         return evaluation
 
     async def promote(self, name: str, version: int, *, must_last: bool = True) -> Evaluation:
-        """Let a version go live if it passes the gate.
+        """Let a version go live if it passes the gate, unless another is pinned.
 
-        Args:
-            name: Name of the model.
-            version: Loaded version.
-            must_last: Whether to refuse it if a read-only folder lets nothing outlive the process.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            ModelStateError: It does not pass, cannot be judged, is live already, or another version is pinned.
-            DrainingError: The engine is stopping.
+        `must_last`: whether to refuse it if a read-only folder lets nothing outlive the process.
         """
         self._require_unpinned(name)
         candidate, live = self._candidate(name, version)
@@ -150,17 +137,7 @@ class Promoter:
         return evaluation
 
     async def pin(self, name: str, version: int | None) -> int:
-        """Let a version answer the requests that name none, whatever else is live.
-
-        Args:
-            name: Name of the model.
-            version: Loaded version; None for the live one again, now and later.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            ModelStateError: The change cannot be kept; nothing has changed.
-            DrainingError: The engine is stopping.
-        """
+        """Let a version, or None for the live one, answer requests that name none, whatever else goes live."""
 
         def edit(catalog: Catalog) -> Catalog:
             if version is not None and catalog.find(name, version) is None:
@@ -177,13 +154,7 @@ class Promoter:
         return self._live_version(name)
 
     async def force(self, name: str, version: int, *, reason: str) -> None:
-        """Let a version go live without asking the gate.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            ModelStateError: It is live already, or another version is pinned.
-            DrainingError: The engine is stopping.
-        """
+        """Let a version go live without asking the gate, unless it is live already or another is pinned."""
 
         def edit(catalog: Catalog) -> Catalog:
             self._require_unpinned(name)
@@ -193,13 +164,7 @@ class Promoter:
         await self._change(name, edit, partial(self._went_live, candidate, "forced", reason=reason))
 
     async def roll_back(self, name: str) -> int:
-        """Let the version go live again that was live before.
-
-        Raises:
-            ModelNotFoundError: No version of the model is loaded.
-            ModelStateError: There is no such version, or a version is pinned.
-            DrainingError: The engine is stopping.
-        """
+        """Let the version go live again that was live before, unless one is pinned."""
 
         def edit(catalog: Catalog) -> Catalog:
             if name not in catalog.standings:
@@ -225,10 +190,6 @@ class Promoter:
 
         `edit` returns the changed catalog; it may refuse, and is called again after a wait. `must_last`: whether to
         refuse the change if a read-only folder lets nothing outlive the process.
-
-        Raises:
-            ModelStateError: The change cannot be kept; nothing has changed.
-            DrainingError: The engine is stopping.
         """
         self._live.require_open()
         changing = asyncio.create_task(self._change_and_keep(name, edit, then, must_last=must_last))

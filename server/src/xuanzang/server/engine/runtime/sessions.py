@@ -73,11 +73,7 @@ class ProviderUnavailableError(EngineError):
 
 
 def resolve_provider(wanted: str) -> str:
-    """Return "cpu" or "cuda" for a setting that may be "auto".
-
-    Raises:
-        ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
-    """
+    """Return "cpu" or "cuda" for a setting that may be "auto"; ProviderUnavailableError if it is not there."""
     available = {name for name, provider in _PROVIDERS.items() if provider in onnxruntime.get_available_providers()}
     if wanted == "auto":
         return "cuda" if "cuda" in available else "cpu"
@@ -104,8 +100,7 @@ class Sessions:
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
-            BundleError: A graph cannot be opened, its inputs and outputs are not those of the manifest, or the bundle
-                lacks the shortlist.
+            BundleError: A graph cannot be opened or is not that of the manifest, or the bundle lacks the shortlist.
         """
         self._device = resolve_provider(provider)
         self._directory, self._intra_op_threads = bundle.directory, intra_op_threads

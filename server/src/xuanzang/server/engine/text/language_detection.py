@@ -12,12 +12,12 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from xuanzang.server.engine.text.scripts import CJK, LATIN, Writing, is_written_in, script_of, writing_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MAX_READ_CHARACTERS = 1000
 """Characters of a text that are looked at; more would change no answer."""
@@ -226,6 +226,7 @@ def _chinese_script(text: str) -> str:
 
 def mapped_rank() -> Rank:
     """Read the model of py3langid, 70 MB, of which a process keeps in memory only what its texts touch."""
+    import numpy as np  # noqa: PLC0415 - values of callers must not bring it along
     from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415 - an extra
 
     read = LanguageIdentifier.from_model_file(MODEL_FILE)
