@@ -18,14 +18,14 @@ import grpc
 
 from benchmarks.harness.processes import METHOD
 from xuanzang.server.__main__ import main
-from xuanzang.server.engine.calls.call import Call
+from xuanzang.server.engine.calls.call import RunningCall
 from xuanzang.server.engine.calls.preparation import PreparedTexts
 from xuanzang.server.engine.scheduling.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.grpc_private import Accepted, Listener
 from xuanzang.server.rpc.messages import requests
-from xuanzang.server.rpc.services.translation import TranslationService, _asked
+from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 ANSWER: Final = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="Good")])])
@@ -85,15 +85,13 @@ async def read_and_answer(
     self: TranslationService, request: pb.TranslateTextRequest, rpc: RpcContext
 ) -> pb.TranslateTextResponse:
     """Read, check and charge a request, and answer."""
-    checked = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-    with rpc.charged(checked.texts) as used:
-        _asked(checked, rpc, used)
-    return ANSWER
+    call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+    with rpc.charged(call):
+        return ANSWER
 
 
-async def answer_call(self: Call, prepared: PreparedTexts) -> list[list[Hypothesis]]:
+async def answer_call(self: RunningCall, prepared: PreparedTexts) -> list[list[Hypothesis]]:
     """Make a request of the sentences, and answer without submitting it."""
-    self._count(prepared)
     Request(self._context, prepared.searches).close()
     return [[HYPOTHESIS] for _ in prepared.searches]
 
@@ -110,7 +108,7 @@ PATCHES: Final[Mapping[str, tuple[type, str, object]]] = MappingProxyType(
     {
         "rpc": (TranslationService, "TranslateText", answer_method),
         "messages": (TranslationService, "TranslateText", read_and_answer),
-        "engine": (Call, "_search", answer_call),
+        "engine": (RunningCall, "_search", answer_call),
     }
 )
 STEPS: Final = (*ALONE, *PATCHES)

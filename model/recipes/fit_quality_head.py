@@ -28,6 +28,7 @@ from xuanzang.server.bundles.quality_head import FlagLimits
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.quality import SearchedSentence
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
 
@@ -146,7 +147,7 @@ async def _measured(engine: Engine, pairs: Sequence[Pair]) -> AsyncIterator[Meas
     loaded.quality_estimator = recorder
     options = dataclasses.replace(model.default_options, quality=True)
     for chunk in _chunks(pairs):
-        await engine.translate([pair.source for pair in chunk], model=model, options=options, deadline=None)
+        await engine.translate(Call(texts=tuple([pair.source for pair in chunk]), model=model, options=options))
         for pair in chunk:
             searched = recorder.searched.get(pair.source)
             if searched:

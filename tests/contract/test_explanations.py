@@ -33,6 +33,7 @@ from xuanzang.server.engine.explanation.types import (
     Explanation,
     ExplanationLimits,
 )
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.metrics import Metrics
@@ -100,8 +101,8 @@ async def _explained(
 ) -> Explained:
     model = engine.models[0]
     options = replace(model.default_options, token_details=True, **changes)
-    [translated] = await engine.translate([text], model=model, options=options, deadline=None)
-    hypotheses, explanation = await explainer.explain(text, model=model, options=options, choice=choice, deadline=None)
+    [translated] = await engine.translate(Call(texts=(text,), model=model, options=options))
+    hypotheses, explanation = await explainer.explain(Call(texts=(text,), model=model, options=options), choice)
     return Explained(translated, hypotheses, explanation)
 
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
 
@@ -40,11 +41,11 @@ async def profiled(models: Path, *, explained: bool) -> Counter[str]:
         model = engine.models[0]
         options = replace(model.default_options, beam_size=4)
         for text in TEXTS:
-            await engine.translate([text], model=model, options=options, deadline=None)
+            await engine.translate(Call(texts=(text,), model=model, options=options))
         if explained:
             choice = AttentionChoice(kinds=tuple(AttentionKind), heads=True)
             detailed = replace(options, token_details=True)
-            await explainer.explain(TEXTS[0], model=model, options=detailed, choice=choice, deadline=None)
+            await explainer.explain(Call(texts=(TEXTS[0],), model=model, options=detailed), choice)
     finally:
         threading.setprofile(None)
         explainer.release()

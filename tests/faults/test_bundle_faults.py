@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models import trial_program as program
 from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -48,9 +49,7 @@ async def served(repository: Path, trial_loader: TrialLoader | None = None) -> t
     engine = Engine(repository, settings=SETTINGS, metrics=metrics, trial_loader=trial_loader)
     try:
         await engine.start()
-        [[hypothesis]] = await engine.translate(
-            ["我有一只猫。"], model=engine.models[0], options=OPTIONS, deadline=None
-        )
+        [[hypothesis]] = await engine.translate(Call(texts=("我有一只猫。",), model=engine.models[0], options=OPTIONS))
         return [model.version for model in engine.models], hypothesis.text
     finally:
         await engine.join(5)

@@ -18,7 +18,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient, TranslationError
-from xuanzang.server.engine.calls import running as running_calls
 from xuanzang.server.observation import observation
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -266,14 +265,13 @@ async def test_errors_of_the_client_have_the_id_that_the_server_logs(
     assert refused.error.request_id
 
 
-async def test_without_tracing_and_access_log_no_records_are_made(
+async def test_without_tracing_and_access_log_no_record_of_an_rpc_is_made(
     start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: Any) -> None:
         raise AssertionError("a record was made")
 
     monkeypatch.setattr(observation, "RpcRecord", refuse)
-    monkeypatch.setattr(running_calls, "CallRecord", refuse)
     async with start_server() as running, AsyncTranslationClient(running.address) as client:
         with traced_caller():
             assert len(await client.translate(TEXTS)) == 2

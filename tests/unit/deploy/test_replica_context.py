@@ -8,8 +8,27 @@ import grpc
 from replica_context import ReplicaContext, not_offered
 
 from xuanzang.server.access.callers import Caller
+from xuanzang.server.engine.scheduling.call import Call
+from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+OPTIONS = DecodingOptions(
+    beam_size=1, num_hypotheses=1, length_penalty=0.0, min_target_length=0, max_target_length=None
+)
+MODEL = ServedModel(
+    name="zh-en",
+    version=1,
+    source_languages=("zh",),
+    target_languages=("en",),
+    precision="int8",
+    manifest_sha256="",
+    is_default=True,
+    default_options=OPTIONS,
+    max_source_length=64,
+    max_target_length=64,
+)
+CALL = Call(texts=("猫",), model=MODEL, options=OPTIONS)
 
 
 class ServeContext:
@@ -41,7 +60,7 @@ def test_what_an_rpc_has_used_follows_the_pair_that_serve_adds() -> None:
     context: Any = ReplicaContext(serve, None)
     rpc = RpcContext(context, caller=Caller("someone"))
     for _ in range(2):
-        with rpc.charged(["猫"]):
+        with rpc.charged(CALL):
             pass
         context.set_trailing_metadata(rpc.trailers)
     assert serve.trailers[0] == ("request_id", "7")

@@ -14,6 +14,7 @@ import pytest
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError, InvalidInputError, OverloadedError
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import FinishReason, Hypothesis, SamplingOptions
 from xuanzang.server.metrics import Metrics
@@ -34,14 +35,14 @@ async def engine(tiny_bundle_repository: Path, metrics: Metrics, provider: Provi
 async def translate(engine: Engine, text: str, *, deadline: float | None = None, **changes: Any) -> list[Hypothesis]:
     model = engine.models[0]
     options = dataclasses.replace(model.default_options, **changes)
-    [hypotheses] = await engine.translate([text], model=model, options=options, deadline=deadline)
+    [hypotheses] = await engine.translate(Call(texts=(text,), model=model, options=options), deadline=deadline)
     return hypotheses
 
 
 async def progressively(engine: Engine, text: str, **changes: Any) -> tuple[list[str], list[Hypothesis]]:
     model = engine.models[0]
     options = dataclasses.replace(model.default_options, **changes)
-    stream = engine.translate_progressively(text, model=model, options=options, deadline=None)
+    stream = engine.translate_progressively(Call(texts=(text,), model=model, options=options))
     *told, answer = [part async for part in stream]
     assert isinstance(answer, list)
     assert all(isinstance(part, str) for part in told)
@@ -81,7 +82,7 @@ async def test_a_fault_of_a_progressive_request_is_raised_by_its_stream(engine: 
 async def test_a_caller_who_leaves_a_stream_frees_the_worker(engine: Engine, metrics: Metrics) -> None:
     model = engine.models[0]
     options = dataclasses.replace(model.default_options, min_target_length=60, max_target_length=60)
-    stream = engine.translate_progressively(SOURCE, model=model, options=options, deadline=None)
+    stream = engine.translate_progressively(Call(texts=(SOURCE,), model=model, options=options))
     await anext(stream)
     await stream.aclose()
     assert await engine.join(60)

@@ -24,6 +24,7 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.scheduling import worker
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
@@ -47,7 +48,7 @@ async def engine(make_engine: MakeEngine, script: Script) -> Engine:
 def translate(engine: Engine, options: DecodingOptions) -> Translate:
     def translate(*texts: str, deadline: float | None = None, **changes: Any) -> Awaitable[list[list[Hypothesis]]]:
         changed = dataclasses.replace(options, **changes)
-        return engine.translate(texts, model=engine.models[0], options=changed, deadline=deadline)
+        return engine.translate(Call(texts=tuple(texts), model=engine.models[0], options=changed), deadline=deadline)
 
     return translate
 
@@ -107,7 +108,7 @@ async def test_all_texts_over_a_limit_are_named_with_limit_and_length(make_engin
     texts = ["hello", "a" * 201, "x" * 150, "ok", "y" * 149]
     refusing = dataclasses.replace(options, refuse_long_sentences=True)
     with pytest.raises(InvalidInputError) as refusal:
-        await engine.translate(texts, model=engine.models[0], options=refusing, deadline=None)
+        await engine.translate(Call(texts=tuple(texts), model=engine.models[0], options=refusing))
     first, second, third = refusal.value.violations
     assert (first.field, first.description) == ("contents[1]", "must have at most 200 characters, has 201")
     assert second.field == "contents[2]"
@@ -131,7 +132,7 @@ async def test_a_request_that_no_queue_could_hold_is_bad_input_and_not_overload(
     engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 10}))
     await engine.start()
     with pytest.raises(InvalidInputError, match="contents: must need at most 5 tokens together"):
-        await engine.translate(["我有一只猫。"] * 5, model=engine.models[0], options=options, deadline=None)
+        await engine.translate(Call(texts=("我有一只猫。",) * 5, model=engine.models[0], options=options))
 
 
 async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted(
@@ -143,7 +144,7 @@ async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted
 
     def translate() -> asyncio.Task[list[list[Hypothesis]]]:
         return asyncio.ensure_future(
-            engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+            engine.translate(Call(texts=("hello world",), model=engine.models[0], options=options))
         )
 
     running = translate()
@@ -295,7 +296,7 @@ async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answ
         started = time.monotonic()
         deadline = started + random_source.choice([60, 60, 0.0005, 0.01])
         task = asyncio.ensure_future(
-            engine.translate(texts, model=engine.models[0], options=options, deadline=deadline)
+            engine.translate(Call(texts=tuple(texts), model=engine.models[0], options=options), deadline=deadline)
         )
         if number % 5 == 0:
             for _ in range(random_source.randint(1, 20)):
@@ -331,7 +332,7 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     script.allow(0)
 
     def translate(texts: list[str], caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
-        call = engine.translate(texts, model=engine.models[0], options=options, deadline=None, caller=caller)
+        call = engine.translate(Call(texts=tuple(texts), model=engine.models[0], options=options), caller=caller)
         return asyncio.ensure_future(call)
 
     many = translate(["hello world"] * 500, "many")
@@ -351,17 +352,17 @@ async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
     go_on, begun, prepare = threading.Event(), [], preparation.prepare
     given_up = []
 
-    def counted(texts: Any, *, context: Any, **named: Any) -> Any:
+    def counted(asked: Call, context: Any, *others: Any, **named: Any) -> Any:
         begun.append(context.caller)
         if context.caller == "many":
             given_up.append(not go_on.wait(timeout=20))
-        return prepare(texts, context=context, **named)
+        return prepare(asked, context, *others, **named)
 
     monkeypatch.setattr(call, "prepare", counted)
     text = " ".join(["hello"] * 100)
 
     def translate(caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
-        translating = engine.translate([text], model=engine.models[0], options=options, deadline=None, caller=caller)
+        translating = engine.translate(Call(texts=(text,), model=engine.models[0], options=options), caller=caller)
         return asyncio.ensure_future(translating)
 
     many = [translate("many") for _ in range(4)]
@@ -395,4 +396,4 @@ async def test_an_engine_without_any_bundle_does_not_start(repository: Path, mak
 async def test_a_model_that_is_not_served_is_not_found(engine: Engine, options: Any) -> None:
     other = dataclasses.replace(engine.models[0], name="other")
     with pytest.raises(ModelNotFoundError, match="other/1"):
-        await engine.translate(["hello"], model=other, options=options, deadline=None)
+        await engine.translate(Call(texts=("hello",), model=other, options=options))

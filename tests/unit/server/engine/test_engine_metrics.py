@@ -7,6 +7,7 @@ import pytest
 
 from xuanzang.server.engine.errors import ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.hardware import memory_limit
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import TIERS, UNSERVED_TEXTS, Metrics
 
@@ -41,7 +42,7 @@ async def test_a_worker_that_ends_by_an_error_is_counted(
         raise RuntimeError("a fault of the scheduler")
 
     monkeypatch.setattr(engine._threads.scheduler, "record", fail)
-    await engine.translate(["hello"], model=engine.models[0], options=options, deadline=None)
+    await engine.translate(Call(texts=("hello",), model=engine.models[0], options=options))
     while value(metrics, "workers_stopped") == 0:  # noqa: ASYNC110 - a thread that dies has no event
         await asyncio.sleep(0)
     assert value(metrics, "workers_stopped") == 1
@@ -55,7 +56,7 @@ async def test_an_answer_is_timed_with_those_of_its_length(
 ) -> None:
     engine = make_engine(SETTINGS)
     await engine.start()
-    await engine.translate(["hello"] * sentences, model=engine.models[0], options=options, deadline=None)
+    await engine.translate(Call(texts=("hello",) * sentences, model=engine.models[0], options=options))
     tokens = metrics.registry.get_sample_value("nmt_request_source_tokens_sum", {"model": "small", "version": "1"})
     assert {each: answered(metrics, each) for each in ("short", "medium", "long", "document")} == {
         "short": 0,
@@ -72,7 +73,7 @@ async def test_a_request_that_fails_is_not_timed_among_the_answers(
     engine = make_engine(SETTINGS)
     await engine.start()
     with pytest.raises(Exception, match="deadline"):
-        await engine.translate(["hello"], model=engine.models[0], options=options, deadline=0.0)
+        await engine.translate(Call(texts=("hello",), model=engine.models[0], options=options), deadline=0.0)
     assert answered(metrics, "short") == 0
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.keys import change_keys
 from xuanzang.server.access.metrics import AccessMetrics
-from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -27,12 +26,13 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from xuanzang.server.engine.scheduling.call import CallArguments
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (
     DecodingOptions,
     FinishReason,
+    HoldSentences,
     Hypothesis,
     Route,
     Runtime,
@@ -58,9 +58,8 @@ class FakeEngine:
         self.raised: dict[str, Exception] = {}
         self.running: list[str] = []
         self.cancelled: list[str] = []
-        self.asked: list[CallArguments] = []
+        self.asked: list[dict[str, Any]] = []
         """What each call asked for."""
-        self.journals: list[Journal | None] = []
         self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
@@ -74,8 +73,8 @@ class FakeEngine:
         return self
 
     def asked_for(self, key: str) -> list[Any]:
-        """Return what each call asked for under a key of `CallArguments`."""
-        return [cast("Any", asked)[key] for asked in self.asked]
+        """Return what each call asked for: an argument of `Engine.translate`, or a field of its `Call`."""
+        return [asked[key] if key in asked else getattr(asked["call"], key) for asked in self.asked]
 
     def hold(self, text: str) -> asyncio.Event:
         """Delay the answer to a text until the event is set."""
@@ -108,28 +107,16 @@ class FakeEngine:
         if seconds < self.needed_seconds:
             raise OverloadedError("too busy", retry_after_seconds=self.needed_seconds - seconds)
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        journal: Journal | None = None,
-        **asked: Unpack[CallArguments],
-    ) -> list[list[Hypothesis]]:
-        self.asked.append(asked)
-        self.journals.append(journal)
-        with asked["hold_sentences"](len(texts)):
-            return [[await self._translate(text)] for text in texts]
+    async def translate(self, call: Call, *, hold_sentences: HoldSentences, **asked: Any) -> list[list[Hypothesis]]:
+        self.asked.append({"call": call, **asked})
+        with hold_sentences(len(call.texts)):
+            return [[await self._translate(text)] for text in call.texts]
 
-    async def translate_progressively(
-        self,
-        text: str,
-        *,
-        journal: Journal | None = None,
-        **asked: Unpack[CallArguments],
-    ) -> AsyncGenerator[str | list[Hypothesis], None]:
+    async def translate_progressively(self, call: Call, **asked: Any) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
+        [text] = call.texts
         yield text[:1].upper()
-        [hypotheses] = await self.translate([text], journal=journal, **asked)
+        [hypotheses] = await self.translate(call, **asked)
         yield text[1:2].upper()
         yield hypotheses
 

@@ -6,20 +6,19 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from xuanzang.kernels import Kernels
 from xuanzang.server.engine.arrays import take_small_blocks
 from xuanzang.server.engine.calls.answers import AnswerCache
 from xuanzang.server.engine.calls.call import SharedResources
-from xuanzang.server.engine.calls.journal import Journal
-from xuanzang.server.engine.calls.running import RunningCalls
+from xuanzang.server.engine.calls.running import CallArguments, RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
 from xuanzang.server.engine.hardware import choose_kernels, default_workers, give_way, log_kernels, memory_limit
 from xuanzang.server.engine.models.folder import FolderWatch
@@ -33,15 +32,15 @@ from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
-from xuanzang.server.engine.scheduling.call import CallArguments, CallContext, ContextArguments
+from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.text.language_codes import matched
 from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
-from xuanzang.server.engine.text.traditional import writer_of
-from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Runtime, ServedModel
+from xuanzang.server.engine.text.traditional import TraditionalWriter, writer_of
+from xuanzang.server.engine.types import Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
 
@@ -220,10 +219,23 @@ class Engine:
         """Raise OverloadedError for an unread request, if one as small as any of late would be refused."""
         self._threads.scheduler.require_time(caller, seconds)
 
-    async def translate(
-        self, texts: Sequence[str], *, journal: Journal | None = None, **asked: Unpack[CallArguments]
-    ) -> list[list[Hypothesis]]:
+    def translate(
+        self,
+        call: Call,
+        *,
+        caller: str = "",
+        deadline: float | None = None,
+        record: CallRecord | None = None,
+        **arguments: Unpack[CallArguments],
+    ) -> Coroutine[Any, Any, list[list[Hypothesis]]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
+
+        Args:
+            call: Texts, one of the engine's models, and how they are to be translated.
+            caller: Identity of the caller, neither logged nor counted: callers take turns.
+            deadline: Deadline on the clock of `time.monotonic`; None for no limit.
+            record: New record, which the engine fills in.
+            **arguments: What else the call needs.
 
         Returns:
             Hypotheses of each text, best first.
@@ -235,12 +247,26 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        return await self._calls.run(texts, self._context(**asked), asked["options"], journal=journal)
+        context, writer = self._context(call, caller, deadline)
+        return self._calls.run(call, context, record=record, writer=writer, **arguments)
 
     async def translate_progressively(
-        self, text: str, *, journal: Journal | None = None, **asked: Unpack[CallArguments]
+        self,
+        call: Call,
+        *,
+        caller: str = "",
+        deadline: float | None = None,
+        record: CallRecord | None = None,
+        **arguments: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
+
+        Args:
+            call: What is asked for, with one text.
+            caller: As in `translate`, as are the others.
+            deadline: The same.
+            record: The same.
+            **arguments: The same.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -249,29 +275,35 @@ class Engine:
         Raises:
             EngineError: As `translate` says.
         """
-        translated = self._calls.run_progressively(text, self._context(**asked), asked["options"], journal=journal)
+        context, writer = self._context(call, caller, deadline)
+        record = record or CallRecord()
+        translated = self._calls.run_progressively(call, context, record=record, writer=writer, **arguments)
         async with aclosing(translated) as parts:
             async for part in parts:
                 yield part
 
-    def _context(
-        self,
-        *,
-        model: ServedModel,
-        options: DecodingOptions,
-        deadline: float | None,
-        **shared: Unpack[ContextArguments],
-    ) -> CallContext:
+    def _context(self, call: Call, caller: str, deadline: float | None) -> tuple[CallContext, TraditionalWriter | None]:
+        """Return the context of a call on a loaded model, and the writer of a language that the model lacks."""
         # By name and version: whether it is the default may have changed since it was resolved.
-        loaded = self.live.catalog.loaded.get((model.name, model.version))
+        loaded = self.live.catalog.loaded.get((call.model.name, call.model.version))
         if loaded is None:
-            raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
-        cutoff = math.inf
+            raise ModelNotFoundError(f"model {call.model.name}/{call.model.version} is not served")
+        cutoff, target, writer = math.inf, call.target_language, None
         if deadline is None:
             deadline = math.inf
-        elif options.partial_on_deadline:
+        elif call.options.partial_on_deadline:
             cutoff = deadline - max(_MIN_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
-        return CallContext(model=loaded, deadline=deadline, cutoff=cutoff, **_with_writer(loaded, shared))
+        if target and target not in loaded.bundle.manifest.target_language_codes:
+            target, writer = matched(target, loaded.bundle.manifest.target_language_codes) or "", writer_of(target)
+        context = CallContext(
+            model=loaded,
+            caller=caller,
+            source_language=call.source_language,
+            target_language=target,
+            deadline=deadline,
+            cutoff=cutoff,
+        )
+        return context, writer
 
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
@@ -303,14 +335,6 @@ class Engine:
         stopped = await self._threads.stop()
         await self.promoter.settle()
         return done and stopped
-
-
-def _with_writer(model: LoadedModel, shared: ContextArguments) -> ContextArguments:
-    """Return what a call says of itself, with the writer of a target language that the model itself does not write."""
-    target, written = shared.get("target_language", ""), model.bundle.manifest.target_language_codes
-    if not target or target in written:
-        return shared
-    return {**shared, "target_language": matched(target, written) or "", "writer": writer_of(target)}
 
 
 def _runtime(provider: str, kernels: Kernels) -> Runtime:

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.hardware import default_workers
-from xuanzang.server.engine.scheduling.call import CallArguments
+from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import Hypothesis
@@ -36,7 +36,7 @@ from xuanzang.server.in_process.translations import (
 )
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.messages import requests
-from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.messages.responses import detection_fields
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -123,11 +123,11 @@ class AsyncTranslator:
         checked = _checked(texts)
         deadline = _deadline(timeout)
         # Without texts an empty one shows what is wrong with the options.
-        request = await self._read(settings_of(options), checked or ("",))
+        call = await self._read(settings_of(options), checked or ("",))
 
-        async def answer(index: int, text: str) -> Translation:
+        async def answer(index: int, _: str) -> Translation:
             try:
-                return await self._answer(_single_text(request, index), text, deadline)
+                return await self._answer(_single_text(call, index), deadline)
             except InvalidInputError as error:
                 raise requests.for_single_text(error, f"contents[{index}]") from None
 
@@ -169,7 +169,7 @@ class AsyncTranslator:
 
         async def answer(_: int, text: str) -> Translation:
             try:
-                return await self._answer(await self._read(settings, _checked([text])), text, None)
+                return await self._answer(await self._read(settings, _checked([text])), None)
             except InvalidInputError as error:
                 raise requests.for_single_text(error, "content") from None
 
@@ -181,13 +181,10 @@ class AsyncTranslator:
         """Translate one text and yield each part of the translation as soon as it is final; see `Translator`."""
         deadline, sent = _deadline(timeout), 0
         try:
-            request = await self._read(settings_of(options), _checked([text]))
+            call = await self._read(settings_of(options), _checked([text]))
             while True:
-                recorder = self._recorder(request, "TranslateTextProgressively")
-                asked = _asked(request, deadline)
-                parts = self._engine.translate_progressively(
-                    text, journal=recorder.journal if recorder else None, **asked
-                )
+                record = CallRecord()
+                parts = self._engine.translate_progressively(call, deadline=deadline, record=record)
                 try:
                     async with aclosing(parts):
                         async for part in parts:
@@ -195,7 +192,7 @@ class AsyncTranslator:
                                 sent += len(part)
                                 yield ProgressiveTranslation(text_delta=part, translation=None)
                             else:
-                                whole = _translation(request, part, recorder)
+                                whole = self._translation(call, part, record, "TranslateTextProgressively")
                                 yield ProgressiveTranslation(text_delta=whole.text[sent:], translation=whole)
                 except OverloadedError as error:
                     if sent:
@@ -222,28 +219,36 @@ class AsyncTranslator:
             messages = {"new": "is not started: use `async with`", "open": "was started before", "closed": "is closed"}
             raise RuntimeError(f"the translator {messages[self._state]}")
 
-    async def _read(self, settings: pb.TranslationSettings, texts: tuple[str, ...]) -> requests.TranslationRequest:
+    async def _read(self, settings: pb.TranslationSettings, texts: tuple[str, ...]) -> Call:
         """Check the options as a server does, and find the model that texts get."""
         self._require("open")
         return await requests.read_settings(settings, texts, self._engine.router.route, self._engine.glossaries)
 
-    async def _answer(self, request: requests.TranslationRequest, text: str, deadline: float | None) -> Translation:
+    async def _answer(self, call: Call, deadline: float | None) -> Translation:
         async with self._place(deadline):
             while True:
-                recorder = self._recorder(request, "TranslateText")
-                asked = _asked(request, deadline)
+                record = CallRecord()
                 try:
-                    [found] = await self._engine.translate(
-                        [text], journal=recorder.journal if recorder else None, **asked
-                    )
-                    return _translation(request, found, recorder)
+                    [found] = await self._engine.translate(call, deadline=deadline, record=record)
+                    return self._translation(call, found, record, "TranslateText")
                 except OverloadedError as error:
                     # Long texts fill the queue before the places are taken.
                     await _pause(error, deadline)
 
-    def _recorder(self, request: requests.TranslationRequest, method: str) -> ProvenanceRecorder | None:
-        """Return what records a text, if the options ask for that."""
-        return ProvenanceRecorder(request, self._engine.runtime, method=method) if request.return_provenance else None
+    def _translation(self, call: Call, found: Sequence[Hypothesis], record: CallRecord, method: str) -> Translation:
+        """Return the translation of the only text of a call."""
+        provenance = None
+        if call.return_provenance:
+            provenance = Provenance(call, record, self._engine.runtime, method=method).of_text(0)
+        detection = detection_fields(call, 0)
+        return translation_of(
+            found,
+            call.model,
+            scored=call.return_scores,
+            detected_language=detection.get("detected_language_code", ""),
+            detected_language_confidence=detection.get("detected_language_confidence"),
+            provenance=provenance,
+        )
 
     @asynccontextmanager
     async def _place(self, deadline: float | None) -> AsyncGenerator[None, None]:
@@ -301,35 +306,6 @@ async def _pause(error: OverloadedError, deadline: float | None) -> None:
     await asyncio.sleep(min(error.retry_after_seconds, left))
 
 
-def _single_text(request: requests.TranslationRequest, index: int) -> requests.TranslationRequest:
-    """Return the request for one of its texts."""
-    return dataclasses.replace(
-        request, texts=request.texts[index : index + 1], readings=request.readings[index : index + 1]
-    )
-
-
-def _asked(request: requests.TranslationRequest, deadline: float | None) -> CallArguments:
-    return CallArguments(
-        model=request.model,
-        options=request.options,
-        deadline=deadline,
-        source_language=request.source_language,
-        target_language=request.target_language,
-        terms=request.terms,
-        content_format=request.content_format,
-        kept_texts=request.kept_texts,
-    )
-
-
-def _translation(
-    request: requests.TranslationRequest, found: Sequence[Hypothesis], recorder: ProvenanceRecorder | None
-) -> Translation:
-    detection = detection_fields(request, 0)
-    return translation_of(
-        found,
-        request.model,
-        scored=request.return_scores,
-        detected_language=detection.get("detected_language_code", ""),
-        detected_language_confidence=detection.get("detected_language_confidence"),
-        provenance=recorder.provenance(0) if recorder else None,
-    )
+def _single_text(call: Call, index: int) -> Call:
+    """Return the call for one of its texts."""
+    return dataclasses.replace(call, texts=call.texts[index : index + 1], readings=call.readings[index : index + 1])

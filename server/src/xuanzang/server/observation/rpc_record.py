@@ -92,7 +92,9 @@ class RpcRecord:
         return None if self.span is None else self.span.exemplar
 
     def call_ended(self, record: CallRecord) -> None:
-        """Take a call that has ended."""
+        """Take a call that has ended; one that never reached the engine says nothing."""
+        if not record.model:
+            return
         self._calls.append(record)
         if len(self._calls) > _MAX_CALLS or record.sentences > _MAX_SENTENCES:
             self.sum_up()
@@ -164,7 +166,7 @@ class RpcRecord:
         self.characters += record.characters
         self.sentences += record.sentences
         self.source_tokens += record.source_tokens
-        self.target_tokens += record.target_tokens
+        self.target_tokens += record.target_tokens or 0
         if record.tokenized_at is not None:
             self.tokenize_seconds = max(self.tokenize_seconds, record.tokenized_at - record.began_at)
         for search in record.searches:

@@ -17,6 +17,7 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation.callers import host_of
 from xuanzang.server.observation.rpc_record import RpcRecord
@@ -83,7 +84,10 @@ class RpcContext:
         self.active_at = self._arrived_at = time.monotonic()
         """Time of the last message in either direction, seconds on the monotonic clock."""
         self._timeout: float | None = context.time_remaining()
-        self._usage: _Usage | None = None
+        self.has_calls = False
+        """Whether it has translated anything, so that the answer says how much."""
+        self.used_characters = self.used_sentences = 0
+        """Characters of the texts that it has translated, and their sentences."""
 
     @property
     def deadline(self) -> float | None:
@@ -109,19 +113,14 @@ class RpcContext:
         """End the RPC with a status, as services of gRPC's own packages do."""
         await self.grpc.abort(code, details)
 
-    def charged(self, texts: Sequence[str], *, forced_tokens: int = 0) -> TextsUsage:
-        """Charge texts to the caller, and count them once they are translated.
-
-        Args:
-            texts: Texts of a request.
-            forced_tokens: Target tokens that its options force for each sentence.
+    def charged(self, call: Call) -> ChargedCall:
+        """Charge a call to the caller, and count it once it is answered.
 
         Returns:
-            The places of their sentences; to enter it raises the errors of `Caller.charged`.
+            The call's record and the places of its sentences; to enter it raises the errors of `Caller.charged`.
         """
-        if self._usage is None:
-            self._usage = _Usage()
-        return TextsUsage(self.caller, self._usage, texts, forced_tokens)
+        self.has_calls = True
+        return ChargedCall(self, call)
 
     @property
     def id_trailers(self) -> tuple[tuple[str, str], ...]:
@@ -131,10 +130,10 @@ class RpcContext:
     @property
     def trailers(self) -> tuple[tuple[str, str], ...]:
         """Metadata that follow the answer: the id, and what has been used."""
-        used = self._usage
-        if used is None:
+        if not self.has_calls:
             return self.id_trailers
-        return *self.id_trailers, (USAGE_CHARACTERS, str(used.characters)), (USAGE_SENTENCES, str(used.sentences))
+        used = (USAGE_CHARACTERS, str(self.used_characters)), (USAGE_SENTENCES, str(self.used_sentences))
+        return *self.id_trailers, *used
 
 
 def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
@@ -178,24 +177,17 @@ def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
     return f"{random.getrandbits(_ID_BITS):032x}"
 
 
-class _Usage:
-    """Characters of the texts that an RPC has translated, and their sentences."""
+class ChargedCall:
+    """A call of an RPC while it is translated: what it is charged, and its record."""
 
-    def __init__(self) -> None:
-        self.characters = 0
-        self.sentences = 0
+    def __init__(self, rpc: RpcContext, call: Call) -> None:
+        self._rpc, self._forced_tokens = rpc, call.forced_tokens
+        self._characters, self._sentences = sum(map(len, call.texts)), 0
+        self._charge = rpc.caller.charged(call.texts)
+        self.record = CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
+        """Record for the engine to fill in."""
 
-
-class TextsUsage:
-    """What is charged for some texts while they are translated; their sentences are known once they are split."""
-
-    def __init__(self, caller: Caller, usage: _Usage, texts: Sequence[str], forced_tokens: int) -> None:
-        self._caller, self._usage, self._forced_tokens = caller, usage, forced_tokens
-        self._characters = sum(map(len, texts))
-        self._charge = caller.charged(texts)
-        self._sentences = 0
-
-    def __enter__(self) -> TextsUsage:
+    def __enter__(self) -> ChargedCall:
         """Charge the texts.
 
         Raises:
@@ -210,10 +202,12 @@ class TextsUsage:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Count the texts, or let the caller have back what is not charged for those with an error."""
+        if self._rpc.record is not None:
+            self._rpc.record.call_ended(self.record)
         self._charge.__exit__(kind, error, traceback)
         if error is None:
-            self._usage.characters += self._characters
-            self._usage.sentences += self._sentences
+            self._rpc.used_characters += self._characters
+            self._rpc.used_sentences += self._sentences
 
     def hold_sentences(self, count: int) -> AbstractContextManager[None]:
         """Count sentences and hold places for them, as `Caller.hold_sentences` does.
@@ -223,4 +217,4 @@ class TextsUsage:
         self._sentences += count
         more = max(0, count * self._forced_tokens - self._characters)
         self._characters += more
-        return self._caller.hold_sentences(count, more_characters=more)
+        return self._rpc.caller.hold_sentences(count, more_characters=more)

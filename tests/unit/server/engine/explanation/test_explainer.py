@@ -13,6 +13,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ExplanationUnavailableError, ModelNotFoundError, OverloadedError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, ExplanationLimits
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -28,7 +29,7 @@ async def engine(make_engine: Callable[..., Engine]) -> Engine:
 
 
 def explain(engine: Engine, explainer: Explainer, options: DecodingOptions) -> Any:
-    return explainer.explain("a b", model=engine.models[0], options=options, choice=AttentionChoice(), deadline=None)
+    return explainer.explain(Call(texts=("a b",), model=engine.models[0], options=options), AttentionChoice())
 
 
 def counted(metrics: Metrics, outcome: str) -> float | None:
@@ -47,7 +48,7 @@ async def test_no_more_are_made_at_once_than_the_limit(
     assert raised.value.retry_after_seconds > 0
     assert counted(metrics, "refused") == 1
     # Those who translate are not refused.
-    translating = asyncio.create_task(engine.translate(["a"], model=engine.models[0], options=options, deadline=None))
+    translating = asyncio.create_task(engine.translate(Call(texts=("a",), model=engine.models[0], options=options)))
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
@@ -73,4 +74,4 @@ async def test_a_model_that_is_not_served_is_not_found(engine: Engine, options: 
     explainer = Explainer(engine, ExplanationLimits())
     model = dataclasses.replace(engine.models[0], version=9)
     with pytest.raises(ModelNotFoundError, match="small/9 is not served"):
-        await explainer.explain("a", model=model, options=options, choice=AttentionChoice(), deadline=None)
+        await explainer.explain(Call(texts=("a",), model=model, options=options), AttentionChoice())

@@ -13,6 +13,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.models.folder import FolderWatch
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis, ModelState
 from xuanzang.server.metrics import Metrics
@@ -59,7 +60,7 @@ async def test_a_call_that_was_resolved_before_a_change_is_answered_after_it(
     route = engine.router.resolve(model="", source_language="", target_language="")
     await engine.live.load("small", None)
     assert versions(engine) == [(1, False), (2, True)]
-    [[found]] = await engine.translate(["hello world"], model=route.model, options=options, deadline=None)
+    [[found]] = await engine.translate(Call(texts=("hello world",), model=route.model, options=options))
     assert found.text == "hello world"
 
 
@@ -94,9 +95,7 @@ async def retiring_in_use(
     """Unload version 1 during a call; return the call, whose sentence waits in a worker, and the unloading."""
     await engine.live.load("small", 2)
     script.allow(0)
-    call = asyncio.create_task(
-        engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
-    )
+    call = asyncio.create_task(engine.translate(Call(texts=("hello world",), model=engine.models[0], options=options)))
     await script.until(lambda script: script.blocked)
     unloading = asyncio.create_task(engine.live.unload("small", 1))
     await until_only_newest(engine)
@@ -123,7 +122,7 @@ async def test_the_calls_of_progressive_translations_keep_their_model(
 ) -> None:
     add_version(2)
     await engine.live.load("small", 2)
-    parts = engine.translate_progressively("hello world", model=engine.models[0], options=options, deadline=None)
+    parts = engine.translate_progressively(Call(texts=("hello world",), model=engine.models[0], options=options))
     await anext(parts)
     unloading = asyncio.create_task(engine.live.unload("small", 1))
     await until_only_newest(engine)
@@ -275,8 +274,8 @@ async def test_a_runner_that_cannot_be_made_fails_its_sentences_only(
     with monkeypatch.context() as patched:
         patched.setattr(model, "new_decoder", fail)
         with pytest.raises(MemoryError, match="no room"):
-            await engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
-    [[found]] = await engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+            await engine.translate(Call(texts=("hello world",), model=engine.models[0], options=options))
+    [[found]] = await engine.translate(Call(texts=("hello world",), model=engine.models[0], options=options))
     assert found.text == "hello world"
 
 

@@ -19,6 +19,7 @@ from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model, replay
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions
@@ -79,7 +80,7 @@ async def test_sentences_have_the_token_of_the_target_language_that_was_asked_fo
     for wanted, token_id in (("en", first), ("fr-CA", second)):
         route = engine.router.resolve(model="small", source_language="", target_language=wanted)
         call: dict[str, Any] = {"model": route.model, "target_language": route.target_language, "options": options}
-        [[hypothesis]] = await engine.translate(["a cat"], deadline=None, **call)
+        [[hypothesis]] = await engine.translate(Call(texts=("a cat",), **call))
         assert hypothesis.text == codec.decode([token_id, *codec.encode_target("a cat")])
     with pytest.raises(InvalidInputError, match="target_language_code"):
         engine.router.resolve(model="small", source_language="zh", target_language="")
@@ -120,7 +121,7 @@ async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(
     await engine.start()
     script.allow(0)
     calls = [
-        asyncio.ensure_future(engine.translate(["hello world"], model=model, options=options, deadline=None))
+        asyncio.ensure_future(engine.translate(Call(texts=("hello world",), model=model, options=options)))
         for model in engine.models * 2
     ]
     await script.until(lambda script: script.blocked)

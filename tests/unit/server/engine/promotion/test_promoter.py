@@ -12,6 +12,7 @@ import pytest
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.models.folder import FolderWatch
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -183,7 +184,7 @@ async def test_a_rollback_under_load_fails_no_request(start: Start, options: Dec
             after = 0
             while after < 5:
                 model = engine.router.resolve(model="", source_language="", target_language="").model
-                [[found]] = await engine.translate(["hello world"], model=model, options=options, deadline=None)
+                [[found]] = await engine.translate(Call(texts=("hello world",), model=model, options=options))
                 assert found.text == "hello world"
                 versions.append(model.version)
                 after += rolled_back.is_set()

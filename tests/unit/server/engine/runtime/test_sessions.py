@@ -22,6 +22,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.runtime.sessions import mappings, release_pages
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
@@ -54,7 +55,7 @@ async def engine(tiny_bundle_repository: Path, metrics: Metrics, settings: Engin
 async def translate(engine: Engine, *texts: str, deadline: float | None = None, **changes: Any) -> list[Hypothesis]:
     model = engine.models[0]
     options: DecodingOptions = dataclasses.replace(model.default_options, **changes)
-    answer = await engine.translate(texts, model=model, options=options, deadline=deadline)
+    answer = await engine.translate(Call(texts=tuple(texts), model=model, options=options), deadline=deadline)
     return [hypothesis for hypotheses in answer for hypothesis in hypotheses]
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
 from xuanzang.server.rpc.messages.options import with_defaults
 from xuanzang.server.rpc.messages.provenance import effective_settings
-from xuanzang.server.rpc.messages.requests import TranslationRequest
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 floats = st.floats(0.5, 1, width=32)
@@ -36,9 +36,9 @@ choices = st.builds(
 )
 
 
-def request_of(model: ServedModel, options: DecodingOptions) -> TranslationRequest:
+def request_of(model: ServedModel, options: DecodingOptions) -> Call:
     """Return a request for scores and provenance."""
-    return TranslationRequest(
+    return Call(
         texts=("a",), model=model, target_language="en", options=options, return_scores=True, return_provenance=True
     )
 
@@ -107,4 +107,4 @@ async def test_nothing_is_recorded_unless_the_request_asks_for_it(serve: Any) ->
     async with serve() as served:
         translation = await translation_of(served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"])))
         assert not translation.HasField("provenance")
-        assert served.engine.journals == [None]
+        assert served.engine.asked_for("return_provenance") == [False]

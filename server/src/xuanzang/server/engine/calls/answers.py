@@ -268,6 +268,8 @@ class AnsweredSearches:
                 steps=0,
                 searches=0,
                 is_kept=True,
+                max_target_length=sentence.options.max_target_length,
+                source_with_terms=renderer.source_with_terms,
             ),
         )
 

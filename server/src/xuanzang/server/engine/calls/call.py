@@ -1,11 +1,11 @@
-"""One call: its texts are prepared, their sentences searched, and the results joined."""
+"""A call in progress: its texts are prepared, their sentences searched, and the results joined."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,27 +15,26 @@ from weakref import WeakValueDictionary
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
 from xuanzang.server.engine.calls.documents import with_markup
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
-from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.results import joined, ranked
 from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.scheduling.call import CallContext, CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     PlannedSearch,
     Request,
+    SearchWatch,
     SentenceListener,
     SentenceResult,
 )
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import LanguageDetector
-from xuanzang.server.engine.text.traditional import settled_by
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Hypothesis
-from xuanzang.server.metrics import LENGTH_CLASSES
+from xuanzang.server.engine.text.traditional import TraditionalWriter, settled_by
+from xuanzang.server.engine.types import ContentFormat, FinishReason, HoldSentences, Hypothesis
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
@@ -65,41 +64,46 @@ class SharedResources:
     """Kept answers; None to keep none."""
 
 
-class Call:
-    """One call. Belongs to the event loop."""
+class RunningCall:
+    """One call in progress. Belongs to the event loop."""
 
     def __init__(
         self,
         shared: SharedResources,
+        call: Call,
         context: CallContext,
-        options: DecodingOptions,
+        record: CallRecord,
         *,
+        writer: TraditionalWriter | None = None,
+        hold_sentences: HoldSentences = nullcontext,
         emit: Emit | None = None,
-        journal: Journal | None = None,
-        record: CallRecord | None = None,
+        watch: SearchWatch | None = None,
+        keeps_answers: bool = True,
     ) -> None:
         """Make a call that has not begun.
 
         Args:
             shared: Parts of the engine.
-            context: Model, caller and deadline.
-            options: Options within the ranges of the API.
+            call: What is asked for.
+            context: By which model, for whom and until when.
+            record: Record to fill in.
+            writer: Writer of what the model writes; None to leave it as it is.
+            hold_sentences: Places of the caller for sentences in translation.
             emit: Receiver of the translation bit by bit, for a call with one text.
-            journal: Receiver of records of the searches.
-            record: Record to fill in; None if nobody asks for one.
+            watch: Who has the searches recorded.
+            keeps_answers: Whether kept answers may be taken, if the engine keeps some.
         """
-        self._has_markup = context.content_format is not ContentFormat.TEXT
-        self._shared = shared
-        self._context = context
+        self._has_markup = call.content_format is not ContentFormat.TEXT
+        self._shared, self._call, self._context, self._record = shared, call, context, record
         # Tags find their places by the alignment of tokens.
-        self._options = replace(options, token_details=True) if self._has_markup else options
+        self._options = replace(call.options, token_details=True) if self._has_markup else call.options
+        self._writer, self._hold_sentences = writer, hold_sentences
         self._emit = None if self._has_markup else emit
-        self._journal = journal
-        self._record = record
+        self._watch = watch
+        self._answers = shared.answers if keeps_answers else None
         self._timeout = None if context.deadline == math.inf else asyncio.Timeout(context.deadline)
-        self._started = False
 
-    async def run(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
+    async def run(self) -> list[list[Hypothesis]]:
         """Translate, once.
 
         Returns:
@@ -111,52 +115,34 @@ class Call:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        began = time.monotonic()
-        if self._context.deadline <= began:
+        if self._context.deadline <= time.monotonic():
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
             async with self._timeout or _UNLIMITED:
-                prepared = await self._prepare(texts)
-                with self._context.hold_sentences(len(prepared.searches)):
-                    translated = iter(await self._search(prepared))
-                answer = await self._joined(prepared, translated)
-                if self._context.kept_texts:
-                    answer = self._with_reasons(answer)
+                prepared = await self._prepare()
+                with self._hold_sentences(len(prepared.searches)):
+                    translated = iter(await self._search(prepared) if prepared.searches else ())
+                if self._has_markup or self._options.quality:
+                    work = partial(self._written, prepared, translated)
+                    answer = await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
+                else:
+                    answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
         except TimeoutError:
-            place = "was being translated" if self._started else "waited in the queue"
+            place = "was being translated" if self._record.started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
-            raise DeadlineExceededError(message, in_queue=not self._started) from None
-        if self._context.is_counted:
-            length = next(length for length, most in LENGTH_CLASSES.items() if prepared.source_tokens <= most)
-            durations = self._context.model.metrics.answer_duration_seconds
-            durations[length].observe(time.monotonic() - began, self._context.exemplar)
-        return answer
+            raise DeadlineExceededError(message, in_queue=not self._record.started) from None
+        return self._with_reasons(answer) if self._call.readings else answer
 
     def _with_reasons(self, answer: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """Say of the texts that are kept why they are."""
-        for index, reason in self._context.kept_texts.items():
-            write = self._context.writer.write if self._context.writer and reason is FinishReason.COPIED else str
+        for index, reason in self._call.kept_texts.items():
+            write = self._writer.write if self._writer and reason is FinishReason.COPIED else str
             answer[index] = [replace(each, text=write(each.text), finish_reason=reason) for each in answer[index]]
         return answer
 
-    async def _joined(
-        self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """Join the sentences of each text, and assess the texts if that is asked for."""
-        if not (self._has_markup or self._options.quality):
-            # Most texts are one sentence, with nothing to join.
-            return [
-                list(next(translated))
-                if len(segments) == 1 and segments[0].source_ids
-                else joined(segments, translated, self._context.codec)
-                for segments in prepared.texts
-            ]
-        work = partial(self._written, prepared, translated)
-        return await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
-
     def _written(self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
         """Join the sentences, put tags between them, and assess the texts, as the call asks for."""
-        context, codec = self._context, self._context.codec
+        codec = self._context.codec
         if self._has_markup:
             pairs = zip(prepared.texts, prepared.documents, strict=True)
             answer = [
@@ -168,44 +154,35 @@ class Call:
         if not self._options.quality:
             return answer
         # Tags are in no language.
-        return assessed(prepared.texts, answer, context, None if self._has_markup else self._shared.detector)
+        return assessed(prepared.texts, answer, self._context, None if self._has_markup else self._shared.detector)
 
-    async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
-        shared, context = self._shared, self._context
+    async def _prepare(self) -> PreparedTexts:
+        """Refuse what is too much, then split and tokenise the texts."""
+        shared, context, record = self._shared, self._context, self._record
         # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
-        min_cost = self._min_cost(texts)
         shared.scheduler.require_admission(
-            context.flow, min_cost, useful_until=context.useful_until, accepts_part=context.accepts_part
+            context.flow, self._min_cost(), useful_until=context.useful_until, accepts_part=context.accepts_part
         )
-        started = time.monotonic()
-        work = partial(
-            prepare,
-            texts,
-            context=context,
-            options=self._options,
-            settings=shared.settings,
-        )
-        if sum(map(len, texts)) <= _SHORT_CHARACTERS:
+        work = partial(prepare, self._call, context, self._options, writer=self._writer, settings=shared.settings)
+        if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:
             prepared = work()
         else:
             # One after another, so that the texts of others find a thread.
             async with shared.turns.setdefault(context.caller, asyncio.Lock()):
                 prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
-        now = time.monotonic()
-        context.model.metrics.tokenize_duration_seconds.observe(now - started)
-        if self._record is not None:
-            self._record.tokenized_at = now
-            self._record.sentences = len(prepared.searches)
-            self._record.source_tokens = prepared.source_tokens
+        record.tokenized_at = time.monotonic()
+        record.sentences, record.source_tokens = len(prepared.searches), prepared.source_tokens
+        if self._call.terms.fields:
+            record.constrained_sentences = sum(1 for search in prepared.searches if search.renderer.matches)
         return prepared
 
-    def _min_cost(self, texts: Sequence[str]) -> int:
+    def _min_cost(self) -> int:
         """Return a number of predicted tokens that texts have at least."""
         if self._has_markup:
             # Tags have no tokens.
             return 0
         characters = tokens = 0
-        for text in texts:
+        for text in self._call.texts:
             if text and not text.isspace():
                 characters += len(text)
                 tokens += 2
@@ -213,32 +190,27 @@ class Call:
         return source_tokens * (1 + self._options.beam_size) if self._options.max_target_length is None else tokens
 
     async def _search(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence."""
-        if not prepared.searches:
-            return []
-        if self._context.is_counted:
-            self._count(prepared)
-        if self._journal:
-            self._journal.begin(prepared.texts, prepared.searches)
-        if self._options.return_alternatives:
+        """Return the hypotheses of each sentence, at least one."""
+        options, searches = self._options, prepared.searches
+        if self._watch:
+            self._watch.begin(searches)
+        if options.return_alternatives:
             return await self._alternatives(prepared)
-        planned = draws(prepared.searches) if self._options.sampling else list(enumerate(prepared.searches))
-        is_single = len(planned) == len(prepared.searches)
+        planned = draws(searches) if options.sampling else list(enumerate(searches))
+        is_single = len(planned) == len(searches)
         streamer = None
         # The best of several draws is known at the end only.
         if self._emit and is_single:
-            settled = settled_by(
-                self._context.writer, whole=bool(self._context.terms.fields or self._options.target_prefix)
-            )
+            settled = settled_by(self._writer, whole=bool(self._call.terms.fields or options.target_prefix))
             streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit, settled=settled)
-        searches = [search for _, search in planned]
-        results = await self._find(searches, listener=streamer)
-        if self._journal:
-            self._journal.add(planned, results)
+        results = await self._find([search for _, search in planned], listener=streamer)
+        self._note(prepared, planned, results)
+        if self._watch:
+            self._watch.end(searches, results)
         if is_single:
             return [list(result.hypotheses) for result in results]
         owned = ((owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True))
-        return ranked(len(prepared.searches), owned)
+        return ranked(len(searches), owned)
 
     async def _alternatives(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
         """Find the possible openings of each sentence, then continue each."""
@@ -246,31 +218,45 @@ class Call:
         self._shared.scheduler.require_admission(self._context.flow, cost, useful_until=self._context.useful_until)
         # An opening that is cut short is none, so the cutoff applies to the second part only.
         context = replace(self._context, cutoff=math.inf)
-        begun = await self._decode(Request(context, openings(prepared.searches)))
+        first = openings(prepared.searches)
+        begun = await self._decode(Request(context, first))
         planned, ended = continuations(prepared.searches, [result.found for result in begun])
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches), follows=True) if searches else []
-        if self._journal:
-            self._journal.add(enumerate(openings(prepared.searches)), begun)
-            self._journal.add(planned, results)
+        self._note(prepared, list(enumerate(first)), begun)
+        self._note(prepared, planned, results)
         owned = [(owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True)]
         return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
 
-    async def _find(
+    def _note(
+        self,
+        prepared: PreparedTexts,
+        planned: Sequence[tuple[int, PlannedSearch]],
+        results: Sequence[SentenceResult],
+    ) -> None:
+        """Record searches that are done, if the call asks for its provenance."""
+        if not self._call.return_provenance:
+            return
+        counts = (sum(1 for segment in segments if segment.source_ids) for segments in prepared.texts)
+        places = [(text, sentence) for text, count in enumerate(counts) for sentence in range(count)]
+        for (owner, _), result in zip(planned, results, strict=True):
+            self._record.found.append((*places[owner], result.timeline))
+
+    def _find(
         self, searches: Sequence[PlannedSearch], *, listener: SentenceListener | None = None
-    ) -> list[SentenceResult]:
+    ) -> Awaitable[list[SentenceResult]]:
         """Take the answers that are kept or in flight, and search the other sentences."""
-        answers, context = self._shared.answers, self._context
-        if answers is None or not context.is_counted:
-            return await self._decode(Request(context, searches, listener=listener))
+        context = self._context
+        if self._answers is None:
+            return self._decode(Request(context, searches, listener=listener))
 
         async def decode(
             searches: Sequence[PlannedSearch], listener: SentenceListener | None, on_result: OnResult
         ) -> list[SentenceResult]:
             return await self._decode(Request(context, searches, listener=listener, on_result=on_result))
 
-        found = AnsweredSearches(answers, context, searches, listener=listener, rendering=self._shared.tokenizing)
-        return await found.results(decode)
+        found = AnsweredSearches(self._answers, context, searches, listener=listener, rendering=self._shared.tokenizing)
+        return found.results(decode)
 
     async def _decode(self, request: Request, *, follows: bool = False) -> list[SentenceResult]:
         try:
@@ -298,16 +284,6 @@ class Call:
         """Take a submitted request back, whether or not it is answered."""
         self._shared.requests.discard(request)
         self._shared.scheduler.close(request, abandoned)
-        self._started |= request.started
-        if self._record is not None:
-            search = SearchRecord(request.submitted_at, time.monotonic(), request.sentence_count, request.timelines)
-            self._record.searches.append(search)
-
-    def _count(self, prepared: PreparedTexts) -> None:
-        metrics = self._context.model.metrics
-        metrics.request_source_tokens.observe(prepared.source_tokens)
-        metrics.request_sentences.observe(len(prepared.searches))
-        if self._context.terms.fields:
-            metrics.constrained_sentences.inc(sum(1 for search in prepared.searches if search.renderer.matches))
-        metrics.request_beam_size.observe(self._options.beam_size)
-        metrics.request_num_hypotheses.observe(self._options.num_hypotheses)
+        self._record.started |= request.started
+        search = SearchRecord(request.submitted_at, time.monotonic(), request.sentence_count, request.timelines)
+        self._record.searches.append(search)

@@ -62,10 +62,6 @@ class SentenceTerms:
             return replace(constraints, expected_phrases=self.phrases, phrase_tokens=tokens)
         return replace(constraints, phrases=self.phrases.compiled(), phrase_tokens=tokens)
 
-    def read_in(self, segment: Segment) -> Segment:
-        """Return the sentence as the model reads it."""
-        return segment if self.source is None else replace(segment, text=self.source.text, source_ids=self.source_ids)
-
     def offsets(self, segment: Segment, codec: TextCodec, start: int) -> tuple[Span, ...]:
         """Find the characters of a text that the ids of the sentence stand for."""
         if self.source is None:

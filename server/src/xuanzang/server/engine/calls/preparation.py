@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import replace
 from typing import NamedTuple
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document
@@ -13,20 +12,19 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality import SentenceAssessor
-from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.call import Call, CallContext
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.terminology.terms import FoundTerm
+from xuanzang.server.engine.terminology.terms import FoundTerm, Terms
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.traditional import TraditionalWriter
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedTexts:
+class PreparedTexts(NamedTuple):
     """The texts of a call, ready to be searched."""
 
     texts: list[list[Segment]]
@@ -48,20 +46,29 @@ class _Sentences(NamedTuple):
 
 
 def prepare(
-    texts: Sequence[str],
-    *,
+    call: Call,
     context: CallContext,
     options: DecodingOptions,
+    *,
+    writer: TraditionalWriter | None,
     settings: EngineSettings,
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call.
 
+    Args:
+        call: What is asked for.
+        context: Model and languages.
+        options: Options of the searches.
+        writer: Writer of what the model writes; None to leave it as it is.
+        settings: Limits on texts.
+
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
-    preparation = _Preparation(context, options, settings)
-    for index, text in enumerate(texts):
-        preparation.add(f"contents[{index}]", text, is_kept=index in context.kept_texts)
+    preparation = _Preparation(call, context, options, writer, settings)
+    kept = call.kept_texts if call.readings else ()
+    for index, text in enumerate(call.texts):
+        preparation.add(f"contents[{index}]", text, is_kept=index in kept)
         if preparation.is_too_costly:
             break
     return preparation.result()
@@ -70,113 +77,102 @@ def prepare(
 class _Preparation:
     """Texts of a call as they are prepared one after another, and all that is wrong with them."""
 
-    def __init__(self, context: CallContext, options: DecodingOptions, settings: EngineSettings) -> None:
-        self._context = context
-        self._codec = context.codec
-        self._options = _simplified(options, context.writer)
+    def __init__(
+        self,
+        call: Call,
+        context: CallContext,
+        options: DecodingOptions,
+        writer: TraditionalWriter | None,
+        settings: EngineSettings,
+    ) -> None:
+        self._terms_wanted, self._format = call.terms, call.content_format
+        self._model, self._codec, self._writer = context.model, context.codec, writer
+        self._options = options if writer is None else _simplified(options, writer)
         self._written = {self._options.target_prefix: options.target_prefix}
         self._max_characters = settings.max_content_characters
         self._max_cost = settings.max_queue_tokens // 2
-        self._constraints, self._violations = _target_constraints(context.model, self._options)
-        self._violations += _term_violations(context)
+        self._constraints, self._violations = _target_constraints(self._model, self._options)
+        if call.terms.fields and not self._model.keeps_terms:
+            self._violations += _term_violations(self._model, call.terms)
+        self._searches_per_sentence = options.num_hypotheses if options.return_alternatives or options.sampling else 1
         self._cost = 0
+        self.is_too_costly = False
+        """Whether the call could never be accepted, so that the rest is not worth tokenising."""
         self._source_tokens = 0
         self._texts: list[list[Segment]] = []
         self._searches: list[PlannedSearch] = []
         self._documents: list[SplitDocument | None] = []
 
-    @property
-    def is_too_costly(self) -> bool:
-        """Whether the call could never be accepted, so that the rest is not worth tokenising."""
-        return self._cost > self._max_cost
-
     def result(self) -> PreparedTexts:
         """Return the texts, unless anything is wrong with them."""
         if self._violations:
             raise InvalidInputError(self._violations)
-        return PreparedTexts(
-            texts=self._texts, searches=self._searches, documents=self._documents, source_tokens=self._source_tokens
-        )
+        return PreparedTexts(self._texts, self._searches, self._documents, self._source_tokens)
 
     def add(self, field: str, text: str, *, is_kept: bool = False) -> None:
         """Prepare a text, or keep it as it is; after a fault only check it, so that the error names all faults."""
+        searches: list[PlannedSearch] = []
         try:
-            blocks = self._kept(field, text) if is_kept else self._checked_blocks(field, text)
+            if len(text) > self._max_characters:
+                self._violations.append(_too_long(field, len(text), self._max_characters, "characters"))
+                return
+            blocks = self._kept(text) if is_kept else self._blocks(field, text)
+            self._require_fitting(field, blocks)
             if self._violations:
                 return
-            searches: list[PlannedSearch] = []
             for block in blocks:
-                searches += self._planned(block)
+                self._plan(block, searches)
         except InvalidInputError as error:
             self._violations += error.violations
             return
         self._texts.append([segment for block in blocks for segment in block.segments])
         self._searches += searches
-        self._count(field, searches)
-
-    def _count(self, field: str, searches: Iterable[PlannedSearch]) -> None:
-        """Count what the searches of a text take."""
-        each = _searches_per_sentence(self._options)
         for sentence, _ in searches:
             self._source_tokens += len(sentence.source_ids)
-            self._cost += each * predicted_cost(sentence)
-        if self.is_too_costly:
+            self._cost += self._searches_per_sentence * predicted_cost(sentence)
+        if self._cost > self._max_cost:
+            self.is_too_costly = True
             self._violations.append(_too_costly(field, self._cost, self._max_cost))
 
-    def _checked_blocks(self, field: str, text: str) -> Sequence[_Sentences]:
-        """Split a text that is not too long, and check what it is split into."""
-        self._require_short(field, text)
-        try:
-            blocks = self._blocks(text)
-        except MarkupError as error:
-            raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-        sentences = [each for block in blocks for each in block.segments if each.source_ids]
-        if violations := [*self._length_violations(field, sentences)]:
-            raise InvalidInputError(violations)
-        return blocks
-
-    def _require_short(self, field: str, text: str) -> None:
-        if len(text) > self._max_characters:
-            raise InvalidInputError([_too_long(field, len(text), self._max_characters, "characters")])
-
-    def _kept(self, field: str, text: str) -> Sequence[_Sentences]:
+    def _kept(self, text: str) -> Sequence[_Sentences]:
         """Return a text that is answered as it is."""
-        self._require_short(field, text)
-        if self._context.content_format is not ContentFormat.TEXT:
+        if self._format is not ContentFormat.TEXT:
             self._documents.append(None)
         return [_Sentences([Segment(text=text, source_ids=())])]
 
-    def _length_violations(self, field: str, sentences: Sequence[Segment]) -> Iterator[FieldViolation]:
-        """Find what is wrong with the sentences of a text, by their source tokens."""
-        if not sentences:
+    def _require_fitting(self, field: str, blocks: Iterable[_Sentences]) -> None:
+        """Raise InvalidInputError for what is wrong with the sentences of a text, by their source tokens."""
+        lengths = [len(each.source_ids) for block in blocks for each in block.segments if each.source_ids]
+        if not lengths:
             return
-        longest, limit = max(len(each.source_ids) for each in sentences), self._codec.max_source_length
+        options, violations = self._options, []
+        longest, limit = max(lengths), self._codec.max_source_length
         if longest > limit:
             unit = (
                 "source tokens in a stretch without comma or white space, because options.refuse_long_sentences is set"
             )
-            yield _too_long(field, longest, limit, unit)
-        if self._options.min_target_length or self._options.target_prefix:
-            yield from self._forced_violations(field, sentences)
-        if len(sentences) < 2:
-            return
-        if self._options.num_hypotheses > 1:
-            description = f"more than 1 only for texts of a single sentence, {field} has {len(sentences)}"
-            yield FieldViolation(field="options.num_hypotheses", description=description)
-        if self._options.target_prefix:
-            description = f"only for texts of a single sentence, {field} has {len(sentences)}"
-            yield FieldViolation(field="options.target_prefix", description=description)
+            violations.append(_too_long(field, longest, limit, unit))
+        # One token is justified by any sentence.
+        if options.min_target_length > 1 or options.target_prefix:
+            violations += self._forced_violations(field, min(lengths))
+        if len(lengths) > 1:
+            description = f"only for texts of a single sentence, {field} has {len(lengths)}"
+            if options.num_hypotheses > 1:
+                violations.append(
+                    FieldViolation(field="options.num_hypotheses", description=f"more than 1 {description}")
+                )
+            if options.target_prefix:
+                violations.append(FieldViolation(field="options.target_prefix", description=description))
+        if violations:
+            raise InvalidInputError(violations)
 
-    def _forced_violations(self, field: str, sentences: Sequence[Segment]) -> Iterator[FieldViolation]:
+    def _forced_violations(self, field: str, shortest: int) -> Iterator[FieldViolation]:
         """Find what the options force that the shortest sentence of a text does not justify, once for each option."""
         forced = {
             "options.min_target_length": self._options.min_target_length,
             "options.target_prefix": len(self._constraints.prefix_ids),
         }
-        if not any(forced.values()):
-            return
-        shortest = min(len(each.source_ids) for each in sentences)
-        limit = self._context.model.justified_tokens(shortest)
+        limit = self._model.justified_tokens(shortest)
         for option, tokens in forced.items():
             if tokens > limit and not any(fault.field == option for fault in self._violations):
                 description = (
@@ -185,66 +181,67 @@ class _Preparation:
                 )
                 yield FieldViolation(field=option, description=description)
 
-    def _blocks(self, text: str) -> Sequence[_Sentences]:
+    def _blocks(self, field: str, text: str) -> Sequence[_Sentences]:
         """Split a text, or each block of one with markup."""
-        context, refuse_long = self._context, self._options.refuse_long_sentences
-        if context.content_format is ContentFormat.TEXT:
-            unbroken = context.terms.with_marks(text) if context.terms.fields else ()
+        terms, refuse_long = self._terms_wanted, self._options.refuse_long_sentences
+        if self._format is ContentFormat.TEXT:
+            unbroken = terms.with_marks(text) if terms.fields else ()
             return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))]
-        document = split_document(
-            text, self._codec, content_format=context.content_format, refuse_long=refuse_long, terms=context.terms
-        )
+        try:
+            document = split_document(
+                text, self._codec, content_format=self._format, refuse_long=refuse_long, terms=terms
+            )
+        except MarkupError as error:
+            raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
         self._documents.append(document)
         return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)]
 
-    def _planned(self, block: _Sentences) -> list[PlannedSearch]:
-        """Plan a search for each sentence of a text."""
-        starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
-        return [
-            self._search(segment, start, self._terms(segment, start, block.verbatim))
-            for segment, start in zip(block.segments, starts, strict=False)
-            if segment.source_ids
-        ]
+    def _plan(self, block: _Sentences, searches: list[PlannedSearch]) -> None:
+        """Add a search for each sentence of a text."""
+        start = 0
+        for segment in block.segments:
+            if segment.source_ids:
+                terms = self._terms(segment, start, block.verbatim) if self._terms_wanted.fields else NO_SENTENCE_TERMS
+                searches.append(self._search(segment, start, terms))
+            start += len(segment.text)
 
     def _search(self, segment: Segment, start: int, terms: SentenceTerms) -> PlannedSearch:
         """Plan the search for a sentence."""
-        model, options, language_ids = self._context.model, self._options, self._codec.target_prefix_ids
-        constraints = terms.added_to(self._constraints) if terms.found else self._constraints
+        options = self._options
         renderer = SentenceRenderer(
             codec=self._codec,
             source_spans=terms.offsets(segment, self._codec, start) if options.token_details else (),
             source_with_terms=terms.source.text if terms.source else "",
             matches=terms.matches if terms.found else None,
-            assessor=_assessor(model, segment) if options.quality else None,
-            writer=self._context.writer,
+            assessor=_assessor(self._model, segment) if options.quality else None,
+            writer=self._writer,
             written=self._written,
             prefix=options.target_prefix,
         )
-        read = terms.read_in(segment)
-        return PlannedSearch(
-            model.sentence(read.source_ids, options, constraints, language_ids=language_ids),
-            renderer,
+        sentence = self._model.sentence(
+            terms.source_ids if terms.source else segment.source_ids,
+            options,
+            terms.added_to(self._constraints) if terms.found else self._constraints,
+            language_ids=self._codec.target_prefix_ids,
         )
+        return PlannedSearch(sentence, renderer)
 
     def _terms(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> SentenceTerms:
         """Find the terms of a sentence, but not those of what is not translated."""
-        context = self._context
-        if not context.terms.fields:
-            return NO_SENTENCE_TERMS
-        found = [term for term in context.terms.find(segment.text, start) if not _overlaps(term, verbatim)]
+        found = [term for term in self._terms_wanted.find(segment.text, start) if not _overlaps(term, verbatim)]
         return plan_terms(
             [self._simplified_term(term) for term in found],
             self._codec,
             segment=segment,
             start=start,
             suppressed_texts=self._options.suppressed_texts,
-            max_tokens=_max_target_length(context.model, self._options) - len(self._constraints.prefix_ids) - 1,
-            in_source=context.model.reads_terms,
+            max_tokens=_max_target_length(self._model, self._options) - len(self._constraints.prefix_ids) - 1,
+            in_source=self._model.reads_terms,
         )
 
     def _simplified_term(self, term: FoundTerm) -> FoundTerm:
         """Return a term with its translations as the model writes them, and remember how the caller does."""
-        writer = self._context.writer
+        writer = self._writer
         if writer is None:
             return term
         targets = tuple(map(writer.simplify, term.targets))
@@ -253,9 +250,9 @@ class _Preparation:
         return replace(term, targets=targets)
 
 
-def _simplified(options: DecodingOptions, writer: TraditionalWriter | None) -> DecodingOptions:
+def _simplified(options: DecodingOptions, writer: TraditionalWriter) -> DecodingOptions:
     """Return options with their texts as the model writes them."""
-    if writer is None or not (options.target_prefix or options.suppressed_texts):
+    if not (options.target_prefix or options.suppressed_texts):
         return options
     return replace(
         options,
@@ -275,16 +272,11 @@ def _overlaps(term: FoundTerm, spans: Iterable[Span]) -> bool:
     return any(start < term.end and term.start < end for start, end in spans)
 
 
-def _term_violations(context: CallContext) -> list[FieldViolation]:
-    if not context.terms.fields or context.model.keeps_terms:
-        return []
-    model = f"{context.model.name}/{context.model.version}"
-    description = f"needs inspected_rows, which the decoder of {model} lacks; export the model again"
-    return [FieldViolation(field=field, description=description) for field in context.terms.fields]
-
-
-def _searches_per_sentence(options: DecodingOptions) -> int:
-    return options.num_hypotheses if options.return_alternatives or options.sampling else 1
+def _term_violations(model: LoadedModel, terms: Terms) -> list[FieldViolation]:
+    description = (
+        f"needs inspected_rows, which the decoder of {model.name}/{model.version} lacks; export the model again"
+    )
+    return [FieldViolation(field=field, description=description) for field in terms.fields]
 
 
 def _max_target_length(model: LoadedModel, options: DecodingOptions) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import TypedDict, Unpack
 
-from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
-from xuanzang.server.engine.calls.journal import Journal
+from xuanzang.server.engine.calls.call import Emit, RunningCall, SharedResources
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
     DrainingError,
@@ -17,11 +19,27 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.models.version_states import ModelUsage
-from xuanzang.server.engine.scheduling.call import CallContext, CallRecord
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
-from xuanzang.server.metrics import ModelMetrics
+from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
+from xuanzang.server.engine.scheduling.request import SearchWatch
+from xuanzang.server.engine.text.traditional import TraditionalWriter
+from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.metric_series import observe_all
+from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 
 _LOGGER = logging.getLogger(__name__)
+
+
+# How requests are counted that fail so; all others are errors.
+_FAILED_AS: Mapping[str, str] = MappingProxyType(
+    {"queue_timeout": "deadline", "deadline": "deadline", "cancelled": "cancelled"}
+)
+
+
+class CallArguments(TypedDict, total=False):
+    """Further arguments of `RunningCalls.run` that a caller of the engine may give."""
+
+    hold_sentences: HoldSentences
+    watch: SearchWatch | None
 
 
 class RunningCalls:
@@ -38,21 +56,25 @@ class RunningCalls:
 
     async def run(
         self,
-        texts: Sequence[str],
+        call: Call,
         context: CallContext,
-        options: DecodingOptions,
         *,
+        record: CallRecord | None = None,
+        writer: TraditionalWriter | None = None,
+        hold_sentences: HoldSentences = nullcontext,
         emit: Emit | None = None,
-        journal: Journal | None = None,
+        watch: SearchWatch | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translate texts, and count the call from its beginning to its end.
+        """Translate the texts of a call, record it from its beginning to its end, and count it.
 
         Args:
-            texts: Texts in the source language.
-            context: Model, caller and deadline.
-            options: Options within the ranges of the API.
+            call: What is asked for.
+            context: By which model, for whom and until when.
+            record: New record to fill in; None if only metrics are written of it.
+            writer: Writer of what the model writes; None to leave it as it is.
+            hold_sentences: Places of the caller for sentences in translation.
             emit: Receiver of the translation bit by bit, for a call with one text.
-            journal: Receiver of records of the searches.
+            watch: Who has the searches recorded.
 
         Returns:
             Hypotheses of each text, best first.
@@ -60,41 +82,48 @@ class RunningCalls:
         Raises:
             EngineError: The texts are not translated, as `Engine.translate` says.
         """
-        model, metrics, record = context.model, context.model.metrics, None
-        began = time.monotonic()
+        model, record = context.model, record or CallRecord()
+        record.begin(model.name, model.version, call.texts)
         self._usage.begin(model)
+        self._running += 1
+        self._idle.clear()
         try:
             if self._refuses:
                 raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
-            if context.observer is not None:
-                characters = sum(map(len, texts))
-                record = CallRecord(model=model.name, version=model.version, texts=len(texts), characters=characters)
-            self._running += 1
-            self._idle.clear()
-            try:
-                call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
-                answer = await call.run(texts)
-            finally:
-                self._running -= 1
-                if not self._running:
-                    self._idle.set()
-            target_tokens = _count_answer(metrics, answer)
-            if record is not None:
-                record.target_tokens = target_tokens
+            answer = await RunningCall(
+                self._shared,
+                call,
+                context,
+                record,
+                writer=writer,
+                hold_sentences=hold_sentences,
+                emit=emit,
+                watch=watch,
+            ).run()
+            record.target_tokens = sum(best.token_count for best, *_ in answer)
+            record.ended_at = time.monotonic()
+            _count(model.metrics, call, record, _outcome(model.metrics, answer))
         except BaseException as error:
-            _count_failure(metrics, _failure_reason(error))
+            record.ended_at = time.monotonic()
+            reason = _failure_reason(error)
+            model.metrics.request_failures[reason].inc()
+            _count(model.metrics, call, record, _FAILED_AS.get(reason, "error"))
             raise
         finally:
-            now = time.monotonic()
-            metrics.request_duration_seconds.observe(now - began, context.exemplar)
-            if record is not None and context.observer is not None:
-                record.ended_at = now
-                context.observer.call_ended(record)
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
             self._usage.end(model)
         return answer
 
     async def run_progressively(
-        self, text: str, context: CallContext, options: DecodingOptions, *, journal: Journal | None = None
+        self,
+        call: Call,
+        context: CallContext,
+        *,
+        record: CallRecord,
+        writer: TraditionalWriter | None = None,
+        **arguments: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -106,13 +135,15 @@ class RunningCalls:
         """
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self.run([text], context, options, emit=emitted.put_nowait, journal=journal))
+        running = asyncio.ensure_future(
+            self.run(call, context, record=record, writer=writer, emit=emitted.put_nowait, **arguments)
+        )
         running.add_done_callback(lambda _: emitted.put_nowait(None))
         try:
             while (more := await emitted.get()) is not None:
                 if started is not None:
                     seconds, started = time.monotonic() - started, None
-                    context.model.metrics.first_text_duration_seconds.observe(seconds, context.exemplar)
+                    context.model.metrics.first_text_duration_seconds.observe(seconds, record.exemplar)
                 yield more
             [hypotheses] = await running
             yield hypotheses
@@ -147,12 +178,6 @@ class RunningCalls:
         return done
 
 
-def _count_failure(metrics: ModelMetrics, reason: str) -> None:
-    metrics.request_failures[reason].inc()
-    finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
-    metrics.requests[finish_reason if finish_reason in ("deadline", "cancelled") else "error"].inc()
-
-
 def _failure_reason(error: BaseException) -> str:
     match error:
         case DeadlineExceededError():
@@ -168,26 +193,39 @@ def _failure_reason(error: BaseException) -> str:
     return "backend"
 
 
-def _count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> int:
-    """Count a request that is answered.
-
-    Args:
-        metrics: Metrics of the model that translated.
-        answer: Hypotheses of each text, best first.
-
-    Returns:
-        Target tokens of the best hypotheses, end tokens counted.
-    """
-    tokens, label = 0, "eos"
+def _outcome(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> str:
+    """Return how a request is counted that is answered, and count its terms."""
+    outcome = "eos"
     for best, *_ in answer:
-        tokens += best.token_count
         # Of texts that ended differently, the deadline of one counts before the limit of another.
         if best.finish_reason is FinishReason.DEADLINE:
-            label = "deadline"
-        elif best.finish_reason is FinishReason.MAX_LENGTH and label == "eos":
-            label = "length"
+            outcome = "deadline"
+        elif best.finish_reason is FinishReason.MAX_LENGTH and outcome == "eos":
+            outcome = "length"
         for match in best.matches:
             metrics.glossary_matches[match.outcome.value].inc()
-    metrics.requests[label].inc()
-    metrics.request_target_tokens.observe(tokens)
-    return tokens
+    return outcome
+
+
+def _count(metrics: ModelMetrics, call: Call, record: CallRecord, outcome: str) -> None:
+    """Write the metrics of a request that has ended."""
+    seconds = record.ended_at - record.began_at
+    metrics.requests[outcome].inc()
+    metrics.request_duration_seconds.observe(seconds, record.exemplar)
+    if record.tokenized_at is None:
+        return
+    observed = [(metrics.tokenize_duration_seconds, record.tokenized_at - record.began_at)]
+    if record.sentences:
+        observed += (
+            (metrics.request_source_tokens, record.source_tokens),
+            (metrics.request_sentences, record.sentences),
+            (metrics.request_beam_size, call.options.beam_size),
+            (metrics.request_num_hypotheses, call.options.num_hypotheses),
+        )
+    if record.target_tokens is not None:
+        observed.append((metrics.request_target_tokens, record.target_tokens))
+        length = next(length for length, most in LENGTH_CLASSES.items() if record.source_tokens <= most)
+        metrics.answer_duration_seconds[length].observe(seconds, record.exemplar)
+    observe_all(observed)
+    if record.constrained_sentences:
+        metrics.constrained_sentences.inc(record.constrained_sentences)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from xuanzang.server.engine.explanation.forced_decoding import (
     OpenGraphs,
     encoder_states,
 )
-from xuanzang.server.engine.explanation.recording import RecordedSearch, SearchJournal, SearchTree, path_of
+from xuanzang.server.engine.explanation.recording import RecordedSearch, SearchTree, WatchedSearch, path_of
 from xuanzang.server.engine.explanation.types import (
     Alternative,
     Attention,
@@ -44,8 +44,9 @@ from xuanzang.server.engine.explanation.types import (
 )
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import DecodingOptions, Hypothesis, ServedModel
+from xuanzang.server.engine.types import HoldSentences, Hypothesis
 
 # One takes tenths of a second.
 _RETRY_SECONDS = 1.0
@@ -185,6 +186,15 @@ def _tokens(best: TargetHypothesis, eos_id: int) -> list[int]:
     return [*best.target_ids, eos_id] if best.finished else list(best.target_ids)
 
 
+class EngineArguments(TypedDict, total=False):
+    """Arguments of `Engine.translate` for a call that is explained."""
+
+    caller: str
+    deadline: float | None
+    record: CallRecord | None
+    hold_sentences: HoldSentences
+
+
 class Explainer:
     """Explains translations of an engine. Belongs to its event loop."""
 
@@ -196,13 +206,14 @@ class Explainer:
         self._idle: asyncio.TimerHandle | None = None
 
     async def explain(
-        self, text: str, *, model: ServedModel, options: DecodingOptions, choice: AttentionChoice, **call: Any
+        self, call: Call, choice: AttentionChoice, **arguments: Unpack[EngineArguments]
     ) -> tuple[list[Hypothesis], Explanation]:
         """Translate a sentence and explain how.
 
         Args:
-            options: Options of a beam search, with token details.
-            call: Other arguments of `Engine.translate`.
+            call: One text, with options of a beam search and token details.
+            choice: The attention to show.
+            **arguments: Other arguments of `Engine.translate`.
 
         Returns:
             Hypotheses, best first, and the explanation of the first.
@@ -213,18 +224,18 @@ class Explainer:
             OverloadedError: As many explanations as may be are being made, or the queue is full.
             EngineError: As `Engine.translate` says.
         """
-        loaded = self._engine.live.catalog.find(model.name, model.version)
+        loaded = self._engine.live.catalog.find(call.model.name, call.model.version)
         if loaded is None:
-            raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
+            raise ModelNotFoundError(f"model {call.model.name}/{call.model.version} is not served")
         _require_layers(loaded, choice)
-        _require_own_writing(loaded, call.get("target_language", ""))
+        _require_own_writing(loaded, call.target_language)
         with self._engine.live.usage.of(loaded), self._place(loaded):
-            journal = SearchJournal(max_tokens=self._limits.max_tokens)
-            [hypotheses] = await self._engine.translate([text], model=model, options=options, journal=journal, **call)
-            if journal.search is None:
+            watched = WatchedSearch(max_tokens=self._limits.max_tokens)
+            [hypotheses] = await self._engine.translate(call, watch=watched, **arguments)
+            if watched.search is None:
                 raise InvalidInputError([FieldViolation(field="contents[0]", description="has nothing to translate")])
-            languages = call.get("source_language", ""), call.get("target_language", "")
-            return hypotheses, await self._explained(journal.search, loaded, languages, choice)
+            languages = call.source_language, call.target_language
+            return hypotheses, await self._explained(watched.search, loaded, languages, choice)
 
     @contextmanager
     def _place(self, model: LoadedModel) -> Iterator[None]:

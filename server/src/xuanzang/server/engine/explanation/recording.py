@@ -1,21 +1,17 @@
-"""The record of the search of one sentence, from the journal of its call."""
+"""The record of the search of one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from typing_extensions import override
-
-from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.decoding.hypotheses import RecordedStep, SearchOptions, SearchRecorder, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import prohibitions
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
-from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
 
 MAX_CANDIDATES = 64
@@ -37,25 +33,22 @@ class RecordedSearch:
     recorder: SearchRecorder
 
 
-class SearchJournal(Journal):
+class WatchedSearch:
     """Has the search of a call with one sentence recorded."""
 
     def __init__(self, *, max_tokens: int) -> None:
         """Begin before the call, for a sentence and steps of at most so many tokens."""
-        super().__init__()
         self._max_tokens = max_tokens
         self._recorder = SearchRecorder(max_steps=max_tokens)
         self.search: RecordedSearch | None = None
         """The search; None before the call is answered, and if there was nothing to translate."""
 
-    @override
-    def begin(self, texts: Iterable[Sequence[Segment]], searches: Sequence[PlannedSearch]) -> None:
+    def begin(self, searches: Sequence[PlannedSearch]) -> None:
         """Check the sentence, and set the recorder of its search.
 
         Raises:
             InvalidInputError: There are several sentences, or too many tokens.
         """
-        super().begin(texts, searches)
         if len(searches) > 1:
             raise _fault(f"must be one sentence, has {len(searches)}")
         sentence = searches[0].sentence
@@ -63,11 +56,9 @@ class SearchJournal(Journal):
             raise _fault(f"must have at most {self._max_tokens} source tokens, has {len(sentence.source_ids)}")
         sentence.options = replace(sentence.options, recorder=self._recorder)
 
-    @override
-    def add(self, searches: Iterable[tuple[int, PlannedSearch]], results: Iterable[SentenceResult]) -> None:
-        searches, results = list(searches), list(results)
-        super().add(searches, results)
-        [(_, planned)], [result] = searches, results
+    def end(self, searches: Sequence[PlannedSearch], results: Sequence[SentenceResult]) -> None:
+        """Take what was found."""
+        [planned], [result] = searches, results
         options = planned.sentence.options
         decoding = replace(options.decoding, no_repeat_ngram_size=self._recorder.no_repeat_ngram_size)
         self.search = RecordedSearch(

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from xuanzang.server.bundles.certificate import certified_loss
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.engine.calls.call import Call, SharedResources
+from xuanzang.server.engine.calls.call import RunningCall, SharedResources
 from xuanzang.server.engine.errors import DrainingError, InvalidInputError, ModelStateError, OverloadedError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 
 # The values of the paper, and of sacrebleu's chrF2: sequences of 1 to 6 characters, recall counts four times.
 _MAX_LENGTH = 6
@@ -254,15 +254,17 @@ class Judge:
 
     async def _translated(self, sources: Sequence[str], model: LoadedModel) -> list[str]:
         """Translate one text after another, as a caller who takes turns with the others."""
-        context = CallContext(model=model, caller=_CALLER, is_counted=False)
-        options = model.served(is_default=False).default_options
+        context, served = CallContext(model=model, caller=_CALLER), model.served(is_default=False)
         translations: list[str] = []
         while len(translations) < len(sources):
             if self._live.catalog.find(model.name, model.version) is not model:
                 raise DrainingError(f"{model.name}/{model.version} is no longer served")
             try:
                 with self._live.usage.of(model):
-                    [[best, *_]] = await Call(self._shared, context, options).run([sources[len(translations)]])
+                    texts = (sources[len(translations)],)
+                    call = Call(texts=texts, model=served, options=served.default_options)
+                    running = RunningCall(self._shared, call, context, CallRecord(), keeps_answers=False)
+                    [[best, *_]] = await running.run()
             except OverloadedError as error:
                 await asyncio.sleep(error.retry_after_seconds)
             else:

@@ -1,20 +1,52 @@
-"""One call: what is asked, by whom and until when; and what is recorded of it."""
+"""One call: the value that goes down, what the scheduler knows of it, and the record that comes up."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Required, TypedDict
+from typing import NamedTuple
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.traditional import TraditionalWriter
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, HoldSentences, ServedModel
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Reading, ServedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a caller asks for: checked, completed, and read by everything below."""
+
+    texts: tuple[str, ...]
+    model: ServedModel
+    options: DecodingOptions
+    """Options within the ranges of the API and the limits of the model."""
+    source_language: str = ""
+    """One of the model's source languages, or empty for its first."""
+    target_language: str = ""
+    """Language of the translations, which a writer may make of one of the model's; empty for its first."""
+    content_format: ContentFormat = ContentFormat.TEXT
+    """How the texts are written; with markup nothing is emitted before the end."""
+    terms: Terms = NO_TERMS
+    """What translations keep."""
+    readings: tuple[Reading, ...] = ()
+    """How the texts are read, if the caller names no source language; else empty."""
+    return_scores: bool = False
+    return_provenance: bool = False
+
+    @property
+    def kept_texts(self) -> dict[int, FinishReason]:
+        """Which texts are answered as they are, by their index, and why."""
+        return {index: reason for index, each in enumerate(self.readings) if (reason := each.kept_as)}
+
+    @property
+    def forced_tokens(self) -> int:
+        """Target tokens, about, that the options force for each sentence, however short it is."""
+        options = self.options
+        searches = options.num_hypotheses if options.sampling or options.return_alternatives else 1
+        return searches * max(options.min_target_length, len(options.target_prefix))
 
 
 class FlowKey(NamedTuple):
@@ -48,6 +80,10 @@ class SentenceTimeline:
     """Whether the best hypothesis is of a search that required the terms."""
     is_kept: bool = False
     """Whether nothing was searched, because the answer was kept or another call was waiting for it."""
+    max_target_length: int = 0
+    """Maximum target tokens that were in effect, eos counted."""
+    source_with_terms: str = ""
+    """The sentence as the model read it, if translations were put in the place of terms."""
 
 
 class SearchRecord(NamedTuple):
@@ -70,94 +106,63 @@ class SearchRecord(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class CallRecord:
-    """What one call took so far. Belongs to the event loop."""
+    """What becomes of one call. Belongs to the event loop until the call has ended.
 
-    model: str
-    version: int
-    texts: int
-    characters: int
-    began_at: float = field(default_factory=time.monotonic)
+    All times are on the clock of `time.monotonic`. It holds no text of the caller but `source_with_terms` of found
+    sentences, which are there only for provenance.
+    """
+
+    exemplar: dict[str, str] | None = None
+    """Labels of the exemplars of histograms, such as the trace's id; None for no exemplars."""
+    model: str = ""
+    """Model; empty until the call begins. It and all that follow are filled in by the engine."""
+    version: int = 0
+    texts: int = 0
+    characters: int = 0
+    began_at: float = 0.0
     tokenized_at: float | None = None
     """Time at which its texts were split and tokenised; None before that."""
     ended_at: float = 0.0
     sentences: int = 0
+    constrained_sentences: int = 0
+    """Sentences with terms."""
     source_tokens: int = 0
     """Source tokens, end tokens counted."""
-    target_tokens: int = 0
-    """Target tokens of the best hypotheses, end tokens counted; 0 of a call that is not answered."""
+    target_tokens: int | None = None
+    """Target tokens of the best hypotheses, end tokens counted; None of a call that is not answered."""
+    started: bool = False
+    """Whether a worker has taken a sentence."""
     searches: list[SearchRecord] = field(default_factory=list)
+    found: list[tuple[int, int, SentenceTimeline]] = field(default_factory=list)
+    """Text, sentence of the text, and timeline of each search, if the call asks for its provenance."""
 
+    def begin(self, model: str, version: int, texts: Sequence[str]) -> None:
+        """Take down what is to be translated, and when that begins."""
+        self.model, self.version = model, version
+        self.texts, self.characters = len(texts), sum(map(len, texts))
+        self.began_at = time.monotonic()
 
-class CallObserver(Protocol):
-    """Asks for the records of calls."""
-
-    @property
-    def exemplar(self) -> dict[str, str] | None:
-        """Labels of the exemplars of histograms, such as the trace's id; None for no exemplars."""
-
-    def call_ended(self, record: CallRecord) -> None:
-        """Take the record of a call that has ended, answered or not."""
-
-
-class ContextArguments(TypedDict, total=False):
-    """What a call may say of itself; `CallContext` has the meaning of each key, and what it is without."""
-
-    caller: str
-    source_language: str
-    target_language: str
-    content_format: ContentFormat
-    terms: Terms
-    kept_texts: Mapping[int, FinishReason]
-    writer: TraditionalWriter | None
-    hold_sentences: HoldSentences
-    observer: CallObserver | None
-
-
-class CallArguments(ContextArguments):
-    """What a call asks of the engine."""
-
-    model: Required[ServedModel]
-    """One of the engine's."""
-    options: Required[DecodingOptions]
-    """Options within the ranges of the API and the limits of the model."""
-    deadline: Required[float | None]
-    """Deadline on the clock of `time.monotonic`; None for no limit."""
+    def of_text(self, text_index: int) -> list[tuple[int, SentenceTimeline]]:
+        """Return the sentences and timelines of the searches of one text, in the order of its sentences."""
+        of_text = [(sentence, timeline) for text, sentence, timeline in self.found if text == text_index]
+        return sorted(of_text, key=lambda each: each[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """What all sentences of one call have in common."""
+    """For whom sentences are searched, by which model and until when: what the scheduler knows of a call."""
 
     model: LoadedModel
     caller: str = ""
     """Identity of the caller, neither logged nor counted: callers take turns."""
     source_language: str = ""
-    """One of the model's, or empty for its first."""
+    """Language that the model reads, or empty for its first."""
     target_language: str = ""
-    """The same."""
+    """Language that the model writes, or empty for its first."""
     deadline: float = math.inf
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
-    content_format: ContentFormat = ContentFormat.TEXT
-    """How the texts are written; with markup nothing is emitted before the end."""
-    terms: Terms = NO_TERMS
-    """What translations keep."""
-    kept_texts: Mapping[int, FinishReason] = field(default_factory=dict)
-    """Texts that are answered as they are, by their index, and why."""
-    writer: TraditionalWriter | None = None
-    """Writer of what the model writes; None to leave it as it is."""
-    hold_sentences: HoldSentences = nullcontext
-    """Places of the caller for sentences in translation."""
-    is_counted: bool = True
-    """Whether it is a request of a caller, which metrics of requests count."""
-    observer: CallObserver | None = None
-    """Who asks for the record of the call; None for no record."""
-
-    @property
-    def exemplar(self) -> dict[str, str] | None:
-        """Labels of the exemplars of histograms; None for no exemplars."""
-        return None if self.observer is None else self.observer.exemplar
 
     @property
     def useful_until(self) -> float:

@@ -69,6 +69,8 @@ class _RunningSentence:
             steps=step - self.joined_step,
             searches=self.searches,
             terms_required=bool(self.queued.sentence.options.phrases) and not is_free,
+            max_target_length=self.queued.sentence.options.max_target_length,
+            source_with_terms=self.queued.renderer.source_with_terms,
         )
 
 

@@ -55,6 +55,20 @@ class SentenceResult(NamedTuple):
     timeline: SentenceTimeline
 
 
+class SearchWatch(Protocol):
+    """Has the searches of a call recorded, for an explanation."""
+
+    def begin(self, searches: Sequence[PlannedSearch]) -> None:
+        """Look at the sentences before they are searched.
+
+        Raises:
+            InvalidInputError: They cannot be explained.
+        """
+
+    def end(self, searches: Sequence[PlannedSearch], results: Sequence[SentenceResult]) -> None:
+        """Take what was found, in the same order."""
+
+
 class SentenceListener(Protocol):
     """Receives the results of single sentences in the event loop."""
 

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Reading, Route, ServedModel
+from xuanzang.server.engine.terminology.terms import NO_TERMS
+from xuanzang.server.engine.types import ContentFormat, Route
 from xuanzang.server.rpc.messages.options import OPTION_FIELDS, mutual_violations, range_violations, with_defaults
 from xuanzang.server.rpc.messages.terms import (
     TERM_FIELDS,
@@ -51,41 +52,7 @@ Resolve = Callable[..., Awaitable[Route]]
 """`RequestRouter.route`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationRequest:
-    """A valid request, with the model that serves it."""
-
-    texts: tuple[str, ...]
-    model: ServedModel
-    target_language: str
-    """One of the model's target languages."""
-    options: DecodingOptions
-    return_scores: bool
-    return_provenance: bool = False
-    readings: tuple[Reading, ...] = ()
-    """How the texts are read, if the request names no source language; else empty."""
-    terms: Terms = NO_TERMS
-    """What translations keep."""
-    content_format: ContentFormat = ContentFormat.TEXT
-    source_language: str = ""
-    """One of the model's source languages, or empty for its first."""
-
-    @property
-    def kept_texts(self) -> dict[int, FinishReason]:
-        """Which texts are answered as they are, by their index, and why."""
-        return {index: reason for index, each in enumerate(self.readings) if (reason := each.kept_as)}
-
-    @property
-    def forced_tokens(self) -> int:
-        """Target tokens, about, that the options force for each sentence, however short it is."""
-        options = self.options
-        searches = options.num_hypotheses if options.sampling or options.return_alternatives else 1
-        return searches * max(options.min_target_length, len(options.target_prefix))
-
-
-async def read_unary_request(
-    request: pb.TranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
-) -> TranslationRequest:
+async def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder) -> Call:
     """Check a request with many texts and fill in the defaults, as `read_settings` does."""
     faults = _contents_violations(request)
     return await read_settings(request.settings, tuple(request.contents), resolve, glossaries, violations=faults)
@@ -93,7 +60,7 @@ async def read_unary_request(
 
 async def read_stream_request(
     request: pb.StreamTranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
-) -> TranslationRequest:
+) -> Call:
     """Check one message of a stream and fill in the defaults, as `read_settings` does."""
     faults = []
     if (id_bytes := len(request.id.encode())) > MAX_ID_BYTES:
@@ -109,7 +76,7 @@ async def read_settings(
     glossaries: GlossaryFolder,
     *,
     violations: Iterable[FieldViolation] = (),
-) -> TranslationRequest:
+) -> Call:
     """Check how texts are to be translated and fill in the defaults.
 
     Args:
@@ -154,7 +121,7 @@ async def read_settings(
         raise InvalidInputError(faults)
     if fields:
         terms = read_terms(settings, fields, route, glossaries)
-    return TranslationRequest(
+    return Call(
         texts=texts,
         model=route.model,
         source_language=route.source_language,

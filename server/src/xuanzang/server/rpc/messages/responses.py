@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (
     DecodingOptions,
@@ -17,8 +18,7 @@ from xuanzang.server.engine.types import (
     TextKind,
     TokenDetail,
 )
-from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
-from xuanzang.server.rpc.messages.requests import TranslationRequest
+from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.messages.terms import glossary_match
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -37,71 +37,70 @@ _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
 
 
 def unary_response(
-    request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]], recorder: ProvenanceRecorder | None
+    call: Call, translations: Iterable[Sequence[Hypothesis]], provenance: Provenance | None
 ) -> pb.TranslateTextResponse:
     """Answer a request with many texts.
 
     Args:
-        request: Request that was translated.
+        call: Call that was answered.
         translations: Hypotheses of each text, best first.
-        recorder: Recorder that has seen the texts translated; None if the request does not ask for provenance.
+        provenance: How it was translated; None if the caller does not ask for that.
     """
     return pb.TranslateTextResponse(
         translations=[
-            _translation(request, hypotheses, recorder, text_index)
-            for text_index, hypotheses in enumerate(translations)
+            _translation(call, hypotheses, provenance, text_index) for text_index, hypotheses in enumerate(translations)
         ],
-        model=request.model.name,
-        model_version=str(request.model.version),
+        model=call.model.name,
+        model_version=str(call.model.version),
     )
 
 
 def stream_response(
-    text_id: str, request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder | None
+    text_id: str, call: Call, hypotheses: Sequence[Hypothesis], provenance: Provenance | None
 ) -> pb.StreamTranslateTextResponse:
     """Answer one message of a stream.
 
     Args:
         text_id: The caller's id of the text.
-        request: Request that was translated.
+        call: Call that was answered.
         hypotheses: Hypotheses of its text, best first.
-        recorder: Recorder that has seen the text translated; None if the request does not ask for provenance.
+        provenance: How it was translated; None if the caller does not ask for that.
     """
     return pb.StreamTranslateTextResponse(
         id=text_id,
-        translation=_translation(request, hypotheses, recorder),
-        model=request.model.name,
-        model_version=str(request.model.version),
+        translation=_translation(call, hypotheses, provenance),
+        model=call.model.name,
+        model_version=str(call.model.version),
     )
 
 
 def last_progressive_response(
-    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder | None, *, sent: int
+    call: Call, hypotheses: Sequence[Hypothesis], provenance: Provenance | None, *, sent: int
 ) -> pb.TranslateTextProgressivelyResponse:
     """Complete the answer to a text that was sent in parts.
 
     Args:
-        request: Request that was translated.
+        call: Call that was answered.
         hypotheses: Hypotheses of its text, best first.
-        recorder: Recorder that has seen the text translated; None if the request does not ask for provenance.
+        provenance: How it was translated; None if the caller does not ask for that.
         sent: Characters of the best hypothesis that were sent already.
     """
     return pb.TranslateTextProgressivelyResponse(
         text_delta=hypotheses[0].text[sent:],
-        translation=_translation(request, hypotheses, recorder),
-        model=request.model.name,
-        model_version=str(request.model.version),
+        translation=_translation(call, hypotheses, provenance),
+        model=call.model.name,
+        model_version=str(call.model.version),
     )
 
 
-def single_translation(request: TranslationRequest, hypotheses: Sequence[Hypothesis]) -> pb.Translation:
+def single_translation(call: Call, hypotheses: Sequence[Hypothesis]) -> pb.Translation:
     """Return the translation of the only text of a request, without provenance.
 
     Args:
-        request: Request that was translated.
+        call: Call that was answered.
         hypotheses: Hypotheses of its text, best first.
     """
-    return _translation(request, hypotheses, recorder=None)
+    return _translation(call, hypotheses, None)
 
 
 def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.DetectLanguageResponse:
@@ -126,16 +125,16 @@ def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
 
 
 def _translation(
-    request: TranslationRequest,
+    call: Call,
     hypotheses: Sequence[Hypothesis],
-    recorder: ProvenanceRecorder | None,
+    provenance: Provenance | None,
     text_index: int = 0,
 ) -> pb.Translation:
     return pb.Translation(
         hypotheses=[
             pb.Hypothesis(
                 text=hypothesis.text,
-                score=hypothesis.score if request.return_scores else None,
+                score=hypothesis.score if call.return_scores else None,
                 token_count=hypothesis.token_count,
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
                 tokens=map(_token_detail, hypothesis.tokens) if hypothesis.tokens else None,
@@ -143,20 +142,20 @@ def _translation(
             )
             for hypothesis in hypotheses
         ],
-        provenance=recorder.provenance(text_index) if recorder else None,
+        provenance=provenance.of_text(text_index) if provenance else None,
         glossary_matches=map(glossary_match, hypotheses[0].matches) if hypotheses[0].matches else None,
-        **(detection_fields(request, text_index) if request.readings else {}),
+        **(detection_fields(call, text_index) if call.readings else {}),
     )
 
 
-def detection_fields(request: TranslationRequest, text_index: int) -> dict[str, Any]:
+def detection_fields(call: Call, text_index: int) -> dict[str, Any]:
     """Return the fields about the language that a text was read in, if the request named none."""
-    if not request.readings:
+    if not call.readings:
         return {}
-    reading = request.readings[text_index]
+    reading = call.readings[text_index]
     code = reading.language
     if reading.kind is TextKind.UNCERTAIN and reading.has_letters:
-        code = code or request.source_language or request.model.source_languages[0]
+        code = code or call.source_language or call.model.source_languages[0]
     return {"detected_language_code": code, "detected_language_confidence": reading.confidence or None}
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
@@ -54,7 +55,7 @@ def limits_of(limits: RpcLimits) -> ExplanationLimits:
 
 async def read_request(
     request: pb.ExplainTranslationRequest, resolve: requests.Resolve, glossaries: GlossaryFolder
-) -> tuple[requests.TranslationRequest, AttentionChoice]:
+) -> tuple[Call, AttentionChoice]:
     """Check a request and fill in the defaults.
 
     Args:
@@ -63,7 +64,7 @@ async def read_request(
         glossaries: Glossaries of the server.
 
     Returns:
-        A valid request with one text, whose hypotheses have scores, and the requested attention.
+        A call with one text, whose hypotheses have scores, and the requested attention.
 
     Raises:
         InvalidInputError: The request has faults; the error names all of them.
@@ -99,30 +100,27 @@ async def answer(
         glossaries: Glossaries of the server.
     """
     try:
-        checked, choice = await read_request(request, resolve, glossaries)
-        with rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
+        call, choice = await read_request(request, resolve, glossaries)
+        detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
+        with rpc.charged(call) as charged:
             hypotheses, explanation = await explainer.explain(
-                checked.texts[0],
-                model=checked.model,
-                options=dataclasses.replace(checked.options, token_details=True),
-                choice=choice,
-                deadline=rpc.deadline,
+                detailed,
+                choice,
                 caller=rpc.caller.name,
-                source_language=checked.source_language,
-                target_language=checked.target_language,
-                hold_sentences=used.hold_sentences,
-                observer=rpc.record,
+                deadline=rpc.deadline,
+                record=charged.record,
+                hold_sentences=charged.hold_sentences,
             )
     except InvalidInputError as error:
         raise requests.as_sent(requests.for_single_text(error)) from None
-    if not checked.options.token_details:
+    if not call.options.token_details:
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
     return pb.ExplainTranslationResponse(
-        translation=responses.single_translation(checked, hypotheses),
+        translation=responses.single_translation(call, hypotheses),
         # A million weights take a tenth of a second, in which others are answered.
         explanation=await asyncio.to_thread(explanation_message, explanation),
-        model=checked.model.name,
-        model_version=str(checked.model.version),
+        model=call.model.name,
+        model_version=str(call.model.version),
     )
 
 

@@ -14,12 +14,12 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import ExplanationLimits
-from xuanzang.server.engine.scheduling.call import CallArguments
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.context import RpcContext, TextsUsage
+from xuanzang.server.rpc.context import ChargedCall, RpcContext
 from xuanzang.server.rpc.messages import requests, responses
-from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.services import explaining
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -44,16 +44,18 @@ class TranslationService:
     async def TranslateText(self, request: pb.TranslateTextRequest, rpc: RpcContext) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
         try:
-            checked = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-            recorder = self._recorder(checked, "TranslateText")
-            with rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
-                asked = _asked(checked, rpc, used)
+            call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+            with rpc.charged(call) as charged:
                 translations = await self._engine.translate(
-                    checked.texts, journal=recorder.journal if recorder else None, **asked
+                    call,
+                    caller=rpc.caller.name,
+                    deadline=rpc.deadline,
+                    record=charged.record,
+                    hold_sentences=charged.hold_sentences,
                 )
         except InvalidInputError as error:
             raise requests.as_sent(error) from None
-        return responses.unary_response(checked, translations, recorder)
+        return responses.unary_response(call, translations, self._provenance(call, charged, "TranslateText"))
 
     async def StreamTranslateText(
         self, request_iterator: AsyncIterator[pb.StreamTranslateTextRequest], rpc: RpcContext
@@ -79,12 +81,14 @@ class TranslationService:
         sent = 0
         try:
             texts, resolve = (request.content,), self._resolve(rpc.caller)
-            checked = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
-            recorder = self._recorder(checked, "TranslateTextProgressively")
-            with rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
-                asked = _asked(checked, rpc, used)
+            call = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
+            with rpc.charged(call) as charged:
                 parts = self._engine.translate_progressively(
-                    checked.texts[0], journal=recorder.journal if recorder else None, **asked
+                    call,
+                    caller=rpc.caller.name,
+                    deadline=rpc.deadline,
+                    record=charged.record,
+                    hold_sentences=charged.hold_sentences,
                 )
                 async with aclosing(parts):
                     async for part in parts:
@@ -92,7 +96,8 @@ class TranslationService:
                             sent += len(part)
                             yield pb.TranslateTextProgressivelyResponse(text_delta=part)
                         else:
-                            yield responses.last_progressive_response(checked, part, recorder, sent=sent)
+                            provenance = self._provenance(call, charged, "TranslateTextProgressively")
+                            yield responses.last_progressive_response(call, part, provenance, sent=sent)
         except InvalidInputError as error:
             raise requests.as_sent(requests.for_single_text(error)) from None
 
@@ -136,9 +141,11 @@ class TranslationService:
         """Return the choice of a model among those that a caller may use."""
         return caller.limited(self._engine.router.route)
 
-    def _recorder(self, checked: requests.TranslationRequest, method: str) -> ProvenanceRecorder | None:
-        """Return what records the texts of a request, if it asks for that."""
-        return ProvenanceRecorder(checked, self._engine.runtime, method=method) if checked.return_provenance else None
+    def _provenance(self, call: Call, charged: ChargedCall, method: str) -> Provenance | None:
+        """Return what says how the texts of a call were translated, if it asks for that."""
+        if not call.return_provenance:
+            return None
+        return Provenance(call, charged.record, self._engine.runtime, method=method)
 
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
@@ -166,14 +173,18 @@ class TranslationService:
     async def _translated(
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
-        checked = await requests.read_stream_request(request, self._resolve(stream.rpc.caller), self._engine.glossaries)
-        recorder = self._recorder(checked, "StreamTranslateText")
-        with stream.rpc.charged(checked.texts, forced_tokens=checked.forced_tokens) as used:
-            asked = _asked(checked, stream.rpc, used)
+        rpc = stream.rpc
+        call = await requests.read_stream_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+        with rpc.charged(call) as charged:
             [hypotheses] = await self._engine.translate(
-                checked.texts, journal=recorder.journal if recorder else None, **asked
+                call,
+                caller=rpc.caller.name,
+                deadline=rpc.deadline,
+                record=charged.record,
+                hold_sentences=charged.hold_sentences,
             )
-        return responses.stream_response(request.id, checked, hypotheses, recorder)
+        provenance = self._provenance(call, charged, "StreamTranslateText")
+        return responses.stream_response(request.id, call, hypotheses, provenance)
 
 
 class _Stream:
@@ -206,19 +217,3 @@ def _refused(
         seconds, reason = time.perf_counter() - began, errors.reason_of(error)
         rpc.log_text(errors.code_of(status), seconds, request_id=rpc.request_id, reason=reason)
     return pb.StreamTranslateTextResponse(id=request.id, error=status)
-
-
-def _asked(checked: requests.TranslationRequest, rpc: RpcContext, used: TextsUsage) -> CallArguments:
-    return CallArguments(
-        model=checked.model,
-        options=checked.options,
-        deadline=rpc.deadline,
-        caller=rpc.caller.name,
-        source_language=checked.source_language,
-        target_language=checked.target_language,
-        terms=checked.terms,
-        content_format=checked.content_format,
-        kept_texts=checked.kept_texts,
-        hold_sentences=used.hold_sentences,
-        observer=rpc.record,
-    )
