@@ -17,7 +17,7 @@ from xuanzang.server.metrics import Metrics
 def samples() -> list[Sample]:
     """Return all series of a server with a model and a key."""
     access = AccessMetrics(registry := CollectorRegistry())
-    access.of("key")
+    access.of_keys.of(("key",))
     for file in get_args(ReloadedFile):
         access.watch(file)
     access.set_expiries(dict.fromkeys(CERTIFICATES, 0.0))

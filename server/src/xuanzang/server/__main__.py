@@ -26,11 +26,7 @@ _SWITCH_SECONDS = 0.001
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command by its arguments from its name on; without any, serve with those of the process until SIGTERM.
-
-    Returns:
-        Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
-    """
+    """Run a command by its arguments, or serve by those of the process; 0 after a drain, or if all is well, else 1."""
     command, *flags = ["serve", *sys.argv[1:]] if arguments is None else arguments
     return {"serve": _run_server, "keys": _keys}.get(command, partial(_hub, command))(flags)
 

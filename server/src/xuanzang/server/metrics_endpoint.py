@@ -24,11 +24,7 @@ class MetricsEndpoint:
     """Answers GET /metrics, one request per connection."""
 
     def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
-        """Bind the address and answer scrapes.
-
-        Raises:
-            OSError: The address cannot be bound.
-        """
+        """Bind the address, or raise OSError, and answer scrapes."""
         self._application = make_wsgi_app(registry)
         # The oldest first. A new connection closes it, so that those who never send a request keep nobody out.
         self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}

@@ -236,11 +236,7 @@ class ServeCommand(Settings):
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Read the settings from flags and the environment.
-
-    Raises:
-        SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
-    """
+    """Read the settings from flags and the environment; exit after --help with 0, with 2 if they are not valid."""
     return read_flags(Settings, arguments, program=PROGRAM, variables=PREFIX)
 
 

@@ -22,9 +22,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
     """Write a file beside its place and rename it, so that no reader and no crash sees a part of it.
 
     When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it.
-
-    Raises:
-        OSError: It cannot be written, and is as it was.
+    With an OSError it is as it was.
     """
     handle, temporary = _temporary(path)
     try:

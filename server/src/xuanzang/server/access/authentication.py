@@ -25,11 +25,7 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
     """Callers by the id of their key. Belongs to the event loop."""
 
     def __init__(self, file: Path, metrics: AccessMetrics, *, clock: Clock = time.monotonic) -> None:
-        """Read the keys file.
-
-        Raises:
-            KeysFileError: The file is not valid.
-        """
+        """Read the keys file; raise KeysFileError if it is not valid."""
         self._file = file
         self._metrics = metrics
         self._clock = clock
@@ -79,12 +75,13 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
         for key_id in self._callers.keys() - entries.keys():
             # RPCs in progress still hold the caller.
             self._callers.pop(key_id).revoke()
-            self._metrics.forget(key_id)
+            self._metrics.of_keys.forget((key_id,))
         for key_id, key in entries.items():
             if key_id in self._callers:
                 self._callers[key_id].change(key)
             else:
-                self._callers[key_id] = KeyCaller(key, self._metrics.of(key_id), clock=self._clock)
+                series, revoked = self._metrics.of_keys.of((key_id,)), self._metrics.refusals["revoked"]
+                self._callers[key_id] = KeyCaller(key, series, revoked=revoked, clock=self._clock)
         self._metrics.keys.set(self.usable)
 
     def _warn_of_readers(self) -> None:

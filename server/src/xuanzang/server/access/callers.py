@@ -21,6 +21,7 @@ from xuanzang.server.access.quotas import Bucket, Clock, Places
 from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.types import Route, ServedModel
+from xuanzang.server.metric_series import Counter
 
 Resolve = Callable[..., Awaitable[Route]]
 """`RequestRouter.route`."""
@@ -79,11 +80,11 @@ class KeyCaller(Caller):
 
     is_authenticated = True
 
-    def __init__(self, key: ApiKey, metrics: KeyMetrics, *, clock: Clock = time.monotonic) -> None:
+    def __init__(self, key: ApiKey, metrics: KeyMetrics, *, revoked: Counter, clock: Clock = time.monotonic) -> None:
         # No x-client-id can hold the control character.
         super().__init__(f"key\0{key.id}")
         self.key_id = key.id
-        self._metrics = metrics
+        self._metrics, self._revoked = metrics, revoked
         self._requests = Bucket(key.requests_per_minute, clock)
         self._characters = Bucket(key.characters_per_minute, clock)
         self._places = Places(key.concurrent_sentences, clock)
@@ -103,7 +104,7 @@ class KeyCaller(Caller):
     def require_valid(self) -> None:
         """Raise UnauthenticatedError for a revoked key."""
         if self.is_revoked:
-            raise UnauthenticatedError(INVALID_KEY, self._metrics.revoked)
+            raise UnauthenticatedError(INVALID_KEY, self._revoked)
 
     @override
     def allows(self, model: ServedModel) -> bool:

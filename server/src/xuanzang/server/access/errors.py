@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter
-
 from xuanzang.server.engine.errors import FieldViolation, OverloadedError
+from xuanzang.server.metric_series import Counter
 
 
 class UnauthenticatedError(Exception):

@@ -69,11 +69,7 @@ def new_key(
     models: Sequence[str] | None = None,
     role: Role = "caller",
 ) -> tuple[str, ApiKey]:
-    """Make a key; return it, which only its holder keeps, and its entry in the keys file.
-
-    Raises:
-        ValidationError: A value is out of range.
-    """
+    """Make a key and its entry in the keys file, or raise ValidationError; only its holder keeps the key."""
     key_id = secrets.token_hex(_ID_BYTES)
     key = f"xz_{key_id}_{secrets.token_hex(_SECRET_BYTES)}"
     salt = secrets.token_bytes(_SALT_BYTES)
@@ -127,11 +123,7 @@ class _Content(BaseModel):
 
 
 def read_keys(file: Path) -> tuple[ApiKey, ...]:
-    """Read the entries of a keys file.
-
-    Raises:
-        KeysFileError: The file cannot be read, or an entry is not valid.
-    """
+    """Read the entries of a keys file, or raise KeysFileError, which names the first faults."""
     try:
         content = _Content.model_validate_json(file.read_bytes())
     except OSError as error:
@@ -154,10 +146,7 @@ def others_may_read(file: Path) -> bool:
 def change_keys(file: Path, change: Callable[[tuple[ApiKey, ...]], Sequence[ApiKey]]) -> None:
     """Change the entries of a keys file, or make it; nobody sees it half written, and no other change is lost.
 
-    If it is a link, its target is replaced.
-
-    Raises:
-        KeysFileError: The file cannot be read or written.
+    If it is a link, its target is replaced. KeysFileError says that it cannot be read or written.
     """
     target = file.resolve()
     try:

@@ -6,9 +6,12 @@ The series of a key exist at 0 from the moment at which the file has it, and end
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
+
+from xuanzang.server.metric_series import Counter, Families, Family, Gauge, Metric
 
 ACCESS_REFUSALS = ("missing", "invalid", "revoked", "role")
 """Why a caller was refused: no key, none that is known, a right one that is revoked, or one for another purpose."""
@@ -21,61 +24,53 @@ QUOTA_REFUSALS = ("requests", "characters", "sentences", "model")
 ReloadedFile = Literal["keys", "tls"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMetrics:
-    """Series of one key, and the number of refusals of revoked ones."""
+    """Series of one key. The attribute `x` is the metric `nmt_key_x`, or `nmt_key_x_total` if it is a counter."""
 
-    def __init__(self, families: AccessMetrics, key_id: str) -> None:
-        self.revoked = families.refusals["revoked"]
-        self.requests = families.requests.labels(key_id)
-        self.characters = families.characters.labels(key_id)
-        self.sentences = families.sentences.labels(key_id)
-        self.translated_sentences = families.translated_sentences.labels(key_id)
-        self.refusals = {reason: families.quota_refusals.labels(key_id, reason) for reason in QUOTA_REFUSALS}
+    requests: Annotated[Counter, Metric("Requests of a key.")]
+    characters: Annotated[Counter, Metric("Characters of texts of a key.")]
+    sentences: Annotated[Gauge, Metric("Sentences of a key in translation.")]
+    translated_sentences: Annotated[Counter, Metric("Sentences translated for a key.")]
+    refusals: Annotated[
+        Mapping[str, Counter],
+        Metric("Requests that a key does not allow, by reason.", label="reason", values=QUOTA_REFUSALS),
+    ]
 
 
 class AccessMetrics:
     """All metrics of access."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        refusals = Counter("nmt_access_refusals", "RPCs and texts without a valid key.", ("reason",), registry=registry)
+        refusals = Family(
+            Counter, "nmt_access_refusals", "RPCs and texts without a valid key.", ("reason",), registry=registry
+        )
         self.refusals = {reason: refusals.labels(reason) for reason in ACCESS_REFUSALS}
-        self.keys = Gauge("nmt_keys", "API keys in use, without revoked ones.", registry=registry)
-        self.requests = Counter("nmt_key_requests", "Requests of a key.", ("key",), registry=registry)
-        self.characters = Counter("nmt_key_characters", "Characters of texts of a key.", ("key",), registry=registry)
-        self.sentences = Gauge("nmt_key_sentences", "Sentences of a key in translation.", ("key",), registry=registry)
-        self.translated_sentences = Counter(
-            "nmt_key_translated_sentences", "Sentences translated for a key.", ("key",), registry=registry
+        self.keys = Family(Gauge, "nmt_keys", "API keys in use, without revoked ones.", (), registry=registry).labels()
+        self.of_keys = Families(KeyMetrics, prefix="nmt_key", labels=("key",), registry=registry)
+        """Series by the id of a key."""
+        self._reloads = Family(
+            Counter, "nmt_file_reloads", "Files read again after a change.", ("file", "result"), registry=registry
         )
-        self.quota_refusals = Counter(
-            "nmt_key_refusals", "Requests that a key does not allow, by reason.", ("key", "reason"), registry=registry
-        )
-        self._reloads = Counter(
-            "nmt_file_reloads", "Files read again after a change.", ("file", "result"), registry=registry
-        )
-        self._expiry = Gauge(
+        self._expiry = Family(
+            Gauge,
             "nmt_tls_certificate_expiry_timestamp_seconds",
             "Unix time at which a certificate in use expires: the server's own, or the first authority of clients.",
             ("certificate",),
             registry=registry,
         )
-        help_text = "1 if the file is in use as it is, 0 if an older state of it is."
-        self._current = Gauge("nmt_file_current", help_text, ("file",), registry=registry)
+        self._current = Family(
+            Gauge,
+            "nmt_file_current",
+            "1 if the file is in use as it is, 0 if an older state of it is.",
+            ("file",),
+            registry=registry,
+        )
 
     def set_expiries(self, expiries: Mapping[str, float]) -> None:
         """Show when certificates expire: Unix seconds by kind, of `CERTIFICATES`."""
         for certificate, expiry in expiries.items():
             self._expiry.labels(certificate).set(expiry)
-
-    def of(self, key_id: str) -> KeyMetrics:
-        """Return the series of a key; the first call creates them at 0."""
-        return KeyMetrics(self, key_id)
-
-    def forget(self, key_id: str) -> None:
-        """End the series of a key."""
-        for family in (self.requests, self.characters, self.sentences, self.translated_sentences):
-            family.remove(key_id)
-        for reason in QUOTA_REFUSALS:
-            self.quota_refusals.remove(key_id, reason)
 
     def watch(self, file: ReloadedFile) -> None:
         """Create the series of a file that has been read."""

@@ -38,10 +38,9 @@ class Bucket:
         self._level = max(0.0, (limit or 0) - used)
 
     def seconds_until(self, amount: int) -> float:
-        """Return the time after which an amount, at most the limit, can be taken if nobody takes any before.
+        """Return the seconds after which an amount, at most the limit, can be taken if nobody takes any before.
 
-        Returns:
-            Seconds, rounded up to whole milliseconds, as callers get it; 0 if it can be taken now.
+        They are rounded up to whole milliseconds, as callers get them.
         """
         if self.limit is None:
             return 0.0

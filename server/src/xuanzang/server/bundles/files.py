@@ -96,11 +96,7 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def read_limited(directory: Path, name: str, limit: int) -> bytes:
-    """Read a small file of a bundle.
-
-    Raises:
-        BundleError: The file cannot be read, is not a regular file of the bundle, or has more bytes than the limit.
-    """
+    """Read a file of a bundle; raise BundleError if that fails, or if it has more bytes than the limit."""
     try:
         with open_regular(directory, name) as file:
             # No file is larger than it says, but some are that grow meanwhile.

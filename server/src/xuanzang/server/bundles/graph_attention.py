@@ -34,11 +34,7 @@ class AttentionGraph:
 
 
 def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
-    """Read an encoder graph and add outputs.
-
-    Raises:
-        BundleError: The graph cannot be read, or its attention is not found.
-    """
+    """Read an encoder graph and add outputs; raise BundleError if its attention is not found."""
     model = _read(directory, name)
     projected = tuple(_first_inputs(model, *_FUSED_ENCODERS))
     if len(projected) == layers:
@@ -50,11 +46,7 @@ def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGr
 
 
 def attention_decoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
-    """Read a graph of a decoder step and add outputs.
-
-    Raises:
-        BundleError: The graph cannot be read, or its attention is not found.
-    """
+    """Read a graph of a decoder step and add outputs; raise BundleError if its attention is not found."""
     model = _read(directory, name)
     queries, projected = (tuple(_first_inputs(model, operator)) for operator in (_CROSS, _DECODER))
     _require(directory, name, {_CROSS: (len(queries), layers), _DECODER: (len(projected), layers)})

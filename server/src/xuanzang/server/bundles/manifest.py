@@ -54,10 +54,7 @@ _PLACES = manifest_pb2.SourceLanguagePlace.keys()
 
 
 def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
-    """Read a bundle's manifest.
-
-    Returns:
-        The manifest, not yet checked, and the lower-case hex SHA-256 of its file.
+    """Read a bundle's manifest, not yet checked, and the lower-case hex SHA-256 of its file.
 
     Raises:
         BundleError: The file cannot be read, is too large, or is not a manifest as proto JSON.
@@ -72,11 +69,7 @@ def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
 
 
 def manifest_digest(directory: Path) -> str:
-    """Return the lower-case hex SHA-256 of the manifest of a bundle.
-
-    Raises:
-        BundleError: The file cannot be read or is too large.
-    """
+    """Return the lower-case hex SHA-256 of the manifest of a bundle, or raise BundleError."""
     return hashlib.sha256(read_limited(directory, MANIFEST, _MAX_BYTES)).hexdigest()
 
 

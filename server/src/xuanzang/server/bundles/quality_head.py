@@ -70,11 +70,7 @@ class _Document(QualityHead):
 
 
 def read_quality_head(directory: Path, manifest: manifest_pb2.Manifest) -> QualityHead | None:
-    """Read the quality head of a bundle; the manifest has no field for it, so older servers load the bundle, too.
-
-    Raises:
-        BundleError: The file is listed and cannot be read, or is malformed.
-    """
+    """Read the quality head of a bundle, None without; no field of the manifest tells, so older servers load it too."""
     if not any(file.name == QUALITY for file in manifest.files):
         return None
     read = read_document(directory, QUALITY, MAX_QUALITY_BYTES, _Document, what="a quality head")

@@ -42,11 +42,7 @@ class VerifiedFiles:
     """
 
     def __init__(self, directory: Path, manifest: manifest_pb2.Manifest, executor: Executor) -> None:
-        """Compare the names and sizes of all files, and the digests of all but the weights.
-
-        Raises:
-            BundleError: The folder cannot be listed.
-        """
+        """Compare the names and sizes of all files, and the digests of all but the weights."""
         self._directory = directory
         self.states: list[tuple[str, FileState]] = []
         """Names of the files and their states from before any of their bytes was read."""
@@ -114,10 +110,7 @@ def _unlisted(directory: Path, known: set[str]) -> Iterator[str]:
 def find_bundles(root: Path) -> list[Path]:
     """Find the bundles of a repository, `<root>/<model>/<version>/`, by model and version, unchecked.
 
-    Hidden folders, and folders whose name is no version, are ignored.
-
-    Raises:
-        BundleError: The repository cannot be read.
+    Hidden folders, and folders whose name is no version, are ignored. BundleError says that it cannot be read.
     """
     try:
         models = sorted(path for path in root.iterdir() if not path.name.startswith("."))
@@ -148,8 +141,7 @@ def _is_folder(path: Path) -> bool:
 def load_bundle(directory: Path) -> Bundle:
     """Read the bundle in `<root>/<model>/<version>` and check all that can be checked without running its graphs.
 
-    Raises:
-        BundleError: The bundle must not be served; all faults that were found are named.
+    BundleError names all faults that were found.
     """
     with ThreadPoolExecutor(1) as beside:
         bundle, require_weights = read_bundle(directory, beside)

@@ -54,11 +54,7 @@ class Vocabulary(Sequence[str]):
 
 
 def read_vocabulary(directory: Path, name: str, size: int) -> Vocabulary:
-    """Read a table of so many pieces.
-
-    Raises:
-        BundleError: The table cannot be read, or is not an array of so many different pieces; every fault is named.
-    """
+    """Read a table of so many different pieces; BundleError names every fault."""
     content = read_limited(directory, name, MAX_VOCABULARY_BYTES)
     try:
         pieces = json.loads(content)

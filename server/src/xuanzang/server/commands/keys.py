@@ -23,11 +23,7 @@ _QUOTAS = ("requests_per_minute", "characters_per_minute", "concurrent_sentences
 
 
 def run_keys_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command; return 0, or 1 if the file or the key is not there or not valid.
-
-    Raises:
-        SystemExit: The arguments are not valid, or help was asked for.
-    """
+    """Run the command; return 0, or 1 if the file or the key is not there or not valid."""
     parser = _parser(environment.get(_VARIABLE))
     parsed = parser.parse_args(arguments)
     if parsed.keys_file is None:

@@ -17,11 +17,7 @@ _BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` 
 
 
 def with_models(settings: ServeCommand) -> ServeCommand:
-    """Pull what is named and return the settings with the folder to serve.
-
-    Raises:
-        HubError: A model cannot be had, or nobody has agreed to pull it.
-    """
+    """Pull what is named, or raise HubError, and return the settings with the folder to serve."""
     named = "models" in settings.model_fields_set
     if settings.pull:
         repository = settings.models if named else default_repository(os.environ)

@@ -56,58 +56,10 @@ class SearchedSentence:
     finished: bool = True
 
 
-def mean_probability(sentence: SearchedSentence) -> float:
-    """Return the mean probability of the target tokens."""
-    return sum(map(math.exp, sentence.token_scores)) / len(sentence.token_scores)
-
-
-def score_deviation(sentence: SearchedSentence) -> float:
-    """Return the standard deviation of the target tokens' log-probabilities."""
-    scores = sentence.token_scores
-    mean = sum(scores) / len(scores)
-    return math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
-
-
-def min_score(sentence: SearchedSentence) -> float:
-    """Return the log-probability of the least likely target token."""
-    return min(sentence.token_scores)
-
-
-def source_tokens(sentence: SearchedSentence) -> float:
-    """Return the logarithm of the number of source tokens."""
-    return math.log(sentence.source_tokens)
-
-
-def source_characters(sentence: SearchedSentence) -> float:
-    """Return the logarithm of the source's length; with `source_tokens` it tells common words from rare ones."""
-    return math.log(len(sentence.source))
-
-
-def character_ratio(sentence: SearchedSentence) -> float:
-    """Return the logarithm of target characters per source character."""
-    return math.log((len(sentence.target) + 1) / (len(sentence.source) + 1))
-
-
-def token_ratio(sentence: SearchedSentence) -> float:
-    """Return the logarithm of target tokens per source token."""
-    return math.log(len(sentence.token_scores) / sentence.source_tokens)
-
-
 def low_attention_share(sentence: SearchedSentence) -> float:
     """Return the share of source tokens, end token left out, that got little attention."""
     attention = sentence.attention[: sentence.source_tokens - 1]
     return sum(1 for received in attention if received < _LOW_ATTENTION) / max(len(attention), 1)
-
-
-def aligned_share(sentence: SearchedSentence) -> float:
-    """Return the share of source tokens that a target token attends to most."""
-    return len(set(sentence.alignment)) / sentence.source_tokens
-
-
-def backward_share(sentence: SearchedSentence) -> float:
-    """Return the share of target tokens that attend to a source token before that of their predecessor."""
-    backward = sum(1 for before, after in pairwise(sentence.alignment) if after < before)
-    return backward / len(sentence.alignment)
 
 
 def copied_share(sentence: SearchedSentence) -> float:
@@ -117,13 +69,29 @@ def copied_share(sentence: SearchedSentence) -> float:
     return sum(len(word) for word in words if word in source) / max(sum(map(len, words)), 1)
 
 
+def _deviation(scores: Sequence[float]) -> float:
+    mean = sum(scores) / len(scores)
+    return math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
+
+
 FEATURES: Mapping[str, Callable[[SearchedSentence], float]] = MappingProxyType(
     {
-        feature.__name__: feature
-        for feature in (
-            *(mean_probability, score_deviation, min_score, source_tokens, source_characters, character_ratio),
-            *(token_ratio, low_attention_share, aligned_share, backward_share, copied_share),
-        )
+        # Of the target tokens: mean probability; standard deviation and minimum of the log-probabilities.
+        "mean_probability": lambda each: sum(map(math.exp, each.token_scores)) / len(each.token_scores),
+        "score_deviation": lambda each: _deviation(each.token_scores),
+        "min_score": lambda each: min(each.token_scores),
+        # Lengths as logarithms; tokens and characters of the source together tell common words from rare ones.
+        "source_tokens": lambda each: math.log(each.source_tokens),
+        "source_characters": lambda each: math.log(len(each.source)),
+        "character_ratio": lambda each: math.log((len(each.target) + 1) / (len(each.source) + 1)),
+        "token_ratio": lambda each: math.log(len(each.token_scores) / each.source_tokens),
+        "low_attention_share": low_attention_share,
+        # Source tokens that a target token attends to most; target tokens that attend to one before the last one's.
+        "aligned_share": lambda each: len(set(each.alignment)) / each.source_tokens,
+        "backward_share": lambda each: (
+            sum(1 for before, after in pairwise(each.alignment) if after < before) / len(each.alignment)
+        ),
+        "copied_share": copied_share,
     }
 )
 

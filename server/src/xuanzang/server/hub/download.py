@@ -78,11 +78,7 @@ class Downloaded(NamedTuple):
 
 
 def published(name: str, revision: str | None, report: Callable[[str], None]) -> Published:
-    """Ask the hub for a model, at a branch, tag or commit; None: the main branch.
-
-    Raises:
-        HubError: There is no such model, or it may not be read, or the hub cannot be reached.
-    """
+    """Ask the hub for a model, at a branch, tag or commit, or None for the main branch; may raise HubError."""
     api = HfApi(library_name="xuanzang")
     info = _asked(name, revision, report, lambda: api.model_info(name, revision=revision, files_metadata=True))
     siblings = info.siblings or []
@@ -99,11 +95,7 @@ def published(name: str, revision: str | None, report: Callable[[str], None]) ->
 
 
 def checkpoint_files(model: Published, report: Callable[[str], None]) -> list[str]:
-    """Return the files that an import of a checkpoint reads.
-
-    Raises:
-        HubError: It has no weights that can be read, or is of a family that is not.
-    """
+    """Return the files that an import of a checkpoint reads; HubError says why it cannot be imported."""
     small = [name for name in _SMALL_FILES if name in model.sizes]
     if "config.json" not in small:
         raise HubError(f"{model.name} has no config.json: it is neither a checkpoint of transformers nor a bundle")
@@ -149,11 +141,7 @@ def _object(path: Path) -> dict[str, object]:
 
 
 def download(model: Published, files: Sequence[str], report: Callable[[str], None]) -> Downloaded:
-    """Download files of a model and compare them with what the hub says of them.
-
-    Raises:
-        HubError: A file does not come, or is another than the hub has.
-    """
+    """Download files of a model; raise HubError if one does not come, or is not what the hub says of it."""
     if missing := [name for name in files if name not in model.sizes]:
         raise HubError(f"{model.name} has no {', '.join(missing)}, which others of its files name")
     fetch = lambda: snapshot_download(  # noqa: E731 - a call that is made again

@@ -89,10 +89,7 @@ def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | No
 def folder_of(models: str | os.PathLike[str]) -> Path:
     """Return a folder of bundles: the one that is given or, for the name of a published model, one with it alone.
 
-    The model is pulled unless it is there.
-
-    Raises:
-        HubError: It cannot be had.
+    The model is pulled unless it is there; HubError says why it cannot be had.
     """
     folder = Path(models)
     if folder.exists() or not _HUB_NAME.fullmatch(os.fspath(models)):
@@ -108,11 +105,7 @@ def folder_of(models: str | os.PathLike[str]) -> Path:
 
 
 def pull(wish: Wish, report: Callable[[str], None]) -> Path:
-    """Bring a model into the folder of bundles, unless it is there already; return the folder of the bundle.
-
-    Raises:
-        HubError: It cannot be had; the message says why.
-    """
+    """Bring a model into the folder of bundles, unless it is there already; HubError says why it cannot be had."""
     if is_pair(wish.model) and not Path(wish.model).is_dir():
         names = ", ".join(each.name for each in known_models(wish.model) if each.translates(wish.model))
         raise HubError(f"{wish.model} is a pair of languages; models for it: {names}")

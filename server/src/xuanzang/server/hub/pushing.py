@@ -13,10 +13,7 @@ _CARD = "MODEL_CARD.md"
 
 
 def push(folder: Path, name: str, report: Callable[[str], None], *, private: bool = False) -> str:
-    """Publish the bundle in a folder under a name, made if it is not there; its model card becomes the README.
-
-    Returns:
-        Commit.
+    """Publish a bundle under a name, made if it is not there, with its model card as README; return the commit.
 
     Raises:
         HubError: The bundle is not sound, or the hub does not take it.

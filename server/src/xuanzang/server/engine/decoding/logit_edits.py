@@ -61,11 +61,7 @@ def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: i
 
 
 def prohibitions(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, Prohibition]:
-    """Find the tokens that may not come next in a hypothesis, behind its forced beginning.
-
-    Returns:
-        Reasons by id; of several the first of `Prohibition`.
-    """
+    """Find the tokens that may not come next in a hypothesis, behind its forced beginning, with the first reason."""
     decoding = options.decoding
     repeating = dict.fromkeys(_repeating(tokens, decoding.no_repeat_ngram_size), Prohibition.REPEATED_NGRAM)
     completing = dict.fromkeys(_completing(tokens, options.suppressed_sequences), Prohibition.SUPPRESSED)
@@ -76,8 +72,7 @@ def prohibitions(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) 
 def stack(edits: Mapping[tuple[int, int], dict[int, LogitEdit]], *, batch: int, beam: int) -> LogitEdits:
     """Put the changes of some hypotheses, by batch index and beam position, into arrays.
 
-    Returns:
-        Arrays as wide as the hypothesis with the most edits; others repeat theirs, or hold edits of nothing.
+    These are as wide as the hypothesis with the most edits; others repeat theirs, or hold edits of nothing.
     """
     width = max(map(len, edits.values()))
     stacked = LogitEdits(

@@ -94,13 +94,7 @@ class Account:
         self._tokens = _tokens(search.found[0], self._eos_id)[:max_tokens]
 
     def make(self, choice: AttentionChoice, *, max_weights: int, stopped: Callable[[], bool]) -> Explanation:
-        """Make the explanation.
-
-        Raises:
-            InvalidInputError: There would be more weights.
-            DecodingStoppedError: `stopped` was true.
-            BundleError: The graphs cannot be opened with more outputs.
-        """
+        """Make the explanation, with at most so many weights, until `stopped` is true."""
         search, recorder = self._search, self._search.recorder
         self._require_few_weights(choice, max_weights)
         decoding = ForcedDecoding(self._graphs, search.source_ids, search.options)

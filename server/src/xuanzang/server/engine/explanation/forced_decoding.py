@@ -129,11 +129,7 @@ class ForcedDecoding:
         self._binding = sessions.new_binding(self._graph.session)
 
     def follow(self, target_ids: Sequence[int], *, stopped: Callable[[], bool]) -> ForcedStates:
-        """Decode along a translation of at least one token, once; the end token may be the last.
-
-        Raises:
-            DecodingStoppedError: `stopped` was true.
-        """
+        """Decode along a translation of at least one token, once; raise DecodingStoppedError once `stopped` is true."""
         inputs = [self._ids.decoder_start_id, *target_ids[:-1]]
         shown = [self._shown_arrays() for _ in inputs]
         alternatives = []

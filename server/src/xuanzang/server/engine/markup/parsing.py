@@ -168,11 +168,7 @@ class BlockBuilder:
 
 
 def parse(content: str, content_format: ContentFormat) -> Document:
-    """Cut content into blocks.
-
-    Raises:
-        MarkupError: The content cannot be read, or is over a limit.
-    """
+    """Cut content into blocks; raise MarkupError if it cannot be read, or is over a limit."""
     if len(content) > MAX_MARKUP_CHARACTERS:
         raise MarkupError(f"must have at most {MAX_MARKUP_CHARACTERS} characters with markup, has {len(content)}")
     tokens = list(html_tokens(content) if content_format is ContentFormat.HTML else xml_tokens(content))

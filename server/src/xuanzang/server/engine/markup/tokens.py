@@ -166,12 +166,9 @@ def _refuse_doctype(*_: object) -> NoReturn:
 
 
 def xml_tokens(content: str) -> list[MarkupToken]:
-    """Find the tags and the text of XML, a document or a part of one.
+    """Find the tags and the text of XML, a document without document type or a part of one, or raise MarkupError.
 
     An element is a block if it is not among text: its parent has no text of its own, and is a block, too.
-
-    Raises:
-        MarkupError: It is not well-formed, or has a document type.
     """
     is_document = content.lstrip().startswith("<?xml")
     encoded = content.encode()

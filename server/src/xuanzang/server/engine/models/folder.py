@@ -53,11 +53,7 @@ class FolderWatch:
         self._known = self._seen
 
     def look(self) -> Mapping[VersionName, Path]:
-        """Return the folders of versions that are new or changed, and the same as at the look before; each change once.
-
-        Raises:
-            BundleError: The repository cannot be read.
-        """
+        """Return the folders of versions that have changed, and did not since the look before; each change once."""
         before, self._seen = self._seen, self._fingerprints()
         settled = {
             directory: files

@@ -98,11 +98,7 @@ async def load_models(
 ) -> tuple[list[LoadedModel], list[BundleError]]:
     """Load the bundles of a repository, open their graphs and replay their samples.
 
-    Returns:
-        Models by name and version, and the reasons for which others are refused.
-
-    Raises:
-        BundleError: The repository cannot be read or has no bundle.
+    Returns models by name and version, and the reasons for which others are refused; BundleError if there is no bundle.
     """
     loop = asyncio.get_running_loop()
     directories = await loop.run_in_executor(executor, find_bundles, repository)

@@ -15,11 +15,10 @@ _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 
 
 def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
-    """Return the search to make instead of one whose translation is a repetition.
+    """Return the search to make instead of one whose translation is a repetition: under the model's n-gram limit.
 
-    Returns:
-        The sentence under the n-gram limit of its model for this case; None if the translation can stand: it has no
-        repetition, the source repeats itself as well, the caller has chosen a limit, or has seen the beginning already.
+    None if it can stand: there is no repetition, the source repeats itself as well, or the caller has chosen a limit or
+    seen the beginning already.
     """
     request, options = queued.request, queued.sentence.options
     limit = request.model.repetition_retry_ngram_size

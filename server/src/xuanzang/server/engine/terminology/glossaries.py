@@ -129,10 +129,8 @@ def _state(path: Path) -> _State | None:
 def read_glossary(path: Path) -> Glossary:
     """Read a glossary: lines `# source_language: zh`, `# target_language: en`, `# version: 3`, then its entries.
 
-    Each line of NAME.tsv, in UTF-8, has a source and one or more targets, with tabs between them.
-
-    Raises:
-        GlossaryError: The file cannot be read, or a line is no entry; the message names the first lines.
+    Each line of NAME.tsv, in UTF-8, has a source and one or more targets, with tabs between them. GlossaryError names
+    the first lines that are no entries.
     """
     if not NAME.fullmatch(path.stem):
         raise GlossaryError("its name must be lower-case letters, digits, '-', '_' and '.'")

@@ -85,12 +85,7 @@ class GlossaryStore:
             return self.get(draft.name)
 
     async def delete(self, name: str) -> None:
-        """Delete a glossary and its file.
-
-        Raises:
-            GlossaryNotFoundError: There is none of this name.
-            GlossaryStateError: The file cannot be deleted.
-        """
+        """Delete a glossary and its file; raise GlossaryNotFoundError, or GlossaryStateError if that fails."""
         async with self._changing:
             await self._folder.reload_if_changed()
             self.get(name)

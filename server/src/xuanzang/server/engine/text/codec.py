@@ -56,10 +56,8 @@ class TextCodec:
     ) -> None:
         """Make a codec for two languages, codes as the manifest spells them, or empty for the first.
 
-        Tokenisers are opened, and target phrases classified, unless they are given.
-
-        Raises:
-            BundleError: The tokenisers cannot be read or do not fit the vocabularies.
+        Tokenisers are opened, and target phrases classified, unless they are given; BundleError says that they do not
+        fit.
         """
         manifest = bundle.manifest
         language = target_language or manifest.target_language_codes[0]

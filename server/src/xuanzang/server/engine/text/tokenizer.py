@@ -173,11 +173,7 @@ class _Side:
 
 
 def open_tokenizers(bundle: Bundle) -> tuple[Tokenizer, Tokenizer]:
-    """Open the tokenisers of source and target; the same one if both sides have the same files.
-
-    Raises:
-        BundleError: A tokeniser cannot be read or does not fit the vocabulary.
-    """
+    """Open the tokenisers of source and target, one if both sides have the same files; or raise BundleError."""
     source, target = _source(bundle), _target(bundle)
     if (both := _merged(source, target)) is not None:
         tokenizer = _open(bundle.directory, {both.tokenizer: _read(bundle.directory, both.tokenizer)}, both)

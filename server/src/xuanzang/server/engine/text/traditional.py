@@ -52,11 +52,7 @@ class TraditionalWriter:
         return self._write(text[:end])
 
     def write_tokens(self, tokens: Sequence[str], written: str) -> list[str]:
-        """Cut a written text into the texts of its tokens.
-
-        Returns:
-            Texts that make up `written`; where a word has other characters, the cut within it is about the same.
-        """
+        """Cut a written text into the texts of its tokens; within a word of other characters about at their places."""
         text = "".join(tokens)
         cuts = [0]
         for end in accumulate(map(len, tokens)):
@@ -76,11 +72,7 @@ def settled_by(writer: TraditionalWriter | None, *, whole: bool) -> Callable[[st
 
 
 def with_traditional(targets: Sequence[str]) -> tuple[str, ...]:
-    """Add the ways to write Chinese that the tables make of what a model writes.
-
-    Returns:
-        The same codes and, if the library is there and the model writes simplified Chinese only, those of the tables.
-    """
+    """Add the ways to write Chinese that the tables make of what a model writes, if it writes simplified only."""
     chinese = [code for code in targets if primary(code) == "zh"]
     if not chinese or any(map(is_traditional, chinese)) or not is_installed():
         return tuple(targets)
