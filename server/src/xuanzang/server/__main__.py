@@ -15,9 +15,9 @@ from xuanzang.command.parser import fail
 from xuanzang.command.settings import read_flags
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.commands.keys import run_keys_command
+from xuanzang.server.commands.probe import is_serving
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.hub.errors import HubError
-from xuanzang.server.rpc.probe import is_serving
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")

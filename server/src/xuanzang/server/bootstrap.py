@@ -11,6 +11,7 @@ from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.settings import ANYBODY
+from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.hardware import choose_kernels
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
@@ -22,7 +23,6 @@ from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.recorder import Recorder
 from xuanzang.server.rpc.server import AdminServer, HealthServer, RpcServer
-from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.settings import Settings, is_loopback, split_address
 
 _LOGGER = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.keys import change_keys
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -41,7 +42,6 @@ from xuanzang.server.engine.types import (
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
-from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from xuanzang.server.rpc.tls import CertificateError, check_certificate
+from xuanzang.server.access.tls import CertificateError, check_certificate
 
 NOW = datetime.now(UTC)
 

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from xuanzang.server.engine.errors import DrainingError
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.admission import RpcGate
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc.context import Place
-from xuanzang.server.rpc.gate import Occupancy, address_of
+from xuanzang.server.rpc.admission import Occupancy, Place, address_of
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -25,7 +24,7 @@ LIMITS = RpcLimits(
 
 
 def place(address: str = "a", caller: str = "c", *, is_stream: bool = False) -> Place:
-    return Place(address=address, caller=caller, is_stream=is_stream)
+    return Place(address=address, caller=(address, caller), is_stream=is_stream)
 
 
 def filled(occupancy: Occupancy, wanted: Place) -> tuple[int, str]:
@@ -89,7 +88,7 @@ def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -
     for each in taken:
         occupancy.give_back(each)
     assert occupancy.rpcs == 0
-    assert occupancy._counts == {}
+    assert (occupancy._addresses, occupancy._callers) == ({}, {})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc import screen
+from xuanzang.server.rpc import admission
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -81,8 +81,8 @@ async def test_the_last_places_are_for_rpcs_with_much_time(serve: Any) -> None:
 async def test_after_a_refusal_rpcs_are_read_as_requests_are_answered(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "_REFUSING_SECONDS", 0.0)
-    monkeypatch.setattr(screen, "_SCARCE_SECONDS", 1000.0)
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 0.0)
+    monkeypatch.setattr(admission, "_SCARCE_SECONDS", 1000.0)
     async with serve() as served:
         served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1.0)
         await _refused(_call(served, "large", 60))
@@ -102,7 +102,7 @@ async def test_an_overlong_name_of_a_caller_is_bad_input_in_overload_too(serve: 
 async def test_after_a_refusal_rpcs_without_a_deadline_are_refused_unread_too(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "_REFUSING_SECONDS", 1000.0)
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
     async with serve() as served:
         served.engine.raised["large"] = OverloadedError("the queue is full", retry_after_seconds=1.0)
         await _refused(_call(served, "large", None))
@@ -113,7 +113,7 @@ async def test_after_a_refusal_rpcs_without_a_deadline_are_refused_unread_too(
 async def test_an_rpc_with_less_time_than_a_refused_one_is_told_to_wait_longer(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "_REFUSING_SECONDS", 1000.0)
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
     async with serve() as served:
         served.engine.needed_seconds = 1000.0
         told = [

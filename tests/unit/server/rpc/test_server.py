@@ -13,9 +13,9 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from xuanzang.server.access.tls import TLSFiles
+from xuanzang.server.commands.probe import is_serving
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
-from xuanzang.server.rpc.probe import is_serving
-from xuanzang.server.rpc.tls import TLSFiles
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 

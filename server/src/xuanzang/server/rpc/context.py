@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -24,6 +23,7 @@ from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+Trailers: TypeAlias = tuple[tuple[str, str], ...]
 
 CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
@@ -40,22 +40,6 @@ _VALID_ID = re.compile(rf"[A-Za-z0-9._:/+=-]{{1,{MAX_REQUEST_ID_CHARACTERS}}}")
 _NOBODY = Caller("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What an RPC occupies: kept while the RPC is in progress, and given back."""
-
-    address: str
-    """Network address of the caller, as `address_of` returns it."""
-    caller: str
-    """Name that the caller chose or has proved, or its address."""
-    is_stream: bool
-    """Whether the caller sends a stream of messages."""
-    is_authenticated: bool = False
-    """Whether the caller has proved its name."""
-    connection: str = ""
-    """Peer in gRPC's form, with its port; empty if it does not matter."""
-
-
 class RpcContext:
     """One RPC: made when it arrives, filled in as it passes the entry, read by the services."""
 
@@ -69,37 +53,31 @@ class RpcContext:
         self.metadata: Mapping[str, str | bytes] = dict(metadata)
         self.peer: str = context.peer()
         """Peer in gRPC's form, with its port."""
+        left: float | None = context.time_remaining()
+        self.active_at = time.monotonic()
+        """Time of the last message in either direction, seconds on the monotonic clock."""
+        # gRPC rounds timeouts up, by at most 1%, to send them: the caller gives up before the server's clock says so.
+        self.deadline = None if left is None else self.active_at + 0.99 * left
+        """Time by which the caller wants its answer, seconds on the monotonic clock; None without a deadline."""
         self.request_id: str | None = None
         """Id by which the caller and the operator speak of it; None unless it is observed."""
         self.record: RpcRecord | None = None
         """Receiver of the records of its calls; None if nobody wants them."""
-        self.place: Place | None = None
-        """Place at the gate, once it was looked for."""
         self.sent: Counter | None = None
         """Counter of the messages that are written."""
         self.log_text: Callable[..., None] | None = None
         """Logs the end of a single text, as `RpcLog.write` does but for its method; None if nobody wants it."""
         self.owed = 0
         """Messages of the caller that are not answered yet."""
-        self.active_at = self._arrived_at = time.monotonic()
-        """Time of the last message in either direction, seconds on the monotonic clock."""
-        self._timeout: float | None = context.time_remaining()
         self.has_calls = False
         """Whether it has translated anything, so that the answer says how much."""
         self.used_characters = self.used_sentences = 0
         """Characters of the texts that it has translated, and their sentences."""
 
     @property
-    def deadline(self) -> float | None:
-        """Time by which the caller wants its answer, seconds on the monotonic clock; None without a deadline."""
-        # gRPC rounds timeouts up, by at most 1%, to send them: the caller gives up before the server's clock says so.
-        return None if self._timeout is None else self._arrived_at + 0.99 * self._timeout
-
-    @property
     def has_expired(self) -> bool:
         """Whether the caller's time is over, by a clock that runs as fast as the caller's."""
-        deadline = self.deadline
-        return deadline is not None and time.monotonic() >= deadline - 0.02
+        return self.deadline is not None and time.monotonic() >= self.deadline - 0.02
 
     async def write(self, message: Any) -> None:
         """Send one answer of a stream."""
@@ -123,12 +101,12 @@ class RpcContext:
         return ChargedCall(self, call)
 
     @property
-    def id_trailers(self) -> tuple[tuple[str, str], ...]:
+    def id_trailers(self) -> Trailers:
         """Metadata that follow every answer, also a refusal."""
         return () if self.request_id is None else ((REQUEST_ID, self.request_id),)
 
     @property
-    def trailers(self) -> tuple[tuple[str, str], ...]:
+    def trailers(self) -> Trailers:
         """Metadata that follow the answer: the id, and what has been used."""
         if not self.has_calls:
             return self.id_trailers
@@ -137,31 +115,27 @@ class RpcContext:
 
 
 def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
-    """Find out who sends an RPC; those who may not call are refused once the RPC is counted."""
+    """Find out who sends an RPC; those who may not call are refused once the RPC is counted.
+
+    A caller without a key has the name that its metadata `x-client-id` gives, else that of its network address; a busy
+    server shares its time by it, and it is never logged and no label.
+    """
     if authenticator is None:
         return RpcContext(context, caller=_NOBODY)
     metadata = tuple(context.invocation_metadata() or ())
+    rpc = RpcContext(context, caller=_NOBODY, metadata=metadata)
     try:
-        caller = authenticator.keyed_caller(metadata) or Caller(_unproven_name(context, metadata))
+        caller = authenticator.keyed_caller(metadata)
+        if caller is None:
+            name = str(rpc.metadata.get(CLIENT_ID, ""))
+            if len(name) > MAX_CLIENT_ID_CHARACTERS:
+                description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
+                raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])  # noqa: TRY301
+            caller = Caller(name or host_of(rpc.peer))
+        rpc.caller = caller
     except (InvalidInputError, UnauthenticatedError) as refusal:
-        return RpcContext(context, caller=_NOBODY, refusal=refusal, metadata=metadata)
-    return RpcContext(context, caller=caller, metadata=metadata)
-
-
-def _unproven_name(context: ServicerContext, metadata: Metadata) -> str:
-    """Return the name by which a busy server shares its time with a caller without a key; never logged, never a label.
-
-    Returns:
-        The name in the metadata `x-client-id`, else the caller's network address without the port.
-
-    Raises:
-        InvalidInputError: The name is too long.
-    """
-    name = str(dict(metadata).get(CLIENT_ID, ""))
-    if len(name) > MAX_CLIENT_ID_CHARACTERS:
-        description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
-        raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
-    return name or host_of(context.peer())
+        rpc.refusal = refusal
+    return rpc
 
 
 def chosen_id(metadata: Mapping[str, str | bytes]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -26,23 +24,17 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.metrics import Metrics, RpcMetrics
 from xuanzang.server.observation.observation import Observation
+from xuanzang.server.observation.rpc_log import Reason, RpcLog
 from xuanzang.server.rpc import errors
+from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
-from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.grpc_private import Accepted
 from xuanzang.server.rpc.methods import Method, Service
-from xuanzang.server.rpc.screen import Screen
 
-if TYPE_CHECKING:
-    from xuanzang.translation.v1 import status_pb2
-
-_LOGGER = logging.getLogger(__name__)
-_LINES_PER_SECOND = 10
 # RPCs that are refused unread are counted together, after this time.
 _UNREAD_SECONDS = 0.1
 
-
-_Unread = tuple[str, grpc.StatusCode, errors.Reason]
+_Unread = tuple[str, grpc.StatusCode, Reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,14 +70,10 @@ class Entry:
             screen: Refuses RPCs before they are read; None to read all.
             observation: What is recorded of single RPCs that translate; None for nothing but their ids.
         """
-        self._metrics = metrics
-        self._idle_seconds = idle_seconds
-        self._authenticator = authenticator
-        self._gate = gate
-        self._screen = screen
+        self._metrics, self._idle_seconds = metrics, idle_seconds
+        self._authenticator, self._gate, self._screen = authenticator, gate, screen
         self._observation = observation or Observation()
-        self._log = RpcLog()
-        self._text_log = RpcLog("text")
+        self._log, self._text_log = RpcLog(), RpcLog("text")
         # Tasks that wait for the message of a unary RPC, the oldest first, and until when; and those that have waited
         # too long.
         self._waiting: dict[asyncio.Task[Any], float] = {}
@@ -97,15 +85,12 @@ class Entry:
     def add(self, service: Service) -> None:
         """Serve a service."""
         for method in service.methods():
+            labels = method.labels
             if method.name in service.answered:
-                self._metrics.register_rpc(method.labels)
-            self._routes[method.path] = self._route(method)
-
-    def _route(self, method: Method) -> _Route:
-        labels, handled = method.labels, self._metrics.grpc_server_handled
-        # Finding a series by its labels takes as long as counting, so it is done once for each status.
-        series_of = cache(lambda code: handled.labels(*labels, code.name))
-        return _Route(method=method, series=self._metrics.of_rpc(labels), handled=series_of)
+                self._metrics.register_rpc(labels)
+            # Finding a series by its labels takes as long as counting, so it is done once for each status.
+            handled = cache(partial(_series_of, self._metrics, labels))
+            self._routes[method.path] = _Route(method=method, series=self._metrics.of_rpc(labels), handled=handled)
 
     def begin(self, path: str, context: ServicerContext) -> errors.Refusal | Accepted:
         """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it."""
@@ -115,31 +100,28 @@ class Entry:
             if route.method.is_screened and self._screen is not None and rpc.refusal is None:
                 refusal = self._screen.refusal(rpc)
                 if refusal is not None:
-                    self._count_unread(path, refusal.code, refusal.reason, rpc)
+                    self._count_unread(path, refusal, rpc)
                     return refusal
         except Exception as error:  # noqa: BLE001 - an error here would end the listener, for all callers
             refusal = errors.refusal_of(error)._replace(trailers=())
-            self._count_unread(path, refusal.code, refusal.reason)
+            self._count_unread(path, refusal)
             return refusal
-
-        async def handle(messages: AsyncIterator[bytes], context: ServicerContext) -> Any:
-            return await self._handle(route, rpc, messages, context)
-
-        return Accepted(handle, route.method.encode, sends_stream=route.method.sends_stream)
+        return Accepted(partial(self._handle, route, rpc), route.method.encode, sends_stream=route.method.sends_stream)
 
     async def _handle(self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes], context: Any) -> Any:
         """Take an RPC from its first message to its status."""
-        method, answer, code = route.method, None, grpc.StatusCode.UNKNOWN
-        status: status_pb2.Status | None = None
-        reason: errors.Reason | None = None
-        rpc.grpc, rpc.sent, began = context, route.series.msg_sent, time.perf_counter()
-        rpc.log_text = partial(self._text_log.write, method)
+        method, began = route.method, time.perf_counter()
+        answer, code, status, reason = None, grpc.StatusCode.UNKNOWN, None, None
+        rpc.grpc, rpc.sent = context, route.series.msg_sent
+        rpc.log_text = partial(self._text_log.write, method.path)
         route.series.started.inc()
         if method.is_gated:
             self._observe(rpc, method)
         try:
             answer = await self._answer(route, rpc, messages)
             code = context.code() or grpc.StatusCode.OK
+            if not method.sends_stream:
+                route.series.msg_sent.inc()
         except grpc.aio.AbortError:
             code = context.code()
             raise
@@ -163,37 +145,32 @@ class Entry:
 
     async def _answer(self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes]) -> Any:
         """Refuse, receive, decode, admit, call."""
-        method = route.method
+        method, gate, screen = route.method, self._gate, self._screen
         if rpc.refusal is not None:
             # Nothing is received from a caller who may not call.
             if isinstance(rpc.refusal, UnauthenticatedError):
                 rpc.refusal.count()
             raise rpc.refusal
         if method.receives_stream:
-            async with aclosing(self._incoming(route, rpc, messages)) as incoming:
-                return await self._called(method, incoming, rpc)
-        request = _decoded(method, await self._only_message(rpc))
-        route.series.msg_received.inc()
-        answer = await self._called(method, request, rpc)
-        if not method.sends_stream:
-            route.series.msg_sent.inc()
-        return answer
-
-    async def _called(self, method: Method, request: Any, rpc: RpcContext) -> Any:
-        """Let an RPC through the gate, answer it, and let the screen learn from its end."""
-        if not method.is_gated or self._gate is None:
-            return await method.function(request, rpc)
-        await self._gate.enter(rpc, is_stream=method.receives_stream)
+            request: Any = self._incoming(route, rpc, messages)
+        else:
+            request = _decoded(method, await self._only_message(rpc))
+            route.series.msg_received.inc()
         try:
+            if gate is not None and method.is_gated:
+                await gate.enter(rpc, is_stream=method.receives_stream)
             answer = await method.function(request, rpc)
         except OverloadedError as error:
-            # A quota says nothing of the next RPC, which may be smaller, nor a model's own limits of other models.
-            if self._screen is not None and not isinstance(error, QuotaExceededError | ModelOverloadedError):
-                self._screen.learn_refusal(rpc, error)
+            if screen is not None and _tells_of_others(error):
+                screen.learn_refusal(rpc, error)
             raise
-        if self._screen is not None:
-            self._screen.learn_answer(rpc)
-        return answer
+        else:
+            if screen is not None and method.is_gated:
+                screen.learn_answer(rpc)
+            return answer
+        finally:
+            if method.receives_stream:
+                await request.aclose()
 
     async def _incoming(
         self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes]
@@ -227,6 +204,9 @@ class Entry:
             reading.cancel()
             if closed is not None:
                 closed.cancel()
+
+    def _idle_left(self, rpc: RpcContext) -> float:
+        return max(0.0, rpc.active_at + self._idle_seconds - time.monotonic())
 
     async def _only_message(self, rpc: RpcContext) -> bytes:
         """Receive the message of a unary RPC.
@@ -266,9 +246,6 @@ class Entry:
                 self._idle.add(task)
                 task.cancel()
 
-    def _idle_left(self, rpc: RpcContext) -> float:
-        return max(0.0, rpc.active_at + self._idle_seconds - time.monotonic())
-
     def _observe(self, rpc: RpcContext, method: Method) -> None:
         rpc.request_id = chosen_id(rpc.metadata)
         if not self._observation.observes:
@@ -284,22 +261,30 @@ class Entry:
         )
 
     def _count(
-        self, route: _Route, rpc: RpcContext, code: grpc.StatusCode, seconds: float, reason: errors.Reason | None
+        self, route: _Route, rpc: RpcContext, code: grpc.StatusCode, seconds: float, reason: Reason | None
     ) -> None:
-        route.series.handling_seconds.observe(seconds, None if rpc.record is None else rpc.record.exemplar)
+        """Count and log an RPC that has ended, and hand on its record."""
+        method, record = route.method, rpc.record
+        route.series.handling_seconds.observe(seconds, None if record is None else record.exemplar)
         route.handled(code).inc()
-        if code is not grpc.StatusCode.OK or _LOGGER.isEnabledFor(logging.DEBUG):
-            self._log.write(route.method, code, seconds, request_id=rpc.request_id, reason=reason)
-        if rpc.record is not None:
-            rpc.record.reason, rpc.record.fields = reason or (None, ())
-            self._observation.end(rpc.record, code.name, code.value[0], seconds)
+        if code is not grpc.StatusCode.OK or self._log.has_successes:
+            self._log.write(
+                method.path, code.name, seconds, is_check=method.is_open, request_id=rpc.request_id, reason=reason
+            )
+        if record is not None:
+            record.reason, record.fields = reason or (None, ())
+            self._observation.end(record, code.name, code.value[0], seconds)
 
-    def _count_unread(
-        self, path: str, code: grpc.StatusCode, reason: errors.Reason, rpc: RpcContext | None = None
+    def _log_end(
+        self, route: _Route, code: grpc.StatusCode, seconds: float, request_id: str | None, reason: Reason | None
     ) -> None:
+        path, is_check = route.method.path, route.method.is_open
+        self._log.write(path, code.name, seconds, is_check=is_check, request_id=request_id, reason=reason)
+
+    def _count_unread(self, path: str, refusal: errors.Refusal, rpc: RpcContext | None = None) -> None:
         if not self._unread:
             asyncio.get_running_loop().call_later(_UNREAD_SECONDS, self._publish_unread)
-        key = path, code, reason
+        key = path, refusal.code, refusal.reason
         if key not in self._unread and rpc is not None and REQUEST_ID in rpc.metadata:
             self._unread_ids[key] = chosen_id(rpc.metadata)
         self._unread[key] += 1
@@ -313,9 +298,21 @@ class Entry:
             for _ in range(number):
                 # One has the id that its caller chose.
                 request_id = self._unread_ids.pop(key, None)
-                self._log.write(route.method, code, 0.0, request_id=request_id, reason=reason)
+                self._log.write(
+                    path, code.name, 0.0, is_check=route.method.is_open, request_id=request_id, reason=reason
+                )
             self._observation.end_unread(route.method.logged_name, code.name, number, reason=reason.word)
         self._unread.clear()
+
+
+def _series_of(metrics: Metrics, labels: tuple[str, str, str], code: grpc.StatusCode) -> Any:
+    return metrics.grpc_server_handled.labels(*labels, code.name)
+
+
+def _tells_of_others(error: OverloadedError) -> bool:
+    """Return whether the next RPC would be refused as well."""
+    # A quota says nothing of it, which may be smaller, nor places, which may be free, nor a model's limits of others.
+    return error.reason != "places" and not isinstance(error, QuotaExceededError | ModelOverloadedError)
 
 
 def _decoded(method: Method, data: bytes) -> Any:
@@ -338,58 +335,3 @@ def _idle(seconds: float) -> errors.IdleRpcError:
 def _ended_by_grpc() -> asyncio.CancelledError:
     """Return what ends the task of an RPC that has its status: the caller hung up, or sent what is no message."""
     return asyncio.CancelledError("gRPC has ended the call")
-
-
-class RpcLog:
-    """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
-
-    def __init__(self, what: str = "rpc") -> None:
-        """Log nothing yet.
-
-        Args:
-            what: What fails: "rpc", or "text" for single texts of a stream.
-        """
-        self._what = what
-        self._seen: Counter[str] = Counter()
-
-    def write(
-        self,
-        method: Method,
-        code: grpc.StatusCode,
-        seconds: float,
-        *,
-        request_id: str | None = None,
-        reason: errors.Reason | None = None,
-    ) -> None:
-        """Log the end of an RPC, or of a text.
-
-        Args:
-            method: Method of the RPC.
-            code: Its status.
-            seconds: Its duration.
-            request_id: Its id; None if it has none.
-            reason: Why it was refused; None if it was not, or its caller has gone.
-        """
-        # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
-        level = logging.DEBUG if code is grpc.StatusCode.OK or method.is_open else logging.INFO
-        if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code.name)):
-            return
-        facts: dict[str, object] = {"method": method.path[1:], "code": code.name, "seconds": round(seconds, 6)}
-        if reason is not None:
-            facts |= reason.facts()
-        if request_id is not None:
-            facts["request_id"] = request_id
-        _LOGGER.log(level, self._what, extra=facts)
-
-    def _has_room(self, code: str) -> bool:
-        if not self._seen:
-            asyncio.get_running_loop().call_later(1, self._end_second)
-        self._seen[code] += 1
-        return self._seen[code] <= _LINES_PER_SECOND
-
-    def _end_second(self) -> None:
-        for code, number in self._seen.items():
-            if number > _LINES_PER_SECOND:
-                extra = {"code": code, f"{self._what}s": number - _LINES_PER_SECOND}
-                _LOGGER.info(f"more {self._what}s", extra=extra)  # noqa: G004
-        self._seen.clear()

@@ -21,9 +21,11 @@ from xuanzang.server.access.errors import (
 )
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
+from xuanzang.server.observation.rpc_log import Reason
 from xuanzang.translation.v1 import status_pb2
 
 _LOGGER = logging.getLogger(__name__)
+_Code = grpc.StatusCode
 
 
 class NotReadyError(Exception):
@@ -38,72 +40,37 @@ class IdleRpcError(errors.EngineError):
     """The caller sent no message for too long."""
 
 
-_CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
+_STATUSES: Mapping[type[Exception], tuple[grpc.StatusCode, str]] = MappingProxyType(
     {
-        errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
-        errors.UnservedLanguageError: grpc.StatusCode.INVALID_ARGUMENT,
-        errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
-        errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
-        errors.GlossaryNotFoundError: grpc.StatusCode.NOT_FOUND,
-        errors.GlossaryExistsError: grpc.StatusCode.ALREADY_EXISTS,
-        errors.GlossaryStateError: grpc.StatusCode.FAILED_PRECONDITION,
-        BundleError: grpc.StatusCode.FAILED_PRECONDITION,
-        errors.DetectionUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
-        errors.ExplanationUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
-        errors.MemoryLimitError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-        errors.ModelOverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-        errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-        QuotaExceededError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-        errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
-        errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
-        NotReadyError: grpc.StatusCode.UNAVAILABLE,
-        NotOfferedError: grpc.StatusCode.UNIMPLEMENTED,
-        IdleRpcError: grpc.StatusCode.ABORTED,
-        UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
-        WrongRoleError: grpc.StatusCode.PERMISSION_DENIED,
-        ModelNotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
-        NotAWriterError: grpc.StatusCode.PERMISSION_DENIED,
+        errors.InvalidInputError: (_Code.INVALID_ARGUMENT, "fields"),
+        errors.UnservedLanguageError: (_Code.INVALID_ARGUMENT, "fields"),
+        errors.ModelNotFoundError: (_Code.NOT_FOUND, "model"),
+        errors.ModelStateError: (_Code.FAILED_PRECONDITION, "model_state"),
+        errors.GlossaryNotFoundError: (_Code.NOT_FOUND, "glossary"),
+        errors.GlossaryExistsError: (_Code.ALREADY_EXISTS, "glossary"),
+        errors.GlossaryStateError: (_Code.FAILED_PRECONDITION, "glossary"),
+        BundleError: (_Code.FAILED_PRECONDITION, "bundle"),
+        errors.DetectionUnavailableError: (_Code.UNIMPLEMENTED, "not_offered"),
+        errors.ExplanationUnavailableError: (_Code.UNIMPLEMENTED, "not_offered"),
+        errors.MemoryLimitError: (_Code.RESOURCE_EXHAUSTED, "memory"),
+        errors.ModelOverloadedError: (_Code.RESOURCE_EXHAUSTED, "limit"),
+        errors.OverloadedError: (_Code.RESOURCE_EXHAUSTED, "queue"),
+        QuotaExceededError: (_Code.RESOURCE_EXHAUSTED, "quota"),
+        errors.DeadlineExceededError: (_Code.DEADLINE_EXCEEDED, "deadline"),
+        errors.DrainingError: (_Code.UNAVAILABLE, "draining"),
+        NotReadyError: (_Code.UNAVAILABLE, "loading"),
+        NotOfferedError: (_Code.UNIMPLEMENTED, "not_offered"),
+        IdleRpcError: (_Code.ABORTED, "idle"),
+        UnauthenticatedError: (_Code.UNAUTHENTICATED, "key"),
+        WrongRoleError: (_Code.PERMISSION_DENIED, "role"),
+        ModelNotAllowedError: (_Code.PERMISSION_DENIED, "model_not_allowed"),
+        NotAWriterError: (_Code.PERMISSION_DENIED, "not_a_writer"),
     }
 )
-
-_REASONS: Mapping[type[Exception], str] = MappingProxyType(
-    {
-        errors.ModelNotFoundError: "model",
-        errors.ModelStateError: "model_state",
-        errors.GlossaryNotFoundError: "glossary",
-        errors.GlossaryExistsError: "glossary",
-        errors.GlossaryStateError: "glossary",
-        BundleError: "bundle",
-        errors.DetectionUnavailableError: "not_offered",
-        errors.ExplanationUnavailableError: "not_offered",
-        errors.MemoryLimitError: "memory",
-        errors.DeadlineExceededError: "deadline",
-        errors.DrainingError: "draining",
-        NotReadyError: "loading",
-        NotOfferedError: "not_offered",
-        IdleRpcError: "idle",
-        UnauthenticatedError: "key",
-        WrongRoleError: "role",
-        ModelNotAllowedError: "model_not_allowed",
-        NotAWriterError: "not_a_writer",
-    }
-)
+"""Code of each class of errors, and the word for it in logs; overload and faulty fields have words of their own."""
 _MAX_FIELDS = 5
 
 _CODES_BY_NUMBER = MappingProxyType({code.value[0]: code for code in grpc.StatusCode})
-
-
-class Reason(NamedTuple):
-    """Why an RPC was refused, for logs: no text of a caller."""
-
-    word: str
-    """One of a few words, such as "fields", "queue", "deadline", "quota" or "places"."""
-    fields: tuple[str, ...] = ()
-    """Faulty fields of the request, the first of them."""
-
-    def facts(self) -> dict[str, object]:
-        """Return what a log line says of it."""
-        return {"reason": self.word, **({"fields": list(self.fields)} if self.fields else {})}
 
 
 class Refusal(NamedTuple):
@@ -130,7 +97,7 @@ def reason_of(error: Exception) -> Reason:
         case errors.OverloadedError(reason=word):
             return Reason(word)
         case _:
-            return Reason(_REASONS.get(type(error), "internal"))
+            return Reason(_STATUSES[type(error)][1] if type(error) in _STATUSES else "internal")
 
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
@@ -139,13 +106,13 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
     Returns:
         Code, message and details; INTERNAL without particulars if the error's class is not in the table.
     """
-    code = _CODES.get(type(error))
-    if code is None:
+    if type(error) not in _STATUSES:
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         return status_pb2.Status(
             code=_number(grpc.StatusCode.INTERNAL), message="internal error; the server's log has the reason"
         )
-    return status_pb2.Status(code=_number(code), message=str(error), details=[_as_any(d) for d in _details(error)])
+    number = _number(_STATUSES[type(error)][0])
+    return status_pb2.Status(code=number, message=str(error), details=[_as_any(detail) for detail in _details(error)])
 
 
 async def end(

@@ -14,23 +14,22 @@ from typing_extensions import override
 from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import GlossaryWriters
+from xuanzang.server.access.tls import Certificates, ReloadedTLS
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
+from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.entry import Entry
-from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.methods import Service, handlers_of
-from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.services.explaining import limits_of
 from xuanzang.server.rpc.services.models import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.services.translation import TranslationService
-from xuanzang.server.rpc.tls import ReloadedTLS
 from xuanzang.server.watched_files import ReloadedContent, reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -356,7 +355,26 @@ def _bind(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int
     try:
         if tls is None:
             return server.add_insecure_port(address)
-        return server.add_secure_port(address, tls.credentials)
+        return server.add_secure_port(address, _credentials(tls))
     except RuntimeError as error:
         reason = "the address is taken or not of this machine" + (", or a TLS file is invalid" if tls else "")
         raise OSError(f"cannot serve on {address}: {reason}") from error
+
+
+def _credentials(tls: ReloadedTLS) -> grpc.ServerCredentials:
+    """Return credentials that follow their files."""
+
+    def news() -> grpc.ServerCertificateConfiguration | None:
+        changed = tls.news()
+        return _configuration(changed) if changed else None
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(tls.first),
+        news,  # type: ignore[arg-type]  # the stub does not know that None means no change
+        require_client_authentication=tls.first.authorities is not None,
+    )
+
+
+def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfiguration:
+    pair = certificates.key, certificates.chain
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=certificates.authorities)

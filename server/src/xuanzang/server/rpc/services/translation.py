@@ -215,5 +215,5 @@ def _refused(
     status = errors.status_of(error, request_id=rpc.request_id)
     if rpc.log_text is not None:
         seconds, reason = time.perf_counter() - began, errors.reason_of(error)
-        rpc.log_text(errors.code_of(status), seconds, request_id=rpc.request_id, reason=reason)
+        rpc.log_text(errors.code_of(status).name, seconds, request_id=rpc.request_id, reason=reason)
     return pb.StreamTranslateTextResponse(id=request.id, error=status)

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
 from typing_extensions import override
 
 from xuanzang.server.access.metrics import AccessMetrics
@@ -41,16 +40,20 @@ class TLSFiles:
     """Authorities of client certificates; None if clients need no certificate."""
 
 
-class _Content(NamedTuple):
+class Certificates(NamedTuple):
     """What TLS is configured with, and when it expires."""
 
-    configuration: grpc.ServerCertificateConfiguration
+    key: bytes
+    chain: bytes
+    """Certificate of the server, and the intermediate ones."""
+    authorities: bytes | None
+    """Authorities of clients; None if clients need no certificate."""
     expiries: Mapping[str, float]
     """Unix seconds by kind of certificate."""
 
 
-class ReloadedTLS(ReloadedContent[_Content]):
-    """Credentials of a server that follow their files: new connections get the new ones, old connections stay."""
+class ReloadedTLS(ReloadedContent[Certificates]):
+    """Certificates of a server that follow their files: new connections get the new ones, old connections stay."""
 
     def __init__(self, files: TLSFiles, metrics: AccessMetrics) -> None:
         """Read the files.
@@ -58,49 +61,43 @@ class ReloadedTLS(ReloadedContent[_Content]):
         Raises:
             CertificateError: A file is not valid.
         """
-        self._files = files
-        self._metrics = metrics
+        self._files, self._metrics = files, metrics
         watched = [file for file in (files.certificate, files.key, files.client_ca) if file]
         super().__init__(watched, kept="the old certificate stays in use", count=partial(metrics.reloaded, "tls"))
-        content = _read(files)
+        self.first = self._read()
+        """Certificates of the beginning."""
         # gRPC asks for news in threads of its own; a deque gives each to one of them.
-        self._news: deque[grpc.ServerCertificateConfiguration] = deque(maxlen=1)
-        self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
-            content.configuration,
-            self._fetch,  # type: ignore[arg-type]  # the stub does not know that None means no change
-            require_client_authentication=files.client_ca is not None,
-        )
+        self._news: deque[Certificates] = deque(maxlen=1)
         metrics.watch("tls")
-        metrics.set_expiries(content.expiries)
+        metrics.set_expiries(self.first.expiries)
 
     @override
-    def _read(self) -> _Content:
+    def _read(self) -> Certificates:
         return _read(self._files)
 
     @override
-    def _take_over(self, content: _Content) -> None:
-        self._news.append(content.configuration)
+    def _take_over(self, content: Certificates) -> None:
+        self._news.append(content)
         self._metrics.set_expiries(content.expiries)
         _LOGGER.info("certificate reloaded", extra={"file": str(self._files.certificate)})
 
-    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return what has changed since the last handshake; None if nothing has."""
+    def news(self) -> Certificates | None:
+        """Return what has changed since the last question, from any thread; None if nothing has."""
         try:
             return self._news.popleft()
         except IndexError:
             return None
 
 
-def _read(files: TLSFiles) -> _Content:
+def _read(files: TLSFiles) -> Certificates:
     expiries = {"server": check_certificate(files.certificate, files.key)}
     try:
         authorities = files.client_ca.read_bytes() if files.client_ca else None
         if authorities is not None:
             expiries["client_ca"] = _first_expiry(authorities.decode())
-        pair = files.key.read_bytes(), files.certificate.read_bytes()
+        return Certificates(files.key.read_bytes(), files.certificate.read_bytes(), authorities, expiries)
     except (OSError, ValueError) as error:
         raise CertificateError(f"authorities of clients {files.client_ca}: {error}") from error
-    return _Content(grpc.ssl_server_certificate_configuration([pair], root_certificates=authorities), expiries)
 
 
 def _first_expiry(authorities: str) -> float:

@@ -1,0 +1,352 @@
+"""Who is admitted: the places of callers, the gate between loading and drain, and the screen that refuses unread."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ipaddress
+import math
+import time
+from collections import Counter
+from collections.abc import Hashable
+from functools import lru_cache, partial
+from typing import Any, cast
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.observation.callers import host_of, ip_of
+from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.errors import NotReadyError, Refusal, refusal_of
+from xuanzang.server.rpc.limits import RpcLimits
+
+# There are no figures to estimate from: the RPCs may be streams that stay open for hours.
+_RETRY_AFTER_SECONDS = 1.0
+# Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
+# least when the next one would be refused or have to wait in the client.
+_BUSY_SHARE = 0.5
+_LEAST_PART = 1 / 64
+# Time that counts for those with more, or without a deadline, when places are scarce.
+_PATIENCE_SECONDS = 3600.0
+# A refusal is given again for so long; a server answers few requests in this time.
+_REFUSING_SECONDS = 0.01
+# RPCs with at most so many times as much time as a refused one are taken to be like it.
+_SAME_TIME = 1.1
+# For so long after a refusal the RPCs like it are read only as the caller's requests are answered: so many for each,
+# because some turn out too large, and so many at a time.
+_SCARCE_SECONDS = 1.0
+_READ_PER_ANSWER = 2
+_MAX_PERMITS = 32
+_MAX_CALLERS = 1024
+_MAX_REFUSALS = 64
+
+
+@lru_cache(1024)
+def _network_of(host: str) -> str:
+    ip = ip_of(host)
+    return str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip and ip.version == 6 else host
+
+
+def address_of(peer: str) -> str:
+    """Return the network address of a peer.
+
+    Args:
+        peer: Peer in gRPC's form, such as "ipv4:127.0.0.1:50051".
+
+    Returns:
+        The peer without its port; of an IPv6 address the first 64 bits, because one host has the rest.
+    """
+    # Every connection has another port.
+    return _network_of(host_of(peer))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """What an RPC occupies: kept while the RPC is in progress, and given back."""
+
+    address: Hashable
+    """Network address of the caller, as `address_of` returns it."""
+    caller: Hashable
+    """Name of the caller; with its address unless it is proved, so that nobody uses up another's places."""
+    is_stream: bool = False
+    """Whether the caller sends a stream of messages."""
+    connection: str = ""
+    """Peer in gRPC's form, with its port; empty if it does not matter."""
+
+    @classmethod
+    def of(cls, rpc: RpcContext, *, is_stream: bool = False) -> Place:
+        """Return the place of an RPC."""
+        address, caller = address_of(rpc.peer), rpc.caller
+        return cls(address, (None if caller.is_authenticated else address, caller.name), is_stream, rpc.peer)
+
+
+@dataclasses.dataclass(slots=True)
+class _Count:
+    rpcs: int = 0
+    streams: int = 0
+
+
+_NONE = _Count()
+
+
+class Occupancy:
+    """The places that are taken: of all callers together, by network address, and by caller."""
+
+    def __init__(self, limits: RpcLimits) -> None:
+        self.rpcs = 0
+        self._limits = limits
+        self._unreserved = limits.max_concurrent_rpcs - min(limits.reserved_rpcs, limits.max_concurrent_rpcs // 4)
+        self._addresses: dict[Hashable, _Count] = {}
+        self._callers: dict[Hashable, _Count] = {}
+        self._connections: Counter[str] = Counter()
+
+    def take(self, place: Place) -> None:
+        """Take a place.
+
+        Raises:
+            OverloadedError: A limit is reached; the message names it.
+        """
+        limits = self._limits
+        address, caller = self._addresses.get(place.address, _NONE), self._callers.get(place.caller, _NONE)
+        # Checked from the widest to the narrowest, so that the first limit named is the one to wait for.
+        checks = [
+            (self.rpcs, limits.max_concurrent_rpcs, "concurrent RPCs"),
+            (self.rpcs if address.rpcs else 0, self._unreserved, "concurrent RPCs outside the reserve"),
+            (address.rpcs, limits.max_address_rpcs, "RPCs of one network address"),
+            (caller.rpcs, limits.max_caller_rpcs, "RPCs of one caller"),
+        ]
+        if place.is_stream:
+            checks += [
+                (address.streams, limits.max_address_streams, "streams of one network address"),
+                (caller.streams, limits.max_caller_streams, "streams of one caller"),
+            ]
+        for taken, limit, what in checks:
+            if taken >= limit:
+                message = f"the limit of {limit} {what} is reached"
+                raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS, reason="places")
+        self.rpcs += 1
+        self._connections[place.connection] += 1
+        for counts, key in ((self._addresses, place.address), (self._callers, place.caller)):
+            if key not in counts:
+                counts[key] = _Count()
+            counts[key].rpcs += 1
+            counts[key].streams += place.is_stream
+
+    def give_back(self, place: Place) -> None:
+        """Give a place back."""
+        self.rpcs -= 1
+        self._connections[place.connection] -= 1
+        if not self._connections[place.connection]:
+            del self._connections[place.connection]
+        for counts, key in ((self._addresses, place.address), (self._callers, place.caller)):
+            counts[key].rpcs -= 1
+            counts[key].streams -= place.is_stream
+            if not counts[key].rpcs:
+                del counts[key]
+
+    def share(self, place: Place) -> float:
+        """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client."""
+        limits = self._limits
+        return max(
+            self._connections[place.connection] / limits.max_connection_rpcs,
+            self._callers.get(place.caller, _NONE).rpcs / limits.max_caller_rpcs,
+            self._addresses.get(place.address, _NONE).rpcs / limits.max_address_rpcs,
+            self.rpcs / self._unreserved,
+        )
+
+
+class RpcGate:
+    """Opens when the models are warm, closes at the drain, and counts the RPCs that are inside."""
+
+    def __init__(self, limits: RpcLimits) -> None:
+        self._occupancy = Occupancy(limits)
+        self._refusals = 0
+        self._opened = False
+        self.closed = asyncio.Event()
+        """Set at the drain, for good."""
+        self._refusing = asyncio.Event()
+        self._refusing.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def running(self) -> int:
+        """RPCs that entered and are not yet answered."""
+        return self._occupancy.rpcs
+
+    @property
+    def is_open(self) -> bool:
+        """Whether RPCs are admitted."""
+        return self._opened and not self.closed.is_set()
+
+    def open(self) -> None:
+        """Admit RPCs from now on."""
+        self._opened = True
+
+    def close(self) -> None:
+        """Admit no further RPC, for good."""
+        self.closed.set()
+
+    def hold(self) -> int:
+        """Delay the refusals of a closed gate until they are released."""
+        self._refusing.clear()
+        return self._refusals
+
+    def release(self) -> None:
+        """Send the delayed refusals; later ones are sent at once."""
+        self._refusing.set()
+
+    def share(self, rpc: RpcContext) -> float:
+        """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1."""
+        return self._occupancy.share(Place.of(rpc))
+
+    async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
+        """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
+
+        Raises:
+            NotReadyError: The models are not loaded yet.
+            DrainingError: The server is stopping.
+            OverloadedError: Too many RPCs are running, of all callers or of this one.
+        """
+        if self.closed.is_set():
+            self._refusals += 1
+            await self._refusing.wait()
+            raise DrainingError("the server is stopping; try another one")
+        if not self._opened:
+            raise NotReadyError("the models are still being loaded; try again soon")
+        place = Place.of(rpc, is_stream=is_stream)
+        self._occupancy.take(place)
+        self._idle.clear()
+        # A callback of the context would do the same, but gRPC's list of them and the context hold each other.
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task.add_done_callback(partial(self._leave, place))
+
+    async def idle(self) -> None:
+        """Wait until no RPC is running."""
+        await self._idle.wait()
+
+    def _leave(self, place: Place, task: asyncio.Task[Any]) -> None:  # noqa: ARG002 - tasks pass themselves
+        self._occupancy.give_back(place)
+        if not self._occupancy.rpcs:
+            self._idle.set()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Scarcity:
+    """What is known of a caller that has lately been refused."""
+
+    refusal: Refusal
+    connection: str
+    """Connection that was refused; empty for any."""
+    seconds: float
+    """Time that the refused RPC had until its deadline."""
+    refused_at: float
+    permits: int = 0
+    """RPCs that may be read."""
+    refusals: dict[float, Refusal] = dataclasses.field(default_factory=dict)
+    """Refusals of RPCs with less time, which have to wait longer, by their time in tenths of a second."""
+
+    def holds(self, connection: str, seconds: float, now: float) -> bool:
+        """Return whether the refusal stands for another RPC, so that the queue need not be asked."""
+        is_fresh = now < self.refused_at + _REFUSING_SECONDS
+        return is_fresh and seconds <= _SAME_TIME * self.seconds and self.connection in ("", connection)
+
+    def allows(self, seconds: float, now: float) -> bool:
+        """Take a permit to read an RPC that the queue has time for, if it needs one; return whether it may be read."""
+        if now >= self.refused_at + _SCARCE_SECONDS or seconds > _SAME_TIME * self.seconds:
+            return True
+        self.permits -= 1
+        return self.permits >= 0
+
+
+class Screen:
+    """Refuses RPCs of one message before they are read, if one as small as any of late would be refused afterwards.
+
+    Under overload there are more refusals than answers, and a refusal after reading takes several times as long. Nor
+    may refusals wait in the client, which has no more RPCs in progress on a connection than the server allows: the last
+    of these are left to requests that, measured by the time they have, are answered soon.
+    """
+
+    def __init__(self, gate: RpcGate, engine: Engine) -> None:
+        self._gate = gate
+        self._engine = engine
+        # By caller; those refused longest ago are forgotten first.
+        self._scarcities: dict[str, _Scarcity] = {}
+
+    def refusal(self, rpc: RpcContext) -> Refusal | None:
+        """Decide whether to refuse an RPC.
+
+        Args:
+            rpc: RPC that has just arrived, of a caller who may call.
+        """
+        if not self._gate.is_open:
+            return None
+        now, caller = time.monotonic(), rpc.caller.name
+        seconds = math.inf if rpc.deadline is None else rpc.deadline - now
+        scarcity = self._scarcities.get(caller)
+        if scarcity is not None and scarcity.holds(rpc.peer, seconds, now):
+            return self._repeated(scarcity, rpc, seconds)
+        try:
+            self._require_time(rpc, seconds)
+        except OverloadedError as error:
+            return self._keep(caller, error, connection=rpc.peer, seconds=seconds)
+        if scarcity is None or scarcity.allows(seconds, now):
+            return None
+        return self._repeated(scarcity, rpc, seconds)
+
+    def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
+        """Take note of the refusal of an RPC that was read: the next ones need not be."""
+        seconds = math.inf if rpc.deadline is None else rpc.deadline - time.monotonic()
+        self._keep(rpc.caller.name, error, connection="", seconds=seconds)
+
+    def learn_answer(self, rpc: RpcContext) -> None:
+        """Take note of an answer: there is room for another request."""
+        scarcity = self._scarcities.get(rpc.caller.name) if self._scarcities else None
+        if scarcity is not None:
+            scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
+
+    def _repeated(self, scarcity: _Scarcity, rpc: RpcContext, seconds: float) -> Refusal:
+        """Return the refusal of an RPC that has as much time as a refused one, or less and a longer wait before it."""
+        refusals, tenths = scarcity.refusals, round(seconds, 1)
+        if _SAME_TIME * seconds >= scarcity.seconds or (tenths not in refusals and len(refusals) >= _MAX_REFUSALS):
+            return scarcity.refusal
+        if tenths not in refusals:
+            refusals[tenths] = scarcity.refusal
+            try:
+                self._require_time(rpc, seconds)
+            except OverloadedError as error:
+                refusals[tenths] = refusal_of(error)
+        return refusals[tenths]
+
+    def _keep(self, caller: str, error: OverloadedError, *, connection: str, seconds: float) -> Refusal:
+        refusal = refusal_of(error)
+        known = self._scarcities.pop(caller, None)
+        if len(self._scarcities) >= _MAX_CALLERS:
+            del self._scarcities[next(iter(self._scarcities))]
+        self._scarcities[caller] = _Scarcity(
+            refusal=refusal,
+            connection=connection,
+            seconds=seconds,
+            refused_at=time.monotonic(),
+            permits=max(0, known.permits) if known else 0,
+        )
+        return refusal
+
+    def _require_time(self, rpc: RpcContext, seconds: float) -> None:
+        share, caller = self._gate.share(rpc), rpc.caller.name
+        if share <= _BUSY_SHARE:
+            self._engine.require_time(caller, seconds)
+            return
+        part = _LEAST_PART ** ((share - _BUSY_SHARE) / (1 - _BUSY_SHARE))
+        seconds = min(seconds, _PATIENCE_SECONDS)
+        try:
+            self._engine.require_time(caller, part * seconds)
+        except OverloadedError as error:
+            message = (
+                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
+                "of the time until the deadline"
+            )
+            # Places become free as what waits is done: then there are as many as in quiet times, and all of the time.
+            until_done = error.retry_after_seconds + part * seconds
+            until_room = max(until_done - seconds, (1 - _BUSY_SHARE / share) * until_done)
+            wait = min(error.retry_after_seconds, until_room)
+            raise OverloadedError(message, retry_after_seconds=wait, reason="places") from None
