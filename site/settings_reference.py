@@ -48,7 +48,7 @@ def _part(title: str, settings: type[BaseSettings]) -> str:
             f"`{(prefix + name).upper()}`",
             _default(field.get_default(call_default_factory=True, validated_data={})),
             ", ".join(_range(field)),
-            (field.description or "").replace("|", "\\|"),
+            " ".join((field.description or "").split()).replace("|", "\\|"),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -32,18 +32,13 @@ _LOOPBACK = "127.0.0.1"
 class ObservationSettings(BaseModel):
     """What is recorded of single RPCs."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
 
-    tracing: bool = Field(
-        default=False,
-        description="Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as "
-        "OTEL_EXPORTER_OTLP_ENDPOINT, say where to and how many.",
-    )
-    access_log: str | None = Field(
-        default=None,
-        min_length=1,
-        description="File to add a JSON object to for each RPC, without texts; - for standard output.",
-    )
+    tracing: bool = False
+    """Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
+    say where to and how many."""
+    access_log: str | None = Field(default=None, min_length=1)
+    """File to add a JSON object to for each RPC, without texts; - for standard output."""
 
 
 class HostAndPort(NamedTuple):
@@ -86,32 +81,22 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 class Locations(BaseModel):
     """The folder of the models and the listening addresses."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
 
-    models: DirectoryPath = Field(
-        default=Path("models"),
-        description="Folder of the bundles to serve, laid out as MODEL/VERSION/.",
-        validate_default=False,
-    )
-    tried_bundles: Path = Field(
-        default=Path("~/.cache/xuanzang/tried-bundles"),
-        description="File that remembers the bundles that were loaded in a trial process without harm; others are "
-        "tried before they are served.",
-    )
-    address: Address = Field(default="127.0.0.1:50051", description="Address to serve gRPC on; port 0: any free one.")
-    metrics_address: Address = Field(
-        default="127.0.0.1:9464",
-        description="Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one.",
-    )
-    health_address: Address | None = Field(
-        default=None,
-        description="Address to serve grpc.health.v1 on, too, in plain text and apart from callers; port 0: any free "
-        "one; unset: on --address only.",
-    )
-    admin_address: Annotated[str, AfterValidator(_admin_address)] | None = Field(
-        default=None,
-        description="Address to serve the administration of models on, or a port of 127.0.0.1; unset: none.",
-    )
+    models: DirectoryPath = Field(default=Path("models"), validate_default=False)
+    """Folder of the bundles to serve, laid out as MODEL/VERSION/."""
+    tried_bundles: Path = Path("~/.cache/xuanzang/tried-bundles")
+    """File that remembers the bundles that were loaded in a trial process without harm; others are tried before they
+    are served."""
+    address: Address = "127.0.0.1:50051"
+    """Address to serve gRPC on; port 0: any free one."""
+    metrics_address: Address = "127.0.0.1:9464"
+    """Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one."""
+    health_address: Address | None = None
+    """Address to serve grpc.health.v1 on, too, in plain text and apart from callers; port 0: any free one; unset: on
+    --address only."""
+    admin_address: Annotated[str, AfterValidator(_admin_address)] | None = None
+    """Address to serve the administration of models on, or a port of 127.0.0.1; unset: none."""
 
 
 # --help lists the flags of the last base first.
@@ -123,30 +108,22 @@ class Settings(
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, use_attribute_docstrings=True)
 
-    drain_timeout_seconds: float = Field(
-        default=30,
-        ge=0,
-        le=3600,
-        description="Maximum seconds to finish accepted requests after SIGTERM; the rest are answered UNAVAILABLE.",
-    )
-    tls_certificate: FilePath | None = Field(
-        default=None, description="PEM file of the certificate chain; turns TLS on, together with --tls-key."
-    )
-    tls_key: FilePath | None = Field(default=None, description="PEM file of the certificate's private key.")
-    tls_client_ca: FilePath | None = Field(
-        None, description="PEM file of the authorities whose client certificates are accepted; turns mutual TLS on."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is logged."
-    )
-    log_format: Literal["json", "console"] = Field(
-        default="json", description="Format of log lines: one JSON object per line, or text for people."
-    )
-    probe: bool = Field(
-        default=False, description="Do not serve; exit with 0 if the server at --address is serving, else with 1."
-    )
+    drain_timeout_seconds: float = Field(default=30, ge=0, le=3600)
+    """Maximum seconds to finish accepted requests after SIGTERM; the rest are answered UNAVAILABLE."""
+    tls_certificate: FilePath | None = None
+    """PEM file of the certificate chain; turns TLS on, together with --tls-key."""
+    tls_key: FilePath | None = None
+    """PEM file of the certificate's private key."""
+    tls_client_ca: FilePath | None = None
+    """PEM file of the authorities whose client certificates are accepted; turns mutual TLS on."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
+    log_format: Literal["json", "console"] = "json"
+    """Format of log lines: one JSON object per line, or text for people."""
+    probe: bool = False
+    """Do not serve; exit with 0 if the server at --address is serving, else with 1."""
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
@@ -229,10 +206,10 @@ class ServeCommand(Settings):
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
     """
 
-    pull: Annotated[list[str], Positional()] = Field(
-        default_factory=list, description="Published models, such as Helsinki-NLP/opus-mt-zh-en."
-    )
-    yes: bool = Field(default=False, description="Pull without asking.")
+    pull: Annotated[list[str], Positional()] = Field(default_factory=list)
+    """Published models, such as Helsinki-NLP/opus-mt-zh-en."""
+    yes: bool = False
+    """Pull without asking."""
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:

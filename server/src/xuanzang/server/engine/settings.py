@@ -68,95 +68,52 @@ UNLIMITED = ModelLimits()
 class EngineSettings(BaseModel):
     """How the engine uses the machine, and what it accepts."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
 
-    provider: Provider = Field(
-        default="auto", description="What runs the models; auto takes cuda where onnxruntime offers it, else cpu."
-    )
-    workers: int = Field(default=0, ge=0, le=256, description="Threads that translate; 0: one per usable core.")
-    intra_op_threads: int = Field(
-        default=1, ge=1, le=256, description="Threads that each worker uses inside one operation."
-    )
-    kernels: bool = Field(
-        default=True,
-        description="Whether the decoder's own operators run as the C++ kernels of xuanzang-kernels, where those were "
-        "built (--kernels), or as standard operators of onnxruntime (--no-kernels).",
-    )
-    shortlist: str = Field(
-        default="",
-        description="Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one.",
-    )
-    detection: bool = Field(
-        default=True,
-        description="Whether languages are detected by their words, if the libraries of the extra `detection` are "
-        "installed; they are read once the server serves, and take up to 75 MB where texts come without a language. "
-        "Without them only scripts tell languages apart.",
-    )
-    max_batch_sentences: int = Field(
-        default=32,
-        ge=1,
-        le=1024,
-        description="Maximum sentences decoded together by one worker; those with wide beams count several times.",
-    )
-    max_join_source_tokens: int = Field(
-        default=600,
-        ge=1,
-        le=1_000_000,
-        description="Maximum source tokens of the sentences that join a running batch at one step; the others wait "
-        "while these are encoded.",
-    )
-    max_queue_tokens: int = Field(
-        default=1_000_000,
-        ge=1,
-        le=1_000_000_000,
-        description="Maximum tokens waiting, source and expected target times beam size; beyond it RESOURCE_EXHAUSTED.",
-    )
-    answer_cache_mb: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000,
-        description="Megabytes for kept answers: a sentence that was translated with the same model and options is "
-        "answered without a search, to the last bit alike; 0: none are kept.",
-    )
-    share_answers: bool = Field(
-        default=False,
-        description="Share kept answers among callers. They can then tell by the time of a call whether somebody else "
-        "has had the same sentence translated.",
-    )
-    max_cache_mb: int = Field(
-        default=0,
-        ge=0,
-        le=10_000_000,
-        description="Maximum megabytes for the keys and values of all sentences in translation; further sentences "
-        "wait; 0: half of the memory that the process may take.",
-    )
-    model_workers: Limits = Field(
-        default="",
-        description="Workers that may decode with a model at the same time, as zh-en=1,en-zh=2; others: all.",
-    )
-    model_memory_mb: Limits = Field(
-        default="",
-        description="Megabytes that the weights, keys and values of a model may take, as zh-en=500,en-zh=300; "
-        "further sentences wait, and a bundle with larger weights is not loaded.",
-    )
-    max_content_characters: int = Field(
-        default=20_000,
-        ge=1,
-        le=1_000_000,
-        description="Maximum characters of one text; a longer one gets INVALID_ARGUMENT.",
-    )
+    provider: Provider = "auto"
+    """What runs the models; auto takes cuda where onnxruntime offers it, else cpu."""
+    workers: int = Field(default=0, ge=0, le=256)
+    """Threads that translate; 0: one per usable core."""
+    intra_op_threads: int = Field(default=1, ge=1, le=256)
+    """Threads that each worker uses inside one operation."""
+    kernels: bool = True
+    """Whether the decoder's own operators run as the C++ kernels of xuanzang-kernels, where those were built
+    (--kernels), or as standard operators of onnxruntime (--no-kernels)."""
+    shortlist: str = ""
+    """Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one."""
+    detection: bool = True
+    """Whether languages are detected by their words, if the libraries of the extra `detection` are installed; they are
+    read once the server serves, and take up to 75 MB where texts come without a language. Without them only scripts
+    tell languages apart."""
+    max_batch_sentences: int = Field(default=32, ge=1, le=1024)
+    """Maximum sentences decoded together by one worker; those with wide beams count several times."""
+    max_join_source_tokens: int = Field(default=600, ge=1, le=1_000_000)
+    """Maximum source tokens of the sentences that join a running batch at one step; the others wait while these are
+    encoded."""
+    max_queue_tokens: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
+    """Maximum tokens waiting, source and expected target times beam size; beyond it RESOURCE_EXHAUSTED."""
+    answer_cache_mb: int = Field(default=0, ge=0, le=1_000_000)
+    """Megabytes for kept answers: a sentence that was translated with the same model and options is answered without a
+    search, to the last bit alike; 0: none are kept."""
+    share_answers: bool = False
+    """Share kept answers among callers. They can then tell by the time of a call whether somebody else has had the same
+    sentence translated."""
+    max_cache_mb: int = Field(default=0, ge=0, le=10_000_000)
+    """Maximum megabytes for the keys and values of all sentences in translation; further sentences wait; 0: half of the
+    memory that the process may take."""
+    model_workers: Limits = ""
+    """Workers that may decode with a model at the same time, as zh-en=1,en-zh=2; others: all."""
+    model_memory_mb: Limits = ""
+    """Megabytes that the weights, keys and values of a model may take, as zh-en=500,en-zh=300; further sentences wait,
+    and a bundle with larger weights is not loaded."""
+    max_content_characters: int = Field(default=20_000, ge=1, le=1_000_000)
+    """Maximum characters of one text; a longer one gets INVALID_ARGUMENT."""
 
-    watch_models: float = Field(
-        default=0,
-        ge=0,
-        le=86_400,
-        description="Seconds between two looks at the folder of the models; new versions are loaded while others are "
-        "served, and those that are gone are unloaded; 0: only at the start, and by command.",
-    )
-    pin: Annotated[str, AfterValidator(_checked_pins)] = Field(
-        default="",
-        description="Versions that answer requests that name none, as zh-en/1,en-zh/3; other models: the highest.",
-    )
+    watch_models: float = Field(default=0, ge=0, le=86_400)
+    """Seconds between two looks at the folder of the models; new versions are loaded while others are served, and those
+    that are gone are unloaded; 0: only at the start, and by command."""
+    pin: Annotated[str, AfterValidator(_checked_pins)] = ""
+    """Versions that answer requests that name none, as zh-en/1,en-zh/3; other models: the highest."""
 
     @property
     def pins(self) -> dict[str, int]:

@@ -8,88 +8,40 @@ from pydantic import BaseModel, ConfigDict, Field
 class RpcLimits(BaseModel):
     """Limits on messages, RPCs, streams and connections."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
 
-    max_message_bytes: int = Field(
-        default=16 * 2**20,
-        ge=1024,
-        le=2**31 - 1,
-        description="Maximum size of a request message; a larger one gets RESOURCE_EXHAUSTED.",
-    )
-    max_concurrent_rpcs: int = Field(
-        default=1024, ge=1, le=1_000_000, description="Maximum RPCs in progress; further ones get RESOURCE_EXHAUSTED."
-    )
-    max_address_rpcs: int = Field(
-        default=768,
-        ge=1,
-        le=1_000_000,
-        description="Maximum RPCs in progress of one network address; raise it behind a proxy.",
-    )
-    max_caller_rpcs: int = Field(
-        default=512,
-        ge=1,
-        le=1_000_000,
-        description="Maximum RPCs in progress of one caller: an x-client-id at one network address, or the address.",
-    )
-    max_address_streams: int = Field(
-        default=256, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one network address."
-    )
-    max_caller_streams: int = Field(
-        default=64, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one caller."
-    )
-    reserved_rpcs: int = Field(
-        default=64,
-        ge=0,
-        le=1_000_000,
-        description="Part of --max-concurrent-rpcs, a quarter at most, for network addresses without RPCs in progress.",
-    )
-    max_connections: int = Field(
-        default=8192, ge=1, le=1_000_000, description="Maximum connections; further ones are closed at once."
-    )
-    max_connection_rpcs: int = Field(
-        default=256,
-        ge=1,
-        le=1_000_000,
-        description="Maximum RPCs in progress of one connection; clients hold the rest.",
-    )
-    stream_idle_seconds: float = Field(
-        default=300,
-        gt=0,
-        le=86_400,
-        description="Maximum seconds that an RPC waits for a message of its caller while it owes no answer.",
-    )
-    connection_idle_seconds: float = Field(
-        default=600, ge=1, le=86_400, description="Seconds after which a connection without RPCs is closed."
-    )
-    connection_age_seconds: float | None = Field(
-        default=None,
-        ge=1,
-        le=10**7,
-        description="Seconds after which a caller must connect anew, so that its certificate is checked again and it "
-        "finds servers that were added; RPCs in progress are finished. Unless set: never.",
-    )
-    reflection: bool = Field(default=True, description="Describe the API to tools such as grpcurl.")
-    max_stream_texts: int = Field(
-        default=64,
-        ge=1,
-        le=10_000,
-        description="Maximum texts of one stream in translation; the next is read when one of them is answered.",
-    )
-    max_explanations: int = Field(
-        default=2,
-        ge=0,
-        le=64,
-        description="Maximum translations explained at once; further ones get RESOURCE_EXHAUSTED. 0: none is.",
-    )
-    max_explained_tokens: int = Field(
-        default=128,
-        ge=1,
-        le=1024,
-        description="Maximum source tokens of a sentence that is explained, and steps that are shown.",
-    )
-    max_explained_weights: int = Field(
-        default=1_000_000,
-        ge=1,
-        le=16_000_000,
-        description="Maximum weights of attention in one explanation, of 4 bytes each.",
-    )
+    max_message_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**31 - 1)
+    """Maximum size of a request message; a larger one gets RESOURCE_EXHAUSTED."""
+    max_concurrent_rpcs: int = Field(default=1024, ge=1, le=1_000_000)
+    """Maximum RPCs in progress; further ones get RESOURCE_EXHAUSTED."""
+    max_address_rpcs: int = Field(default=768, ge=1, le=1_000_000)
+    """Maximum RPCs in progress of one network address; raise it behind a proxy."""
+    max_caller_rpcs: int = Field(default=512, ge=1, le=1_000_000)
+    """Maximum RPCs in progress of one caller: an x-client-id at one network address, or the address."""
+    max_address_streams: int = Field(default=256, ge=1, le=1_000_000)
+    """Maximum streams of requests in progress of one network address."""
+    max_caller_streams: int = Field(default=64, ge=1, le=1_000_000)
+    """Maximum streams of requests in progress of one caller."""
+    reserved_rpcs: int = Field(default=64, ge=0, le=1_000_000)
+    """Part of --max-concurrent-rpcs, a quarter at most, for network addresses without RPCs in progress."""
+    max_connections: int = Field(default=8192, ge=1, le=1_000_000)
+    """Maximum connections; further ones are closed at once."""
+    max_connection_rpcs: int = Field(default=256, ge=1, le=1_000_000)
+    """Maximum RPCs in progress of one connection; clients hold the rest."""
+    stream_idle_seconds: float = Field(default=300, gt=0, le=86_400)
+    """Maximum seconds that an RPC waits for a message of its caller while it owes no answer."""
+    connection_idle_seconds: float = Field(default=600, ge=1, le=86_400)
+    """Seconds after which a connection without RPCs is closed."""
+    connection_age_seconds: float | None = Field(default=None, ge=1, le=10**7)
+    """Seconds after which a caller must connect anew, so that its certificate is checked again and it finds servers
+    that were added; RPCs in progress are finished. Unless set: never."""
+    reflection: bool = True
+    """Describe the API to tools such as grpcurl."""
+    max_stream_texts: int = Field(default=64, ge=1, le=10_000)
+    """Maximum texts of one stream in translation; the next is read when one of them is answered."""
+    max_explanations: int = Field(default=2, ge=0, le=64)
+    """Maximum translations explained at once; further ones get RESOURCE_EXHAUSTED. 0: none is."""
+    max_explained_tokens: int = Field(default=128, ge=1, le=1024)
+    """Maximum source tokens of a sentence that is explained, and steps that are shown."""
+    max_explained_weights: int = Field(default=1_000_000, ge=1, le=16_000_000)
+    """Maximum weights of attention in one explanation, of 4 bytes each."""
