@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings site pictures clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings site pictures suites clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ pictures: .venv/ready .venv/browser ## Take the pictures of the page in docs/pic
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py
+
+suites: .venv/ready .venv-triton/ready .venv-libretranslate/ready ## Count other projects' tests against the gateway; write docs/lab/suites.md
+	PYTHONPATH=tests/support $(BIN)/python tests/support/peer_suites.py
 
 # The tests of `make test`, with other seeds for as long as MINUTES.
 fuzz: .venv/ready ## Attack a server with random bytes, frames and messages for MINUTES (60)
