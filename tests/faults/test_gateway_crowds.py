@@ -239,7 +239,13 @@ async def test_bodies_on_their_way_have_a_share_of_memory(server: str) -> None:
 
 
 async def test_the_caller_is_the_key_however_it_is_spelled(server: str, key: str) -> None:
-    flags = (f"--server={server}", "--no-anonymous", "--max-caller-documents=1", "--max-documents=9")
+    flags = (
+        f"--server={server}",
+        "--no-anonymous",
+        "--caller-share=0.1",
+        "--max-body-memory-bytes=100000000",
+        "--max-documents=9",
+    )
     form = (
         b'--b\r\ncontent-disposition: form-data; name="target_lang"\r\n\r\nEN\r\n'
         b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\n\xe7\x8c\xab\r\n--b--\r\n'

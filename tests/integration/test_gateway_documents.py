@@ -89,4 +89,4 @@ async def test_only_so_many_documents_are_translated_at_once(gateway: RunningGat
     assert set(statuses) <= {200, 503}
     for refused in (each for each in answers if each.status == 503):
         assert refused.headers["retry-after"] == "5"
-        assert refused.json["detail"] == "the gateway translates 1 documents already"
+        assert refused.json["detail"] == "the gateway's limit of 1 documents in translation is reached"

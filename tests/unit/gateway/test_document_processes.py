@@ -12,19 +12,24 @@ import pytest
 
 from xuanzang.client.documents import DocumentError, DocumentFile, Limits
 from xuanzang.gateway.documents.processes import DocumentCostError, DocumentProcesses
-from xuanzang.gateway.documents.turns import Turns
 from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.limits import Holder, SharedLimit, Shares
+
+ANN = Holder("127.0.0.1", "ann")
 
 
 async def done(processes: DocumentProcesses, work: str, *arguments: Any) -> Any:
     """Return the value of some work of `hostile_work`."""
-    result, _ = await processes.run(work, {"arguments": arguments}, b"", caller="ann")
+    result, _ = await processes.run(work, {"arguments": arguments}, b"", holder=ANN)
     return result["value"]
 
 
 def hostile(processes: int, cpu_seconds: float) -> DocumentProcesses:
     return DocumentProcesses(
-        processes=processes, cpu_seconds=cpu_seconds, memory_bytes=2**29, worker="tests.support.hostile_work"
+        processes=SharedLimit("processes", total=processes, shares=Shares(address=1, caller=0.5)),
+        cpu_seconds=cpu_seconds,
+        memory_bytes=2**29,
+        worker="tests.support.hostile_work",
     )
 
 
@@ -37,9 +42,9 @@ async def processes() -> AsyncIterator[DocumentProcesses]:
 
 async def test_a_document_is_read_and_written_by_one_process_after_the_other(processes: DocumentProcesses) -> None:
     file = DocumentFile.of("# 猫\n".encode(), suffix=".md")
-    texts = await processes.texts(file, caller="ann")
+    texts = await processes.texts(file, holder=ANN)
     assert texts == file.texts()
-    assert await processes.written(file, {"猫": "cat"}, caller="ann") == b"# cat\n"
+    assert await processes.written(file, {"猫": "cat"}, holder=ANN) == b"# cat\n"
     first, second = [await done(processes, "pid") for _ in range(2)]
     assert first == second != os.getpid()
 
@@ -49,8 +54,8 @@ async def test_a_document_is_read_and_written_by_one_process_after_the_other(pro
 )
 async def test_texts_come_and_go_as_they_are(processes: DocumentProcesses, text: str) -> None:
     file = DocumentFile.of(b'{"a": ["b", null]}', suffix=".json", columns=("a",), limits=Limits(depth=3))
-    assert await processes.texts(file, caller="ann") == file.texts()
-    assert await processes.written(file, {"b": text}, caller="ann") == file.written({"b": text})
+    assert await processes.texts(file, holder=ANN) == file.texts()
+    assert await processes.written(file, {"b": text}, holder=ANN) == file.written({"b": text})
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ async def test_what_costs_too_much_is_refused_and_the_next_is_answered(
 
 async def test_what_is_wrong_with_a_document_is_said(processes: DocumentProcesses) -> None:
     with pytest.raises(DocumentError, match="the document: not JSON"):
-        await processes.texts(DocumentFile.of(b"{", suffix=".json"), caller="ann")
+        await processes.texts(DocumentFile.of(b"{", suffix=".json"), holder=ANN)
 
 
 async def test_an_unexpected_error_is_logged_without_what_it_says(
@@ -104,23 +109,3 @@ async def test_a_process_that_has_grown_ends_with_its_document(processes: Docume
     first = await done(processes, "pid")
     await done(processes, "grow", 150 * 2**20)
     assert await done(processes, "pid") != first
-
-
-async def test_one_caller_leaves_half_of_the_places_to_others() -> None:
-    turns, order = Turns(2), []
-
-    async def take(caller: str, release: asyncio.Event) -> None:
-        async with turns.of(caller):
-            order.append(caller)
-            await release.wait()
-
-    release = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        for caller in ("ann", "ann", "bob"):
-            group.create_task(take(caller, release))
-        while len(order) < 2:  # noqa: ASYNC110 - nothing else tells of it
-            await asyncio.sleep(0)
-        assert order == ["ann", "bob"]
-        assert (turns.limit_of("eve"), Turns(2).limit_of("eve")) == ("2 documents", None)
-        release.set()
-    assert order == ["ann", "bob", "ann"]

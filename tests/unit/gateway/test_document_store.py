@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from xuanzang.client.documents import DocumentError, DocumentSummary, DocumentTranslation
-from xuanzang.gateway.documents.store import DocumentLimits, DocumentState, DocumentStore, Work
+from xuanzang.gateway.documents.store import DocumentState, DocumentStore, Work
 from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.limits import Holder, SharedLimits
+from xuanzang.gateway.settings import Settings
 
 SUMMARY = DocumentSummary(units=1, asked=1, remembered=0, characters=1, sentences=1, refusals=())
 
 
-def limits(**changed: Any) -> DocumentLimits:
-    return DocumentLimits(**{"documents": 3, "of_caller": 2, "running": 1, "seconds": 600.0, **changed})
+ANN, BOB, EVE = (Holder("a", "ann"), Holder("b", "bob"), Holder("c", "eve"))
+
+
+def store(*, seconds: float = 600) -> DocumentStore:
+    settings = Settings(max_documents=3, max_running_documents=1, caller_share=0.5)
+    return DocumentStore(SharedLimits(settings), seconds=seconds)
 
 
 def work(
@@ -38,9 +43,9 @@ def work(
 
 
 async def test_a_document_waits_for_its_turn_and_is_done() -> None:
-    kept, begun, released = DocumentStore(limits()), asyncio.Event(), asyncio.Event()
-    first = kept.add(work(begun=begun, after=released), owner="ann", suffix=".txt")
-    second = kept.add(work(b"dog"), owner="ann", suffix=".txt")
+    kept, begun, released = store(), asyncio.Event(), asyncio.Event()
+    first = kept.add(work(begun=begun, after=released), holder=ANN, suffix=".txt")
+    second = kept.add(work(b"dog"), holder=ANN, suffix=".txt")
     await begun.wait()
     assert (first.state, second.state) == (DocumentState.TRANSLATING, DocumentState.QUEUED)
     released.set()
@@ -52,28 +57,30 @@ async def test_a_document_waits_for_its_turn_and_is_done() -> None:
 
 
 async def test_each_caller_has_places_and_all_together() -> None:
-    kept = DocumentStore(limits())
-    for owner in ("ann", "ann", "bob"):
-        kept.add(work(), owner=owner, suffix=".txt")
-    for owner, message in (("ann", "2 documents of this caller"), ("eve", "3 documents are kept")):
+    kept = store()
+    for holder in (ANN, ANN):
+        kept.add(work(), holder=holder, suffix=".txt")
+    for holder, message in ((ANN, "2 documents in memory of one caller"), (EVE, "3 documents in memory is")):
         with pytest.raises(RefusedError, match=message):
-            kept.add(work(), owner=owner, suffix=".txt")
+            kept.add(work(), holder=holder, suffix=".txt")
+        if holder is ANN:
+            kept.add(work(), holder=BOB, suffix=".txt")
     await kept.close()
 
 
 async def test_a_document_is_forgotten_when_its_time_is_over() -> None:
-    kept = DocumentStore(limits(seconds=0.01))
-    document = kept.add(work(), owner="ann", suffix=".txt")
+    kept = store(seconds=0.01)
+    document = kept.add(work(), holder=ANN, suffix=".txt")
     await document.settled.wait()
     async with asyncio.timeout(30):
         while kept.find(document.id, document.key):  # noqa: ASYNC110 - nothing else tells of it
             await asyncio.sleep(0)
-    kept.require_room("ann")
+    kept.require_room(ANN)
 
 
 async def test_a_translation_that_takes_too_long_is_ended() -> None:
-    kept = DocumentStore(limits(seconds=0.01))
-    document = kept.add(work(after=asyncio.Event()), owner="ann", suffix=".txt")
+    kept = store(seconds=0.01)
+    document = kept.add(work(after=asyncio.Event()), holder=ANN, suffix=".txt")
     await document.settled.wait()
     assert (document.state, document.reason) == (DocumentState.FAILED, "the translation took too long")
     await kept.close()
@@ -81,8 +88,8 @@ async def test_a_translation_that_takes_too_long_is_ended() -> None:
 
 @pytest.mark.parametrize("error", [DocumentError("line 3: secret"), KeyError("secret")])
 async def test_reasons_hold_nothing_of_the_document(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    kept = DocumentStore(limits())
-    document = kept.add(work(error=error), owner="ann", suffix=".txt")
+    kept = store()
+    document = kept.add(work(error=error), holder=ANN, suffix=".txt")
     await document.settled.wait()
     assert document.state is DocumentState.FAILED
     assert document.reason
@@ -90,9 +97,20 @@ async def test_reasons_hold_nothing_of_the_document(error: Exception, caplog: py
     await kept.close()
 
 
+async def test_documents_that_fail_hold_no_place_and_do_not_pile_up() -> None:
+    kept = store()
+    failed = []
+    for _ in range(10):
+        failed.append(kept.add(work(error=DocumentError("no")), holder=ANN, suffix=".txt"))
+        await failed[-1].settled.wait()
+    assert kept.count(DocumentState.FAILED) == 3
+    assert kept.find(failed[-1].id, failed[-1].key) is failed[-1]
+    await kept.close()
+
+
 async def test_the_end_of_the_gateway_ends_translations() -> None:
-    kept, begun = DocumentStore(limits()), asyncio.Event()
-    document = kept.add(work(begun=begun, after=asyncio.Event()), owner="ann", suffix=".txt")
+    kept, begun = store(), asyncio.Event()
+    document = kept.add(work(begun=begun, after=asyncio.Event()), holder=ANN, suffix=".txt")
     await begun.wait()
     await kept.close()
     assert kept.find(document.id, document.key) is None

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.gateway.entry.limits import SharedLimit, Shares, network_of
 from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.limits import Holder, SharedLimit, Shares, network_of
 
 SHARES = Shares(address=0.75, caller=0.5)
-WHO = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(1, 9))
+WHO = st.tuples(st.builds(Holder, st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(1, 9))
 
 
 @given(st.lists(st.tuples(st.booleans(), WHO), max_size=60))
-def test_no_share_is_exceeded_and_all_places_come_back(steps: list[tuple[bool, tuple[str, str, int]]]) -> None:
-    places, held = SharedLimit("things", total=40, shares=SHARES), list[tuple[str, str, int]]()
+def test_no_share_is_exceeded_and_all_places_come_back(steps: list[tuple[bool, tuple[Holder, int]]]) -> None:
+    places, held = SharedLimit("things", total=40, shares=SHARES), list[tuple[Holder, int]]()
     for is_taking, who in steps:
         if not is_taking and held:
             places.release(*held.pop())
@@ -28,15 +29,15 @@ def test_no_share_is_exceeded_and_all_places_come_back(steps: list[tuple[bool, t
             continue
         held.append(who)
         of_address, of_caller = Counter[str](), Counter[str]()
-        for address, caller, number in held:
-            of_address[address] += number
-            of_caller[caller] += number
+        for holder, number in held:
+            of_address[holder.address] += number
+            of_caller[holder.caller] += number
         assert places.taken == of_address.total() <= 40
         assert max(of_address.values()) <= 30
         assert max(of_caller.values()) <= 20
     while held:
         places.release(*held.pop())
-    places.take("a", "x", 20)
+    places.take(Holder("a", "x"), 20)
 
 
 @pytest.mark.parametrize(
@@ -52,20 +53,58 @@ def test_a_refusal_names_its_limit(
     taken: list[tuple[str, str, int]], newcomer: tuple[str, str, int], status: int, limit: str
 ) -> None:
     places = SharedLimit("things", total=40, shares=SHARES)
-    for each in taken:
-        places.take(*each)
+    for address, caller, number in taken:
+        places.take(Holder(address, caller), number)
     with pytest.raises(RefusedError, match=limit) as refused:
-        places.take(*newcomer)
+        places.take(Holder(*newcomer[:2]), newcomer[2])
     assert refused.value.fault.status == status
     assert refused.value.fault.retry_after == 1
 
 
 def test_an_address_without_places_finds_the_reserve() -> None:
     places = SharedLimit("things", total=40, shares=SHARES)
-    places.take("a", "x", 18)
-    places.take("b", "y", 17)
-    places.take("c", "z", 5)
+    places.take(Holder("a", "x"), 18)
+    places.take(Holder("b", "y"), 17)
+    places.take(Holder("c", "z"), 5)
     assert places.taken == 40
+
+
+async def take_turn(limit: SharedLimit, caller: str, order: list[str], release: asyncio.Event) -> None:
+    async with limit.turn(Holder("a", caller)):
+        order.append(caller)
+        await release.wait()
+
+
+async def test_one_caller_leaves_half_of_the_turns_to_others() -> None:
+    limit, order, release = SharedLimit("things", total=2, shares=SHARES), list[str](), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for caller in ("ann", "ann", "bob", "eve"):
+            group.create_task(take_turn(limit, caller, order, release))
+        while len(order) < 2:  # noqa: ASYNC110 - nothing else tells of it
+            await asyncio.sleep(0)
+        assert order == ["ann", "bob"]
+        release.set()
+    assert order == ["ann", "bob", "ann", "eve"]
+    assert limit.taken == 0
+
+
+@given(st.data())
+async def test_whoever_waits_has_a_turn_or_gives_it_up(data: st.DataObject) -> None:
+    limit, order, release = SharedLimit("things", total=3, shares=SHARES), list[str](), asyncio.Event()
+    callers = data.draw(st.lists(st.sampled_from("xyz"), max_size=8))
+    tasks = [asyncio.create_task(take_turn(limit, caller, order, release)) for caller in callers]
+    await asyncio.sleep(0)
+    for task in tasks:
+        if data.draw(st.booleans()):
+            task.cancel()
+        if data.draw(st.booleans()):
+            await asyncio.sleep(0)
+    release.set()
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(each is None or isinstance(each, asyncio.CancelledError) for each in found)
+    assert limit.taken == 0
+    limit.take(Holder("a", "x"), 2)
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ from xuanzang.gateway.apis.libretranslate import LibreTranslate
 from xuanzang.gateway.apis.microsoft import Microsoft
 from xuanzang.gateway.apis.mtranserver import MTranServer
 from xuanzang.gateway.apis.openai import OpenAI
-from xuanzang.gateway.documents.store import DocumentLimits, DocumentState, DocumentStore
+from xuanzang.gateway.documents.store import DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
-from xuanzang.gateway.entry.endpoints import CallKind, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import SharedState, Variant
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.errors import RefusedError
@@ -99,15 +99,15 @@ class Gateway:
         self._health = Health(self._client)
         self._inferences = Inferences(max_texts=settings.max_texts)
         self._google = _google_v3(settings)
-        self._documents = _documents(settings, self._state.metrics)
-        self._translator = DocumentTranslator(settings)
+        self._documents = _documents(self._state)
+        self._translator = DocumentTranslator(settings, self._state.limits)
         self.grpc = self._grpc_server() if settings.grpc_address else None
         """Server of gRPC, or None."""
         self.http = self._application()
         """Application for HTTP."""
 
     def _application(self) -> ASGIApp:
-        self._state.metrics.in_progress.set_function(lambda: self._state.places[CallKind.ORDINARY].taken)
+        self._state.metrics.in_progress.set_function(lambda: self._state.limits.requests.taken)
         routes = [Route("/health", self._health, methods=["GET"]), Route("/livez", _live), *self._routes()]
         if self.settings.page:
             routes += page_routes()
@@ -185,17 +185,10 @@ def _google_v3_routes(google: GoogleV3 | None, state: SharedState) -> list[Route
     return GoogleV3Http(google, state).routes
 
 
-def _documents(settings: Settings, metrics: Metrics) -> DocumentStore:
-    kept = DocumentStore(
-        DocumentLimits(
-            documents=settings.max_documents,
-            of_caller=settings.max_caller_documents,
-            running=settings.max_running_documents,
-            seconds=settings.document_timeout_seconds,
-        )
-    )
+def _documents(shared: SharedState) -> DocumentStore:
+    kept = DocumentStore(shared.limits, seconds=shared.settings.document_timeout_seconds)
     for state in DocumentState:
-        metrics.follow_documents(state.value, partial(kept.count, state))
+        shared.metrics.follow_documents(state.value, partial(kept.count, state))
     return kept
 
 

@@ -143,8 +143,8 @@ class Settings(BaseSettings):
         default=0.75,
         gt=0,
         le=1,
-        description="What one network address may take of connections, requests in progress, uploads, explanations and "
-        "memory for bodies; 1 behind a proxy, whose address all callers have.",
+        description="What one network address may take of connections, requests in progress, uploads, explanations, "
+        "memory for bodies, and documents; 1 behind a proxy, whose address all callers have.",
     )
     caller_share: float = Field(
         default=0.5,
@@ -186,9 +186,6 @@ class Settings(BaseSettings):
         ge=0,
         le=100_000,
         description="Maximum documents in memory, finished ones until they are fetched included; 0: none are taken.",
-    )
-    max_caller_documents: int = Field(
-        default=8, ge=1, le=100_000, description="Maximum documents in memory of one caller."
     )
     max_running_documents: int = Field(
         default=4, ge=1, le=1000, description="Maximum documents in translation at a time; others wait."

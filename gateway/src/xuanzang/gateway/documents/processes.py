@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from xuanzang.client.documents import DocumentError, DocumentFile, DocumentTexts
-from xuanzang.gateway.documents.turns import Turns
 from xuanzang.gateway.documents.worker import LENGTH_BYTES, Facts, Outcome, facts_of, give_back_memory, message
 from xuanzang.gateway.errors import Fault, RefusedError
+from xuanzang.gateway.limits import Holder, SharedLimit
 
 _LOGGER = logging.getLogger(__name__)
 WORKER = "xuanzang.gateway.documents.worker"
@@ -31,11 +31,11 @@ class DocumentProcesses:
     Belongs to one event loop. Processes start when they are needed, and then take one document after the other.
     """
 
-    def __init__(self, *, processes: int, cpu_seconds: float, memory_bytes: int, worker: str = WORKER) -> None:
+    def __init__(self, *, processes: SharedLimit, cpu_seconds: float, memory_bytes: int, worker: str = WORKER) -> None:
         """Start nothing yet.
 
         Args:
-            processes: Maximum processes; of one caller half as many at a time.
+            processes: Limit of the processes at work, shared by callers.
             cpu_seconds: Maximum CPU time of reading or writing one document.
             memory_bytes: Maximum memory of a process.
             worker: Module that a process runs.
@@ -43,55 +43,55 @@ class DocumentProcesses:
         self._worker = worker
         self._cpu_seconds = cpu_seconds
         self._memory_bytes = memory_bytes
-        self._turns = Turns(processes)
+        self._processes = processes
         self._idle: list[Process] = []
         self._all: set[Process] = set()
 
-    async def texts(self, file: DocumentFile, *, caller: str) -> DocumentTexts:
+    async def texts(self, file: DocumentFile, *, holder: Holder) -> DocumentTexts:
         """Return the texts of a file.
 
         Args:
             file: File.
-            caller: Name of who asks for it; callers share the processes.
+            holder: Who asks for it; callers share the processes.
 
         Raises:
             DocumentError: As `DocumentFile.texts`, or it takes too much time or memory.
             RefusedError: It failed otherwise.
         """
-        result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, caller=caller)
+        result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, holder=holder)
         return DocumentTexts(**result)
 
-    async def written(self, file: DocumentFile, translations: Mapping[str, str], *, caller: str) -> bytes:
+    async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
         """Return a file with translations.
 
         Args:
             file: File.
             translations: Translations by text.
-            caller: As for `texts`.
+            holder: As for `texts`.
 
         Raises:
             DocumentError: As `DocumentFile.written`, or it takes too much time or memory.
             RefusedError: It failed otherwise.
         """
         told = {"file": facts_of(file), "translations": dict(translations)}
-        _, content = await self.run("written", told, file.content, caller=caller)
+        _, content = await self.run("written", told, file.content, holder=holder)
         return content
 
-    async def run(self, work: str, arguments: Facts, content: bytes, *, caller: str) -> tuple[Facts, bytes]:
+    async def run(self, work: str, arguments: Facts, content: bytes, *, holder: Holder) -> tuple[Facts, bytes]:
         """Do some work in another process, once one is free.
 
         Args:
             work: Name of the work, of `WORKS` of the worker.
             arguments: Its arguments.
             content: Content of a file.
-            caller: As for `texts`.
+            holder: As for `texts`.
 
         Raises:
             DocumentCostError: It takes too much time or memory.
             DocumentError: The work raises it.
             RefusedError: The work failed.
         """
-        async with self._turns.of(caller):
+        async with self._processes.turn(holder):
             outcome, file = await self._asked(message({"work": work, **arguments}, content))
             give_back_memory()
         if outcome.refusal:

@@ -7,19 +7,18 @@ import hmac
 import logging
 import secrets
 import traceback
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from http import HTTPStatus
 
 from xuanzang.client import TranslationError
 from xuanzang.client.documents import DocumentError, DocumentTranslation
 from xuanzang.gateway.documents.processes import DocumentCostError
-from xuanzang.gateway.documents.turns import Turns
-from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+from xuanzang.gateway.errors import RefusedError, fault_of
+from xuanzang.gateway.limits import Holder, SharedLimits
 
 _LOGGER = logging.getLogger(__name__)
-_RETRY_SECONDS = 10.0
 _ID_BYTES = 16
 _KEY_BYTES = 32
 
@@ -36,26 +35,12 @@ class DocumentState(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentLimits:
-    """Limits of what is kept."""
-
-    documents: int
-    """Documents, finished ones until they are fetched included."""
-    of_caller: int
-    """Documents of one caller."""
-    running: int
-    """Documents in translation at a time."""
-    seconds: float
-    """Time for a translation, and then for its fetching."""
-
-
 @dataclass(slots=True, kw_only=True)
 class StoredDocument:
     """A document of a caller."""
 
-    owner: str
-    """Name of its caller, by which they share the places."""
+    holder: Holder
+    """Its caller."""
     suffix: str
     """Suffix of its file."""
     id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES).upper())
@@ -74,15 +59,18 @@ class StoredDocument:
 class DocumentStore:
     """All documents. Belongs to one event loop."""
 
-    def __init__(self, limits: DocumentLimits) -> None:
+    def __init__(self, limits: SharedLimits, *, seconds: float) -> None:
         """Keep nothing yet.
 
         Args:
-            limits: Limits.
+            limits: What callers share: documents in memory and in translation.
+            seconds: Time for a translation, and then for its fetching.
         """
-        self._limits = limits
+        self._places = limits.documents
+        self._translations = limits.translations
+        self._seconds = seconds
         self._kept: dict[str, StoredDocument] = {}
-        self._running = Turns(limits.running)
+        self._failed: deque[StoredDocument] = deque(maxlen=max(1, limits.documents.total))
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -94,39 +82,30 @@ class DocumentStore:
         """
         return sum(each.state is state for each in self._kept.values())
 
-    def require_room(self, owner: str) -> None:
+    def require_room(self, holder: Holder) -> None:
         """Refuse another document of a caller when there is no place.
 
         Args:
-            owner: Name of the caller.
+            holder: The caller.
 
         Raises:
             RefusedError: As many documents are kept as may be.
         """
-        # Those that failed hold nothing but why.
-        own = sum(each.owner == owner and each.state is not DocumentState.FAILED for each in self._kept.values())
-        limits = self._limits
-        if own >= limits.of_caller:
-            message = f"{own} documents of this caller are kept, as many as may be: fetch them first"
-        elif len(self._kept) >= limits.documents:
-            message = f"{len(self._kept)} documents are kept, as many as may be"
-        else:
-            return
-        raise RefusedError(Fault(status=HTTPStatus.TOO_MANY_REQUESTS, message=message, retry_after=_RETRY_SECONDS))
+        self._places.require_room(holder)
 
-    def add(self, work: Work, *, owner: str, suffix: str) -> StoredDocument:
+    def add(self, work: Work, *, holder: Holder, suffix: str) -> StoredDocument:
         """Begin to translate a document.
 
         Args:
             work: Function that translates it.
-            owner: Name of its caller.
+            holder: Its caller.
             suffix: Suffix of its file.
 
         Raises:
             RefusedError: As many documents are kept as may be.
         """
-        self.require_room(owner)
-        document = StoredDocument(owner=owner, suffix=suffix)
+        self._places.take(holder)
+        document = StoredDocument(holder=holder, suffix=suffix)
         self._kept[document.id] = document
         self._tasks[document.id] = asyncio.create_task(self._translate(document, work))
         return document
@@ -147,7 +126,8 @@ class DocumentStore:
         Args:
             document: One that `find` has returned.
         """
-        self._kept.pop(document.id, None)
+        if self._kept.pop(document.id, None) and document.state is not DocumentState.FAILED:
+            self._places.release(document.holder)
         if task := self._tasks.pop(document.id, None):
             task.cancel()
         if timer := self._timers.pop(document.id, None):
@@ -164,19 +144,28 @@ class DocumentStore:
 
     async def _translate(self, document: StoredDocument, work: Work) -> None:
         try:
-            async with asyncio.timeout(self._limits.seconds), self._running.of(document.owner):
+            async with asyncio.timeout(self._seconds), self._translations.turn(document.holder):
                 document.state = DocumentState.TRANSLATING
                 document.translation = await work()
             document.state = DocumentState.DONE
         except Exception as error:  # noqa: BLE001 - its fetcher is told, whatever it is
             document.reason = _reason(error)
-            document.state = DocumentState.FAILED
+            self._fail(document)
         finally:
             document.settled.set()
             self._tasks.pop(document.id, None)
             if document.id in self._kept:
                 loop = asyncio.get_running_loop()
-                self._timers[document.id] = loop.call_later(self._limits.seconds, self.drop, document)
+                self._timers[document.id] = loop.call_later(self._seconds, self.drop, document)
+
+    def _fail(self, document: StoredDocument) -> None:
+        """Keep why a document failed, and of the oldest ones not even that."""
+        if document.id in self._kept:
+            self._places.release(document.holder)
+        document.state = DocumentState.FAILED
+        if len(self._failed) == self._failed.maxlen:
+            self.drop(self._failed[0])
+        self._failed.append(document)
 
 
 def _reason(error: Exception) -> str:

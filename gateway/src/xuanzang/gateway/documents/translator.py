@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xuanzang.client import AsyncTranslationClient, TranslateOptions
 from xuanzang.client.documents import DocumentFile, DocumentTranslation, Limits
 from xuanzang.gateway.documents.processes import DocumentProcesses
+from xuanzang.gateway.limits import Holder, SharedLimits
 from xuanzang.gateway.settings import Settings
 
 _TIMES_EXPANDED = 8
@@ -17,17 +18,18 @@ _MAX_TEXTS = 100_000
 class DocumentTranslator:
     """Translates documents of callers. Belongs to one event loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, limits: SharedLimits) -> None:
         """Start nothing yet.
 
         Args:
             settings: Settings.
+            limits: What callers share.
         """
         size = settings.max_document_bytes
         self._limits = Limits(file_bytes=size, expanded_bytes=_TIMES_EXPANDED * size, units=_MAX_TEXTS)
         self._seconds = settings.request_timeout_seconds
         self._processes = DocumentProcesses(
-            processes=settings.max_document_processes,
+            processes=limits.document_processes,
             cpu_seconds=settings.document_cpu_seconds,
             memory_bytes=settings.document_memory_bytes,
         )
@@ -39,7 +41,7 @@ class DocumentTranslator:
         *,
         suffix: str,
         client: AsyncTranslationClient,
-        caller: str,
+        holder: Holder,
         columns: Sequence[str] = (),
     ) -> DocumentTranslation:
         """Translate a document.
@@ -49,7 +51,7 @@ class DocumentTranslator:
             options: Options of the translation.
             suffix: Suffix of its name.
             client: Client that calls the server.
-            caller: Name of the caller, by which callers share the processes.
+            holder: Who asks for it; callers share the processes.
             columns: Names of the columns or keys to translate; none: all, where the format allows it.
 
         Raises:
@@ -57,9 +59,9 @@ class DocumentTranslator:
             TranslationError: The server could not be reached, failed, or refused more than single texts.
         """
         file = DocumentFile.of(content, suffix=suffix, columns=columns or None, limits=self._limits)
-        texts = await self._processes.texts(file, caller=caller)
+        texts = await self._processes.texts(file, holder=holder)
         found = await client.translate_document_texts(texts, timeout=self._seconds, **options)
-        written = await self._processes.written(file, found.translations, caller=caller)
+        written = await self._processes.written(file, found.translations, holder=holder)
         return DocumentTranslation(content=written, summary=found.summary)
 
     async def close(self) -> None:

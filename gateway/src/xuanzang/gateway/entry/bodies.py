@@ -11,8 +11,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xuanzang.gateway.entry.connections import DISCARDED_BYTES
-from xuanzang.gateway.entry.limits import SharedLimit
 from xuanzang.gateway.errors import Fault, RefusedError
+from xuanzang.gateway.limits import Holder, SharedLimit
 
 UNPROVED_BYTES = 64 * 1024
 """Size to which a body is read before its caller's key is known to be valid."""
@@ -41,10 +41,8 @@ class Memory:
 
     places: SharedLimit
     """A place for each byte."""
-    address: str
-    """Network address of the caller."""
-    caller: str
-    """Name of the caller."""
+    holder: Holder
+    """Who holds it."""
     size: int = 0
     """Bytes taken."""
 
@@ -57,12 +55,12 @@ class Memory:
         Raises:
             RefusedError: So many are not free.
         """
-        self.places.take(self.address, self.caller, size)
+        self.places.take(self.holder, size)
         self.size += size
 
     def release(self) -> None:
         """Give all bytes back."""
-        self.places.release(self.address, self.caller, self.size)
+        self.places.release(self.holder, self.size)
         self.size = 0
 
 

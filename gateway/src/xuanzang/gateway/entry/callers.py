@@ -14,8 +14,8 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.gateway.entry.limits import network_of
 from xuanzang.gateway.errors import Fault, RefusedError
+from xuanzang.gateway.limits import Holder, network_of
 
 REQUEST_ID = "x-request-id"
 """Header of request and answer."""
@@ -34,10 +34,9 @@ _PROOF_SECONDS = 5.0
 class Caller:
     """Who sends a request."""
 
-    address: str
-    """Network address by which it is counted."""
-    name: str
-    """The same however the key is spelled: a digest of the key or, where none is asked for, the address."""
+    holder: Holder
+    """Network address by which it is counted, and its name, which is the same however the key is spelled: a digest of
+    the key or, where none is asked for, the address."""
     client: AsyncTranslationClient
     """Client that calls the server with the caller's key."""
 
@@ -97,15 +96,15 @@ class Callers:
         self._listing_key = listing_key
         self._proved: OrderedDict[str, float] = OrderedDict()
 
-    def name_of(self, key: str | None, address: str) -> str:
-        """Return the name by which a caller is counted.
+    def holder_of(self, key: str | None, address: str) -> Holder:
+        """Return by what a caller is counted.
 
         Args:
             key: Its key, or None.
             address: Its network address, as `network_of` returns it.
         """
         # Where no key is needed, a caller may make up as many as it likes.
-        return address if self.anonymous or not key else _digest(key)
+        return Holder(address, address if self.anonymous or not key else _digest(key))
 
     def caller_of(self, key: str | None, *, peer: str, request_id: str, needs_key: bool = True) -> Caller:
         """Return who sends a request.
@@ -131,7 +130,7 @@ class Callers:
             _LOGGER.warning("a key is not passed on", extra={"reason": str(error), "request_id": request_id})
             message = "the API key is not valid, or the gateway must not send it to the server"
             raise RefusedError(Fault(status=HTTPStatus.FORBIDDEN, message=message)) from error
-        return Caller(address=address, name=self.name_of(key, address), client=client)
+        return Caller(holder=self.holder_of(key, address), client=client)
 
     async def prove(self, caller: Caller, key: str | None) -> None:
         """Ask the server whether it would answer a caller, at most every few seconds for each key.

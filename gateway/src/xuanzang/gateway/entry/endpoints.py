@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from http import HTTPStatus
 
@@ -20,17 +19,14 @@ from starlette.types import Receive, Scope, Send
 from xuanzang.client import AsyncTranslationClient, TranslationError
 from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, HungUpError, Memory, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
-from xuanzang.gateway.entry.limits import SharedLimit, Shares, network_of
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+from xuanzang.gateway.limits import SharedLimit, SharedLimits, network_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
-_CONCURRENT_UPLOADS = 8
-_CONCURRENT_EXPLANATIONS = 8
-"""At a time; the server makes fewer, and one of them can be an answer of many megabytes."""
 FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
 
 
@@ -65,19 +61,11 @@ Handler = Callable[[Call], Awaitable[Response]]
 """Function that answers a request; it raises RefusedError or TranslationError."""
 
 
-class CallKind(Enum):
-    """Kinds of requests, each with places of its own: none can keep another waiting."""
-
-    ORDINARY = "requests in progress"
-    UPLOAD = "uploads"
-    EXPLANATION = "explanations"
-
-
 class SharedState:
     """What all endpoints share."""
 
     def __init__(self, *, settings: Settings, callers: Callers, metrics: Metrics | None = None) -> None:
-        """Leave all places free.
+        """Leave all limits free.
 
         Args:
             settings: Settings.
@@ -87,14 +75,7 @@ class SharedState:
         self.settings = settings
         self.callers = callers
         self.metrics = metrics or Metrics()
-        self.shares = shares = Shares(address=settings.address_share, caller=settings.caller_share)
-        totals = {
-            CallKind.ORDINARY: settings.max_concurrent_requests,
-            CallKind.UPLOAD: _CONCURRENT_UPLOADS,
-            CallKind.EXPLANATION: _CONCURRENT_EXPLANATIONS,
-        }
-        self.places = {kind: SharedLimit(kind.value, total=total, shares=shares) for kind, total in totals.items()}
-        self.memory = SharedLimit("bytes of bodies in memory", total=settings.body_memory_bytes, shares=shares)
+        self.limits = SharedLimits(settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +141,7 @@ class Endpoint:
         style: ApiStyle,
         state: SharedState,
         *,
-        kind: CallKind = CallKind.ORDINARY,
+        limit: SharedLimit | None = None,
         max_bytes: int | None = None,
         variants: Sequence[Variant] = (),
     ) -> None:
@@ -170,7 +151,7 @@ class Endpoint:
             handler: Function that answers.
             style: Its API.
             state: What all endpoints share.
-            kind: Kind of its requests.
+            limit: Limit of its requests; None: that of requests in progress.
             max_bytes: Maximum size of a body; None: that of the settings.
             variants: Other APIs that have the same address; the first that fits a request answers it.
         """
@@ -179,14 +160,14 @@ class Endpoint:
         styles = [each.style for each in self._variants]
         self._key_parameters = tuple(dict.fromkeys(name for each in styles for name in each.key_parameters))
         self._state = state
-        self._places = state.places[kind]
+        self._limit = limit or state.limits.requests
         settings = state.settings
         self._origins = listed_origins(settings.cors_origins)
         self._limits = BodyLimits(
             size=settings.max_body_bytes if max_bytes is None else max_bytes,
             seconds=settings.receive_timeout_seconds,
             # Of a file nothing is read before.
-            unproved=0 if kind is CallKind.UPLOAD else UNPROVED_BYTES,
+            unproved=0 if limit is state.limits.uploads else UNPROVED_BYTES,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,9 +205,7 @@ class Endpoint:
     async def _response(self, arrived: _Arrived, receive: Receive, held: ExitStack) -> Response:
         try:
             call = await self._read(arrived, receive, held)
-            place = call.caller.address, call.caller.name, 1
-            self._places.take(*place)
-            held.callback(self._places.release, *place)
+            held.enter_context(self._limit.held(call.caller.holder))
             return await _unless_hung_up(arrived.variant.handler(call), receive)
         except RefusedError as error:
             return arrived.variant.style.render(error.fault)
@@ -260,8 +239,8 @@ class Endpoint:
             if caller is not None:
                 await callers.prove(caller, key)
 
-        address = network_of(peer)
-        memory = Memory(places=self._state.memory, address=address, caller=callers.name_of(key, address))
+        holder = callers.holder_of(key, network_of(peer))
+        memory = Memory(places=self._state.limits.body_bytes, holder=holder)
         held.callback(memory.release)
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if style.reads_parameters else b""

@@ -29,13 +29,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from xuanzang.client import AsyncTranslationClient, TranslationError
 from xuanzang.gateway.entry.callers import KEY_HEADERS, REQUEST_ID, Caller, checked_id
 from xuanzang.gateway.entry.endpoints import FAILED, SharedState
-from xuanzang.gateway.entry.limits import SharedLimit
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
-_THREADS = 256
-"""Calls at a time, each of which has a thread; a setting that is lower counts."""
 _LEAST_SECONDS = 0.001
 _IDLE_SECONDS = 60.0
 """Time that a stream waits for its next message."""
@@ -129,10 +126,10 @@ class GrpcServer:
             OSError: The address is taken, or not this machine's.
         """
         settings = state.settings
-        threads = min(_THREADS, settings.max_concurrent_requests)
+        threads = state.limits.grpc_calls.total
         self._server = grpc.server(
             ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
-            handlers=[_Entry(services, state, threads)],
+            handlers=[_Entry(services, state)],
             options=(
                 *_OPTIONS,
                 ("grpc.max_receive_message_length", settings.max_body_bytes),
@@ -174,10 +171,10 @@ class GrpcServer:
 class _Entry(grpc.GenericRpcHandler):
     """Takes every call, whatever its method."""
 
-    def __init__(self, services: Sequence[GrpcService], state: SharedState, total: int) -> None:
+    def __init__(self, services: Sequence[GrpcService], state: SharedState) -> None:
         self._state = state
         self._loop = asyncio.get_running_loop()
-        self._places = SharedLimit("gRPC calls in progress", total=total, shares=state.shares)
+        self._places = state.limits.grpc_calls
         self._lock = threading.Lock()
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for service in (*services, _reflection([each.name for each in services])):
@@ -254,7 +251,7 @@ class _Entry(grpc.GenericRpcHandler):
         peer, key = _host_of(context.peer()), _key_in(metadata)
         caller = callers.caller_of(key, peer=peer, request_id=call_id, needs_key=not method.is_open)
         with self._lock:
-            self._places.take(caller.address, caller.name, 1)
+            self._places.take(caller.holder)
         held.callback(self._release, caller)
         remaining = context.time_remaining()
         limit = settings.request_timeout_seconds
@@ -263,7 +260,7 @@ class _Entry(grpc.GenericRpcHandler):
 
     def _release(self, caller: Caller) -> None:
         with self._lock:
-            self._places.release(caller.address, caller.name, 1)
+            self._places.release(caller.holder)
 
     def _received(self, messages: Iterator[bytes], context: _Context, seconds: float) -> bytes | None:
         """Wait for a message; None: there is none more."""
@@ -287,15 +284,12 @@ class _Entry(grpc.GenericRpcHandler):
         return work.result()
 
     async def _handled(self, method: GrpcMethod, data: bytes, call: GrpcCall) -> bytes:
-        place = call.caller.address, call.caller.name, len(data)
-        self._state.memory.take(*place)
-        try:
-            message = method.decode(data)
+        with self._state.limits.body_bytes.held(call.caller.holder, len(data)):
+            try:
+                message = method.decode(data)
+            except DecodeError as error:
+                raise bad_request("request", "must be a valid message of the method") from error
             return (await method.handle(message, call)).SerializeToString()
-        except DecodeError as error:
-            raise bad_request("request", "must be a valid message of the method") from error
-        finally:
-            self._state.memory.release(*place)
 
 
 def health_service(names: Sequence[str], answers: Callable[[], Awaitable[bool]]) -> GrpcService:

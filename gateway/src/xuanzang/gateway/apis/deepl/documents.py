@@ -59,8 +59,8 @@ class DeepLDocuments:
 
     async def upload(self, call: Call) -> Response:
         """Answer /v2/document: take a file, and translate it later."""
-        owner = call.caller.name
-        self._store.require_room(owner)
+        holder = call.caller.holder
+        self._store.require_room(holder)
         upload = await read_upload(call.headers, call.body)
         options = _options(upload)
         if glossary := upload.fields.get("glossary_id"):
@@ -71,12 +71,12 @@ class DeepLDocuments:
 
         async def work() -> DocumentTranslation:
             translated = await self._translator.translate(
-                upload.content, options, suffix=upload.suffix, client=call.client, caller=owner
+                upload.content, options, suffix=upload.suffix, client=call.client, holder=holder
             )
             _require_translated(translated.summary)
             return translated
 
-        document = self._store.add(work, owner=owner, suffix=upload.suffix)
+        document = self._store.add(work, holder=holder, suffix=upload.suffix)
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def status(self, call: Call) -> Response:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
@@ -133,7 +133,9 @@ class DeepL(Api):
         ]
         uploading = ApiStyle(name="deepl", render=render, reads_parameters=False)
         max_bytes = self._state.settings.max_document_bytes + FORM_BYTES
-        upload = Endpoint(self._documents.upload, uploading, self._state, kind=CallKind.UPLOAD, max_bytes=max_bytes)
+        upload = Endpoint(
+            self._documents.upload, uploading, self._state, limit=self._state.limits.uploads, max_bytes=max_bytes
+        )
         routes.append(Route("/v2/document", upload, methods=["POST"]))
         wrong_method = Endpoint(self.refuse_method, style, self._state)
         routes += [Route(path, wrong_method) for path in dict.fromkeys(each.path for each in routes)]
@@ -166,7 +168,7 @@ class DeepL(Api):
                 raise
             field = "target_lang" if unserved_one.is_target else "source_lang"
             raise bad_request(field, f"{unserved_one.code!r} is not supported") from error
-        self._usage.count(call.caller.name, sum(map(len, texts)))
+        self._usage.count(call.caller.holder.caller, sum(map(len, texts)))
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
         translations = [
             _translation(text, result, target, ignored) | more for text, result in zip(texts, results, strict=True)
@@ -188,7 +190,9 @@ class DeepL(Api):
     async def usage(self, call: Call) -> Response:
         """Answer /v2/usage with what this gateway has translated for the caller since it was started."""
         await call.client.list_models()
-        return JSONResponse({"character_count": self._usage.of(call.caller.name), "character_limit": _UNLIMITED})
+        return JSONResponse(
+            {"character_count": self._usage.of(call.caller.holder.caller), "character_limit": _UNLIMITED}
+        )
 
     async def refuse_method(self, call: Call) -> Response:
         """Answer a method that an address does not have."""

@@ -26,7 +26,7 @@ from xuanzang.client import (
 from xuanzang.gateway.apis.json_api import messages
 from xuanzang.gateway.apis.json_api.openapi import document
 from xuanzang.gateway.apis.openai import listed_pairs
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, CallKind, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.messages import Asked, validated
 from xuanzang.gateway.entry.parameters import checked_texts
 from xuanzang.gateway.errors import Fault, fault_of
@@ -90,7 +90,7 @@ class JsonApi(Api):
             ("GET", "/v1/models"): self.models,
             ("GET", "/v1/glossaries"): self.glossaries,
         }
-        explaining = Endpoint(self.explain, style, self._state, kind=CallKind.EXPLANATION)
+        explaining = Endpoint(self.explain, style, self._state, limit=self._state.limits.explanations)
         return [
             Route("/openapi.json", self.openapi, methods=["GET"]),
             Route("/v1/explain", explaining, methods=["POST"]),

@@ -16,8 +16,7 @@ from xuanzang.client import TranslateOptions
 from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation
 from xuanzang.gateway.apis.json_api.calls import render
 from xuanzang.gateway.documents.translator import DocumentTranslator
-from xuanzang.gateway.documents.turns import Turns
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.parameters import UNSERVED, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
@@ -29,7 +28,6 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MAX_NAME = 255
 _MAX_COLUMNS = 64
 _SHOWN_REFUSALS = 10
-_RETRY_SECONDS = 5.0
 
 
 class Documents:
@@ -45,26 +43,20 @@ class Documents:
         self._state = state
         self._settings = state.settings
         self._translator = translator
-        self._running = Turns(state.settings.max_running_documents)
 
     @property
     def routes(self) -> list[Route]:
         """Address of documents."""
         style = ApiStyle(render=render, reads_parameters=False)
         max_bytes = self._settings.max_document_bytes
-        endpoint = Endpoint(self.translate, style, self._state, kind=CallKind.UPLOAD, max_bytes=max_bytes)
+        endpoint = Endpoint(self.translate, style, self._state, limit=self._state.limits.uploads, max_bytes=max_bytes)
         return [Route("/v1/documents", endpoint, methods=["POST"])]
 
     async def translate(self, call: Call) -> Response:
         """Answer /v1/documents."""
         name, options = _name(call), _options(call)
-        caller = call.caller.name
-        if limit := self._running.limit_of(caller):
-            message = f"the gateway translates {limit} already"
-            status = HTTPStatus.SERVICE_UNAVAILABLE
-            raise RefusedError(Fault(status=status, message=message, retry_after=_RETRY_SECONDS))
-        async with self._running.of(caller):
-            translation = await self._translated(call, name, options, caller)
+        with self._state.limits.translations.held(call.caller.holder):
+            translation = await self._translated(call, name, options)
         headers = {
             SUMMARY: json.dumps(_summary(translation.summary)),
             "content-disposition": f"attachment; filename*=UTF-8''{quote(_target_name(name, options))}",
@@ -73,9 +65,7 @@ class Documents:
         }
         return Response(translation.content, media_type="application/octet-stream", headers=headers)
 
-    async def _translated(
-        self, call: Call, name: PurePath, options: TranslateOptions, caller: str
-    ) -> DocumentTranslation:
+    async def _translated(self, call: Call, name: PurePath, options: TranslateOptions) -> DocumentTranslation:
         seconds = self._settings.document_timeout_seconds
         columns = call.parameters.texts("column")
         if len(columns) > _MAX_COLUMNS:
@@ -87,7 +77,7 @@ class Documents:
                     options,
                     suffix=name.suffix.lower(),
                     client=call.client,
-                    caller=caller,
+                    holder=call.caller.holder,
                     columns=columns,
                 )
         except DocumentError as error:
