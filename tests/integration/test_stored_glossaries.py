@@ -86,7 +86,11 @@ async def test_the_command_stores_lists_and_deletes(
     terms.write_text("猫\ttiger\n", encoding="utf-8")
 
     def run(address: str) -> None:
-        for action in (["create", "animals", str(terms), "--from=zh", "--to=en"], ["list"], ["entries", "animals"]):
+        for action in (
+            ["create", "animals", str(terms), "--from=zh", "--to=en", "--display-name=动物"],
+            ["list"],
+            ["entries", "animals"],
+        ):
             assert main(["glossaries", *action, f"--address={address}"]) == 0
         assert main(["glossaries", "delete", "animals", f"--address={address}"]) == 0
         assert main(["glossaries", "delete", "animals", f"--address={address}"]) == 1

@@ -37,7 +37,7 @@ from xuanzang.gateway.documents.store import DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
-from xuanzang.gateway.entry.endpoints import SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.errors import RefusedError
@@ -108,7 +108,8 @@ class Gateway:
 
     def _application(self) -> ASGIApp:
         self._state.metrics.in_progress.set_function(lambda: self._state.limits.requests.taken)
-        routes = [Route("/health", self._health, methods=["GET"]), Route("/livez", _live), *self._routes()]
+        routes = [Route("/health", self._health, methods=["GET"]), Route("/livez", _live)]
+        routes += _with_refusals(list(self._routes()))
         if self.settings.page:
             routes += page_routes()
         middleware = [
@@ -130,7 +131,7 @@ class Gateway:
         await self._client.close()
 
     def _routes(self) -> Iterator[Route]:
-        """Yield the routes of the APIs; the first that matches an address answers."""
+        """Yield the routes of the APIs; the first that matches address and method answers."""
         state = self._state
         yield from JsonApi(state).routes
         yield from Documents(state, self._translator).routes
@@ -160,6 +161,21 @@ class Gateway:
             services.append(google_service(self._google))
         health = health_service([each.name for each in services], self._health.answers)
         return GrpcServer([*services, health], self._state)
+
+
+def _with_refusals(routes: Sequence[Route]) -> Iterator[Route]:
+    """Yield routes and, before those of addresses that nothing answers, refusals of methods that an address lacks."""
+    methods: dict[str, set[str]] = {}
+    endpoints: dict[str, Endpoint] = {}
+    for route in routes:
+        if route.methods and isinstance(route.endpoint, Endpoint):
+            methods.setdefault(route.path, set()).update(route.methods)
+            endpoints.setdefault(route.path, route.endpoint)
+    named = [route for route in routes if route.methods]
+    yield from named
+    for path, endpoint in endpoints.items():
+        yield Route(path, endpoint.refusing(methods[path]))
+    yield from (route for route in routes if not route.methods)
 
 
 def _by_address(sharing: Sequence[Mapping[str, Variant]]) -> Mapping[str, Sequence[Variant]]:

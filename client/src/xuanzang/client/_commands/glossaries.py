@@ -41,6 +41,7 @@ def add_glossaries(
     create.add_argument("--from", dest="source", required=True, metavar="CODE", help="language of the terms")
     create.add_argument("--to", dest="target", required=True, metavar="CODE", help="language of the translations")
     create.add_argument("--glossary-version", default="", metavar="TEXT", help="version to write into it")
+    create.add_argument("--display-name", default="", metavar="TEXT", help="name for people, in any characters")
     create.add_argument("--replace", action="store_true", help="take the place of another one of that name")
     return command
 
@@ -81,6 +82,7 @@ def _create(client: TranslationClient, arguments: argparse.Namespace) -> list[st
         source_language=arguments.source,
         target_language=arguments.target,
         version=arguments.glossary_version,
+        display_name=arguments.display_name,
         replace=arguments.replace,
     )
     return [_row(stored)]
@@ -93,7 +95,8 @@ def _delete(client: TranslationClient, arguments: argparse.Namespace) -> list[st
 
 def _row(glossary: StoredGlossary) -> str:
     pair = f"{glossary.source_language}-{glossary.target_language}"
-    return "\t".join((glossary.name, pair, f"{glossary.entry_count} entries", glossary.version)).rstrip()
+    entries = f"{glossary.entry_count} entries"
+    return "\t".join((glossary.name, pair, entries, glossary.version, glossary.display_name)).rstrip()
 
 
 _ACTIONS: Mapping[str, Callable[[TranslationClient, argparse.Namespace], list[str]]] = MappingProxyType(

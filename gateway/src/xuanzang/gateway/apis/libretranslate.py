@@ -120,7 +120,7 @@ class LibreTranslate(Api):
         _require_given(parameters, "q", "source", "target")
         texts = checked_texts(parameters.texts("q"), field="q", maximum=self._max_texts)
         source, target = parameters.text("source"), parameters.text("target")
-        alternatives = _alternatives(parameters.scalar("alternatives"))
+        alternatives = _alternatives(parameters.number("alternatives"))
         options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters.scalar(UNSERVED))
         automatic = source == "auto"
         job = TranslationJob(texts=texts, source=None if automatic else source, target=target or "", options=options)

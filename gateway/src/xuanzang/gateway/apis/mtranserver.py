@@ -79,6 +79,8 @@ class MTranServer(Api):
         """Answer /kiss: one text, or several."""
         given = call.parameters
         require_known(given, _PARAMETERS | {"text", "texts"})
+        if {"text", "texts"} <= given.names:
+            raise bad_request("texts", "must not be given beside text")
         if "texts" not in given.names:
             (result,) = await _translated(call, [required_text(given, "text")], field="text")
             return JSONResponse(_for_kiss(result, given))

@@ -126,6 +126,12 @@ _PARAGRAPH_RULE = re.compile(
     rf"Output ONLY the translated (?P<target>{_NAME}) text\. No explanations, no backticks, no extra text\.\Z"
 )
 _RULE_CHARACTERS = 256
+# Instructions to translate, whose own words would be translated, too: a line of them before the text.
+_TO_TRANSLATE = re.compile(
+    r"(?:please )?translate\b[^\n]{0,200}\b(?:in)?to\b[^\n]{0,100}:[ \t]*\n"
+    r"|请?[把将][^\n]{0,60}译[成为到][^\n]{0,60}[：:][ \t]*\n",
+    re.IGNORECASE,
+)
 
 
 def render(fault: Fault) -> Response:
@@ -203,7 +209,8 @@ def _asked(request: _ChatRequest) -> _Asked:
         return prompted
     if any(each.role in ("system", "developer") and each.text.strip() for each in request.messages):
         raise bad_request("messages", "must have no system message: a translation model follows no instructions")
-    if any(last.text.startswith(start) and heading in last.text for start, heading in _INSTRUCTIONS):
+    is_instruction = any(last.text.startswith(start) and heading in last.text for start, heading in _INSTRUCTIONS)
+    if is_instruction or _TO_TRANSLATE.match(last.text):
         raise bad_request("messages", "must end with a text alone: a translation model follows no instructions")
     return _Asked(text=last.text)
 

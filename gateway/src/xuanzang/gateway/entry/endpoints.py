@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 
@@ -169,6 +169,24 @@ class Endpoint:
             # Of a file nothing is read before.
             unproved=0 if limit is state.limits.uploads else UNPROVED_BYTES,
         )
+
+    def refusing(self, methods: Collection[str]) -> Endpoint:
+        """Return what answers the methods that an address does not have, in the form of its API.
+
+        Args:
+            methods: Those that it has.
+        """
+
+        async def refuse(call: Call) -> Response:
+            await asyncio.sleep(0)
+            listed = ", ".join(sorted(methods))
+            message = f"this call is made with {listed.replace(', ', ' or ')}, not with {call.method}"
+            response = self._usual.style.render(Fault(status=HTTPStatus.METHOD_NOT_ALLOWED, message=message))
+            response.headers["allow"] = listed
+            return response
+
+        style = replace(self._usual.style, needs_key=False, reads_parameters=False)
+        return Endpoint(refuse, style, self._state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and log it.

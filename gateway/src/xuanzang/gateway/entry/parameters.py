@@ -64,6 +64,14 @@ class Parameters:
             return str(int(value))
         return str(value) if isinstance(value, int) else self.text(name)
 
+    def number(self, name: str) -> str | None:
+        """Return a parameter that JSON may give as a whole number, as text in the way of forms.
+
+        Raises:
+            RefusedError: It is neither text nor a whole number, or there are several.
+        """
+        return self.text(name) if isinstance(self._values.get(name, [None])[-1], bool) else self.scalar(name)
+
     def texts(self, name: str) -> list[str]:
         """Return all values of a parameter, which JSON gives as a string or a list of strings.
 
@@ -117,7 +125,10 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_
     if kind == "application/json" or (kind == "text/plain" and body.lstrip()[:1] in (b"{", b"[")):
         given = _json(body)
         elements = given if takes_elements and isinstance(given, list) else None
-        values.update({name: [value] for name, value in _object(given if elements is None else {}).items()})
+        members = _object(given if elements is None else {})
+        for name in values.keys() & members.keys():
+            raise bad_request(name[:64], "must be given once, in the address or in the body")
+        values.update({name: [value] for name, value in members.items()})
     elif kind == _MULTIPART:
         _add(values, await _multipart(headers, body))
     elif kind in ("", _FORM):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -34,6 +35,35 @@ _STATES: Mapping[DocumentState, str] = MappingProxyType(
 )
 # Clients ask again after five seconds: a little patience here spares them that for small files.
 _PATIENCE_SECONDS = 2.0
+_MAX_CALLERS = 4096
+
+
+class Usage:
+    """Characters that were translated for each of the last callers."""
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def count(self, caller: str, characters: int) -> None:
+        """Count characters.
+
+        Args:
+            caller: Name of the caller.
+            characters: Number of characters.
+        """
+        self._counts[caller] = self.of(caller) + characters
+        self._counts.move_to_end(caller)
+        if len(self._counts) > _MAX_CALLERS:
+            self._counts.popitem(last=False)
+
+    def of(self, caller: str) -> int:
+        """Return the characters of a caller.
+
+        Args:
+            caller: Name of the caller.
+        """
+        return self._counts.get(caller, 0)
 
 
 class DeepLDocuments:
@@ -48,6 +78,8 @@ class DeepLDocuments:
         """
         self._store = store
         self._translator = translator
+        self.usage = Usage()
+        """Characters of callers, in documents and other texts."""
 
     @property
     def calls(self) -> list[tuple[str, str, Handler]]:
@@ -74,6 +106,7 @@ class DeepLDocuments:
                 upload.content, options, suffix=upload.suffix, client=call.client, holder=holder
             )
             _require_translated(translated.summary)
+            self.usage.count(holder.caller, translated.summary.characters)
             return translated
 
         document = self._store.add(work, holder=holder, suffix=upload.suffix)

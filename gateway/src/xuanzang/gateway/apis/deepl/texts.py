@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
@@ -57,7 +56,6 @@ _MAX_TAGS = 64
 _TAG = re.compile(r"[A-Za-z_][\w:.-]{0,63}")
 # Marks an element as not to be translated, in HTML and XML alike.
 _MARK = ' translate="no" data-ignored=""'
-_MAX_CALLERS = 4096
 # DeepL's number for no limit; the server's quotas are refusals with a delay.
 _UNLIMITED = 10**12
 # Official clients refuse "EN" and "PT" as targets, so a model for them is listed as these.
@@ -85,22 +83,6 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
 
 
-class _Usage:
-    """Characters that were translated for each of the last callers."""
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[str, int] = OrderedDict()
-
-    def count(self, caller: str, characters: int) -> None:
-        self._counts[caller] = self.of(caller) + characters
-        self._counts.move_to_end(caller)
-        if len(self._counts) > _MAX_CALLERS:
-            self._counts.popitem(last=False)
-
-    def of(self, caller: str) -> int:
-        return self._counts.get(caller, 0)
-
-
 class DeepL(Api):
     """Handlers of the API."""
 
@@ -113,7 +95,6 @@ class DeepL(Api):
         """
         super().__init__(state)
         self._documents = documents
-        self._usage = _Usage()
 
     @property
     def routes(self) -> list[Route]:
@@ -137,8 +118,6 @@ class DeepL(Api):
             self._documents.upload, uploading, self._state, limit=self._state.limits.uploads, max_bytes=max_bytes
         )
         routes.append(Route("/v2/document", upload, methods=["POST"]))
-        wrong_method = Endpoint(self.refuse_method, style, self._state)
-        routes += [Route(path, wrong_method) for path in dict.fromkeys(each.path for each in routes)]
         refusal = Endpoint(self.refuse, style, self._state)
         return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
 
@@ -155,10 +134,14 @@ class DeepL(Api):
         if glossary := parameters.text("glossary_id"):
             options["glossary_name"] = await glossary_for(call.client, glossary, source=source, target=target)
         ignored = _tags(parameters, "ignore_tags")
+        is_html = parameters.text("tag_handling") == "html"
         if ignored and parameters.text("tag_handling") is None:
             raise bad_request("ignore_tags", "needs tag_handling")
         job = TranslationJob(
-            texts=[without_translation(text, ignored) for text in texts], source=source, target=target, options=options
+            texts=[without_translation(text, ignored, is_html=is_html) for text in texts],
+            source=source,
+            target=target,
+            options=options,
         )
         try:
             results = await translate(call.client, job)
@@ -168,7 +151,7 @@ class DeepL(Api):
                 raise
             field = "target_lang" if unserved_one.is_target else "source_lang"
             raise bad_request(field, f"{unserved_one.code!r} is not supported") from error
-        self._usage.count(call.caller.holder.caller, sum(map(len, texts)))
+        self._documents.usage.count(call.caller.holder.caller, sum(map(len, texts)))
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
         translations = [
             _translation(text, result, target, ignored) | more for text, result in zip(texts, results, strict=True)
@@ -191,13 +174,8 @@ class DeepL(Api):
         """Answer /v2/usage with what this gateway has translated for the caller since it was started."""
         await call.client.list_models()
         return JSONResponse(
-            {"character_count": self._usage.of(call.caller.holder.caller), "character_limit": _UNLIMITED}
+            {"character_count": self._documents.usage.of(call.caller.holder.caller), "character_limit": _UNLIMITED}
         )
-
-    async def refuse_method(self, call: Call) -> Response:
-        """Answer a method that an address does not have."""
-        message = f"this call of DeepL's API is not made with {call.method}"
-        return JSONResponse({"message": message}, HTTPStatus.METHOD_NOT_ALLOWED)
 
     async def refuse(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer what is not there."""
@@ -209,7 +187,7 @@ def _require_usual_blocks(parameters: Parameters, texts: Sequence[str]) -> None:
     """Refuse tags that are to split sentences, or not to: elements among text never split, and others always do."""
     for name in ("non_splitting_tags", "splitting_tags"):
         tags = _tags(parameters, name)
-        if tags and any(_opening(tags).search(text) for text in texts):
+        if tags and any(_opening(tags, is_html=True).search(text) for text in texts):
             raise bad_request(name, "is supported only for tags that no text has")
 
 
@@ -243,20 +221,22 @@ def _tags(parameters: Parameters, parameter: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _opening(tags: Collection[str]) -> re.Pattern[str]:
-    return re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?=[\s/>])")
+def _opening(tags: Collection[str], *, is_html: bool) -> re.Pattern[str]:
+    flags = re.IGNORECASE if is_html else re.NOFLAG
+    return re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?=[\s/>])", flags)
 
 
-def without_translation(text: str, tags: Collection[str]) -> str:
+def without_translation(text: str, tags: Collection[str], *, is_html: bool) -> str:
     """Return a text of markup whose elements of some names are marked as not to be translated.
 
     Args:
         text: Text with tags.
         tags: Names of the elements.
+        is_html: Whether capital letters count as small ones in them.
     """
     if not tags:
         return text
-    return _opening(tags).sub(rf"<\1{_MARK}", text)
+    return _opening(tags, is_html=is_html).sub(rf"<\1{_MARK}", text)
 
 
 def _translation(text: str, result: Translated, target: str, ignored: Collection[str]) -> dict[str, Any]:

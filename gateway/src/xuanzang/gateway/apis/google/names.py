@@ -61,14 +61,15 @@ def detector_violations(model: str) -> Iterable[FieldViolation]:
         yield FieldViolation(field="model", description=description)
 
 
-def served_model(model: str) -> str:
+def served_model(model: str, *, is_bare: bool = False) -> str:
     """Return the name by which the server knows a model, such as "zh-en" or "zh-en/2"; empty for any.
 
     Args:
         model: Name of a model in a valid form, or nothing.
+        is_bare: Whether a name of another form is that of the server.
     """
     match = _MODEL.fullmatch(model)
-    name = match["model"] if match else ""
+    name = match["model"] if match else model if is_bare else ""
     return "" if _GENERAL.fullmatch(name) else name
 
 

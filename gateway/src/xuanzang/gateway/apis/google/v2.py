@@ -28,6 +28,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 # What clients add to any address, and a list that the official client sends empty.
 _HARMLESS = frozenset({"key", "cid", "alt", "$alt", "prettyPrint", "quotaUser", "fields", "userIp"})
+_GENERAL_MODELS = ("base", "nmt")
 _READ = frozenset({"q", "source", "target", "format", "model", UNSERVED})
 
 
@@ -64,11 +65,12 @@ class GoogleV2(Api):
         form = given.text("format") or "html"
         if form not in ("html", "text"):
             raise bad_request("format", 'must be "html" or "text"')
-        options = TranslateOptions(content_format=cast("ContentFormat", form), model=served_model(model or "") or None)
+        named = None if model in (None, *_GENERAL_MODELS) else served_model(model or "", is_bare=True) or None
+        options = TranslateOptions(content_format=cast("ContentFormat", form), model=named)
         options |= unserved(given.scalar(UNSERVED))
         job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)
         results = await translate(call.client, job)
-        return _data(translations=[_translation(each, source=source, model=model) for each in results])
+        return _data(translations=[_translation(each, source=source, has_model=model is not None) for each in results])
 
     async def detect(self, call: Call) -> Response:
         """Answer /language/translate/v2/detect: "und" stands for no language."""
@@ -94,12 +96,12 @@ def _require_known(parameters: Parameters, known: frozenset[str]) -> None:
         raise bad_request(name, "is not supported by this gateway")
 
 
-def _translation(result: Translated, *, source: str | None, model: str | None) -> dict[str, Any]:
+def _translation(result: Translated, *, source: str | None, has_model: bool) -> dict[str, Any]:
     translation: dict[str, Any] = {"translatedText": result.text}
     if source is None:
         translation["detectedSourceLanguage"] = result.source or "und"
-    if model is not None:
-        translation["model"] = model
+    if has_model:
+        translation["model"] = f"{result.translation.model}/{result.translation.model_version}"
     return translation
 
 

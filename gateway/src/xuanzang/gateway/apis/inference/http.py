@@ -32,6 +32,9 @@ from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.parameters import json_object
 from xuanzang.gateway.errors import Fault, bad_request, not_offered
 
+_INFERENCE = frozenset({"id", "inputs", "model_name", "model_version", "outputs", "parameters"})
+_OUTPUT = frozenset({"name", "parameters"})
+_TENSOR = frozenset({"data", "datatype", "name", "parameters", "shape"})
 _LENGTH = "inference-header-content-length"
 
 
@@ -94,8 +97,7 @@ class InferenceHttp:
             ]
         refusal = Endpoint(self.refuse, keyed, self._state)
         folders = ("repository", "models", "trace", "systemsharedmemory", "cudasharedmemory")
-        others = [f"/v2/{folder}/{{rest:path}}" for folder in folders]
-        return [*routes, *(Route(path, refusal) for path in (*others, "/v2/logging"))]
+        return [*routes, *(Route(f"/v2/{folder}/{{rest:path}}", refusal) for folder in folders)]
 
     async def live(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer /v2/health/live."""
@@ -194,6 +196,9 @@ class InferenceHttp:
         """Answer /v2/models/NAME/infer."""
         header, tensors = _parted(call)
         asked = json_object(header)
+        _require_members(asked, _INFERENCE, "")
+        if asked.get("model_name", call.path["name"]) != call.path["name"]:
+            raise bad_request("model_name", "must be that of the address")
         inputs, outputs = (_list_of_objects(asked, name) for name in ("inputs", "outputs"))
         require_tensor(
             [str(tensor.get("name")) for tensor in inputs],
@@ -202,6 +207,9 @@ class InferenceHttp:
             outputs=[str(tensor.get("name")) for tensor in outputs],
         )
         (tensor,) = inputs
+        _require_members(tensor, _TENSOR, "inputs[0].")
+        for index, each in enumerate(outputs):
+            _require_members(each, _OUTPUT, f"outputs[{index}].")
         name, wanted = _named(call)
         parameters = _parameters(asked)
         inference = Inference(
@@ -221,6 +229,11 @@ class InferenceHttp:
 
 def _changes(call: Call) -> dict[str, Any]:
     return json_object(call.body) if call.method == "POST" and call.body else {}
+
+
+def _require_members(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    for name in sorted(given.keys() - known):
+        raise bad_request(f"{where}{name[:64]}", f"is unknown; known: {', '.join(sorted(known))}")
 
 
 def _answer(inferred: Inferred, shape: Any, *, is_binary: bool) -> Response:
@@ -268,7 +281,7 @@ def _elements(tensor: Mapping[str, Any], tensors: bytes) -> list[bytes | str]:
 
 def _shape(tensor: Mapping[str, Any]) -> list[int]:
     shape = tensor.get("shape")
-    if not isinstance(shape, list) or not all(isinstance(each, int) for each in shape):
+    if not isinstance(shape, list) or any(type(each) is not int for each in shape):
         raise bad_request("inputs[0].shape", "must be a list of integers")
     return shape
 

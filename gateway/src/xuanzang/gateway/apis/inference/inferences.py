@@ -66,9 +66,16 @@ PARAMETERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = MappingProxyType(
 )
 """Parameters of inferences, each with what it must be."""
 _RENAMED = MappingProxyType({"source_language_code": "source_language", "target_language_code": "target_language"})
-# What Triton's clients say of the form of messages, and hints for a scheduler that nobody has to follow.
-_HARMLESS = frozenset({"binary_data_output", "priority", "triton_enable_empty_final_response"})
 _MICROSECONDS = "timeout"
+# What Triton's clients say of the form of messages, and hints for a scheduler that nobody has to follow.
+_HINTS = MappingProxyType(
+    {
+        "binary_data_output": _TRUTH,
+        "priority": _INTEGER,
+        _MICROSECONDS: ("an integer", lambda value: type(value) is int and value >= 0),
+        "triton_enable_empty_final_response": _TRUTH,
+    }
+)
 _LOGGER = logging.getLogger(__name__)
 TENSOR_PARAMETERS = frozenset({"binary_data_size", "binary_data"})
 """Parameters of tensors that say how their elements are written; others ask for shared memory or classes."""
@@ -335,22 +342,19 @@ def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float]:
     violations: list[FieldViolation] = []
     options: dict[str, Any] = {}
     for name, value in parameters.items():
-        if name in _HARMLESS or name == _MICROSECONDS:
-            continue
-        if name not in PARAMETERS:
+        if name not in PARAMETERS and name not in _HINTS:
             shown, known = name[:_MAX_NAME_CHARACTERS], ", ".join(PARAMETERS)
             violations.append(FieldViolation(field=f"parameters.{shown}", description=f"is unknown; known: {known}"))
             continue
-        what, fits = PARAMETERS[name]
-        if fits(value):
-            options[_RENAMED.get(name, name)] = value
-        else:
+        what, fits = PARAMETERS.get(name) or _HINTS[name]
+        if not fits(value):
             violations.append(FieldViolation(field=f"parameters.{name}", description=f"must be {what}"))
+        elif name in PARAMETERS:
+            options[_RENAMED.get(name, name)] = value
     if violations:
         raise invalid(violations)
     hint = parameters.get(_MICROSECONDS)
-    seconds = hint / 1e6 if isinstance(hint, int) and hint > 0 else math.inf
-    return cast("TranslateOptions", options), seconds
+    return cast("TranslateOptions", options), hint / 1e6 if hint else math.inf
 
 
 def _renamed(fault: Fault) -> Fault:
