@@ -116,9 +116,10 @@ class KeyCaller(Caller):
             route = await resolve(**wanted)
             if not self.allows(route.model):
                 self._metrics.refusals["model"].inc()
-                raise ModelNotAllowedError(
-                    FieldViolation(field="settings.model", description=self._denial(route.model))
-                )
+                allowed = ", ".join(sorted(self._models or ()))
+                name = f"{route.model.name}/{route.model.version}"
+                description = f"{name} is not allowed with this API key; allowed: {allowed}"
+                raise ModelNotAllowedError(FieldViolation(field="settings.model", description=description))
             return route
 
         return resolved
@@ -170,10 +171,6 @@ class KeyCaller(Caller):
         self._models = None if key.models is None else frozenset(key.models)
         self.is_revoked = key.revoked
         self.role = key.role
-
-    def _denial(self, model: ServedModel) -> str:
-        allowed = ", ".join(sorted(self._models or ()))
-        return f"{model.name}/{model.version} is not allowed with this API key; allowed: {allowed}"
 
     def _take(self, characters: int, requests: int) -> None:
         """Take requests and characters, or neither."""

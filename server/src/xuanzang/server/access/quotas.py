@@ -103,14 +103,12 @@ class Places:
             yield
         finally:
             self.taken -= count
-            self._learn(self._clock() - began)
+            seconds = self._clock() - began
+            mean = seconds if self._mean_seconds is None else self._mean_seconds
+            self._mean_seconds = mean + _NEWEST_SHARE * (seconds - mean)
 
     def _seconds_until(self, freed: int) -> float:
         """Estimate when so many places will be free again, each being held as long as others were."""
         if self._mean_seconds is None:
             return _UNMEASURED_SECONDS
         return max(self._mean_seconds * freed / self.taken, _MIN_WAIT_SECONDS)
-
-    def _learn(self, seconds: float) -> None:
-        mean = seconds if self._mean_seconds is None else self._mean_seconds
-        self._mean_seconds = mean + _NEWEST_SHARE * (seconds - mean)

@@ -33,8 +33,10 @@ _MAX_LAYERS = 1024
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     """Find where the graphs of a manifest differ from those that the server drives."""
+    encoder_inputs = {"source_ids": _ID_MATRIX, **_SOURCES, **_key_values("past_cross_key_values", manifest)}
+    present = _key_values("present_cross_key_values", manifest)
     decoder_inputs, decoder_outputs = _decoder_inputs(manifest), _decoder_outputs(manifest)
-    yield from _faults_of("encoder", manifest.encoder, *_encoder_tensors(manifest))
+    yield from _faults_of("encoder", manifest.encoder, encoder_inputs, present)
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
     yield from _head_faults(manifest)
     yield from _page_faults(manifest)
@@ -47,12 +49,6 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         yield from _faults_of("shortlist.suggestions", graphs.suggestions, *suggestions)
         inputs = decoder_inputs | {"choices": _ID_MATRIX}
         yield from _faults_of("shortlist.decoder", graphs.decoder, inputs, decoder_outputs)
-
-
-def _encoder_tensors(manifest: manifest_pb2.Manifest) -> tuple[dict[str, Expected], dict[str, Expected]]:
-    """Return the inputs and the outputs of the encoder."""
-    inputs = {"source_ids": _ID_MATRIX, **_SOURCES, **_key_values("past_cross_key_values", manifest)}
-    return inputs, _key_values("present_cross_key_values", manifest)
 
 
 def _decoder_inputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:

@@ -26,8 +26,8 @@ available` lists models that work. Flags of `xuanzang export` may follow after -
 def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Pull a model; return 0, 1 if it cannot be had, or 130 if interrupted."""
     program = "xuanzang pull"
-    ours, exporting = _split(list(arguments))
-    options = _pull_parser(program, environment).parse_args(ours)
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    options = _pull_parser(program, environment).parse_args(arguments[:place])
     importing = [f"--{side}-language={code}" for side in ("source", "target") for code in getattr(options, side) or ()]
     wish = Wish(
         model=options.model,
@@ -35,7 +35,7 @@ def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -
         revision=options.revision,
         name=options.name,
         import_flags=[*importing, *([f"--punctuation={options.punctuation}"] if options.punctuation else [])],
-        export_flags=exporting,
+        export_flags=arguments[place + 1 :],
     )
     try:
         folder = pull(wish, _said)
@@ -103,11 +103,6 @@ def _pull_parser(program: str, environment: Mapping[str, str]) -> argparse.Argum
         )
     languages.add_argument("--punctuation", choices=("as-is", "moses"), help="as for `xuanzang import`")
     return parser
-
-
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    place = arguments.index("--") if "--" in arguments else len(arguments)
-    return arguments[:place], arguments[place + 1 :]
 
 
 def _said(line: str) -> None:

@@ -172,10 +172,8 @@ def has_untranslated_part(source: str, target: str) -> bool:
     script, scripts = main_script(source), scripts_of(target)
     if script in ("", LATIN) or scripts.keys() & WITH_CHINESE:
         return False
-    return scripts[LATIN] > scripts[script] > 0 and _has_copied_run(source, target, script)
-
-
-def _has_copied_run(source: str, target: str, script: str) -> bool:
+    if not scripts[LATIN] > scripts[script] > 0:
+        return False
     letters = [letter if script_of(letter) == script else " " for letter in target]
     return any(len(run) > 1 and run in source for run in "".join(letters).split())
 

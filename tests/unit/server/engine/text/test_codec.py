@@ -198,7 +198,7 @@ def test_spans_are_those_of_the_text_before_it_is_normalised(codec: TextCodec) -
 
 def test_each_token_adds_its_part_of_the_text(codec: TextCodec) -> None:
     target_ids = codec.encode_target("hello world 猫 🐈")
-    texts = codec.token_texts(target_ids)
+    texts = codec.target.token_texts(target_ids)
     assert "".join(texts) == codec.decode(target_ids) == "hello world 猫 🐈"
     assert len(texts) == len(target_ids)
     assert "🐈" in texts

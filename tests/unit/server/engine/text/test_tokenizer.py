@@ -177,7 +177,7 @@ def test_a_codec_reads_and_writes_through_the_tables(
     ids = codec.encode(sentence)
     assert [table[token_id] for token_id in ids] == [*processor.encode(sentence, out_type=str), "</s>"]
     assert codec.encode_target(sentence) == ids[:-1]
-    assert codec.decode(ids[:-1]) == "".join(codec.token_texts(ids[:-1])) == sentence
+    assert codec.decode(ids[:-1]) == "".join(codec.target.token_texts(ids[:-1])) == sentence
     assert codec.can_write(ids)
     assert not codec.can_write([UNK_ID])
     [spans] = codec.offsets(codec.split(sentence))

@@ -28,8 +28,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
     rank,
 )
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
-from xuanzang.server.engine.decoding.phrases.choice import Inspection
-from xuanzang.server.engine.decoding.phrases.search import RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrases.choice import Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.search_state import (
     DEAD_LIMIT,
     DEAD_SCORE,
@@ -249,14 +248,14 @@ class BeamSearch:
             if token == self._eos_id or at_limit:
                 state.finished.add(self._ending(index, parent, token, score), is_best=number == 0)
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
-        if at_limit or not survivors or state.finished.is_enough(self._score_here(index, survivors[0][0])):
+        if at_limit or not survivors:
+            return True
+        # As if the best one that goes on ended with this step.
+        going_on = float(survivors[0][0] / self._length(index) ** state.options.decoding.length_penalty)
+        if state.finished.is_enough(going_on):
             return True
         self._survive(index, survivors)
         return False
-
-    def _score_here(self, index: int, total: float) -> float:
-        """Return the score of a hypothesis that goes on, as if it ended with this step."""
-        return float(total / self._length(index) ** self.sentences[index].options.decoding.length_penalty)
 
     def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
         """Continue the sentences that require phrases; return those that are done."""

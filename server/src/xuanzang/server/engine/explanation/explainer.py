@@ -99,10 +99,13 @@ class Account:
         self._require_few_weights(choice, max_weights)
         decoding = ForcedDecoding(self._graphs, search.source_ids, search.options)
         states = decoding.follow(self._tokens, stopped=stopped)
-        tree = SearchTree(search.options, search.found, eos_id=self._eos_id, piece_of=self._codec.target_piece)
+        tree = SearchTree(search.options, search.found, eos_id=self._eos_id, piece_of=self._codec.target.piece_of)
         steps = tuple(tree.steps(recorder.steps))
         return Explanation(
-            source_tokens=tuple(self._source_tokens()),
+            source_tokens=tuple(
+                SourceToken(piece=self._codec.source.piece_of(token_id), token_id=token_id, start=start, end=end)
+                for token_id, (start, end) in zip(search.source_ids, search.spans, strict=True)
+            ),
             target_tokens=tuple(self._target_tokens(states, steps)),
             attention=tuple(self._attention(states, choice)),
             steps=steps,
@@ -129,20 +132,16 @@ class Account:
             description = f"asks for {count} weights of this sentence, with the kinds and heads; at most {maximum}"
             raise InvalidInputError([FieldViolation(field="attention_layers", description=description)])
 
-    def _source_tokens(self) -> Iterator[SourceToken]:
-        for token_id, (start, end) in zip(self._search.source_ids, self._search.spans, strict=True):
-            yield SourceToken(piece=self._codec.source_piece(token_id), token_id=token_id, start=start, end=end)
-
     def _target_tokens(self, states: ForcedStates, steps: Sequence[TreeStep]) -> Iterator[TargetToken]:
         best, details = self._search.found[0], self._search.found[0].details
         if details is None:
             raise ValueError("the search has no token details")
-        texts = [*self._codec.token_texts(best.target_ids), ""]
+        texts = [*self._codec.target.token_texts(best.target_ids), ""]
         path, forced = path_of(self._tokens, steps), len(self._search.options.prefix_ids)
         for position, token_id in enumerate(self._tokens):
             score = details.scores[position]
             yield TargetToken(
-                piece=self._codec.target_piece(token_id),
+                piece=self._codec.target.piece_of(token_id),
                 token_id=token_id,
                 text=texts[position],
                 score=score,
@@ -159,7 +158,7 @@ class Account:
         scores = {token_id: score if token_id == chosen else each for token_id, each in likeliest}
         ordered = sorted(scores.items(), key=lambda item: -item[1])
         return tuple(
-            Alternative(piece=self._codec.target_piece(token_id), token_id=token_id, score=each)
+            Alternative(piece=self._codec.target.piece_of(token_id), token_id=token_id, score=each)
             for token_id, each in ordered
         )
 

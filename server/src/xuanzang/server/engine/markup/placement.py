@@ -94,6 +94,8 @@ class _Turn(IntEnum):
 
 def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tuple[Placed, ...]:
     """Place the elements of a block or of an element, in the order of the translation."""
+    if not inlines:
+        return ()
     space = FreeSpace(within)
     places: dict[int, Span] = {}
     for _, index in sorted((_turn(inline, alignment), index) for index, inline in enumerate(inlines)):
@@ -107,10 +109,8 @@ def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tup
             space.take(places[index])
     ordered = sorted(places.items(), key=lambda item: (item[1], item[0]))
     return tuple(
-        Placed(
-            start=place[0], end=place[1], inline=inlines[index], children=_children(inlines[index], alignment, place)
-        )
-        for index, place in ordered
+        Placed(start=place[0], end=place[1], inline=inline, children=placed(inline.children, alignment, place))
+        for inline, place in ((inlines[index], place) for index, place in ordered)
     )
 
 
@@ -123,10 +123,6 @@ def _fallback(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span:
     words = alignment.at(alignment.trimmed(inline.start, inline.end)[0]).words or ()
     free = [(w.start, w.end) for w in words if not w.is_punctuation and space.gap_of(w.start, w.end)]
     return min(free, key=lambda word: abs(word[0] + word[1] - 2 * border), default=nothing)
-
-
-def _children(inline: Inline, alignment: Alignment, place: Span) -> tuple[Placed, ...]:
-    return placed(inline.children, alignment, place) if inline.children else ()
 
 
 def _turn(inline: Inline, alignment: Alignment) -> _Turn:

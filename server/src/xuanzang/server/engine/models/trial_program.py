@@ -12,7 +12,6 @@ import stat
 import sys
 import threading
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -44,13 +43,9 @@ def main() -> None:
         if settings.provider != "cuda":
             # Drivers of GPUs reserve far more than they use.
             _limit_memory(_BASE_BYTES + _WEIGHT_COPIES * _file_bytes(directory))
-        outcome = load_model(directory, partial(_open_model, settings=settings))
+        outcome = load_model(directory, lambda each: LoadedModel(each, Metrics(CollectorRegistry()), settings))
         reasons = outcome.reasons if isinstance(outcome, BundleError) else ()
         print(json.dumps(reasons), file=answers, flush=True)
-
-
-def _open_model(directory: Path, *, settings: EngineSettings) -> LoadedModel:
-    return LoadedModel(directory, Metrics(CollectorRegistry()), settings)
 
 
 def _be_killed_first() -> None:

@@ -90,7 +90,7 @@ class SentenceRenderer:
         )
 
     def _token_details(self, hypothesis: TargetHypothesis, details: TokenDetails) -> tuple[TokenDetail, ...]:
-        texts = self.codec.token_texts(hypothesis.target_ids)
+        texts = self.codec.target.token_texts(hypothesis.target_ids)
         if hypothesis.finished:
             texts.append("")
         spans = [self.source_spans[position] for position in details.alignment]

@@ -29,7 +29,7 @@ def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Senten
     codec = request.context.codec
     if not has_repetition(codec.decode(best.target_ids)):
         return None
-    if has_repetition(codec.decode_source(queued.sentence.source_ids)):
+    if has_repetition(codec.source.decode(queued.sentence.source_ids)):
         return None
     limited = replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
     return _again(queued, limited)

@@ -63,9 +63,10 @@ class TextCodec:
         language = target_language or manifest.target_language_codes[0]
         primary, *others = language.lower().split("-")
         self._bundle = bundle
-        self._source, self._target = tokenizers or open_tokenizers(bundle)
+        self.source, self.target = tokenizers or open_tokenizers(bundle)
+        """Tokenisers."""
         vocab_size = manifest.dimensions.target_vocab_size
-        self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
+        self.target_phrases = target_phrases or TargetPhrases(self.target, vocab_size)
         self._before, self._after = _framing(manifest, source_language, language)
         # Ids of a sentence besides those of its text.
         self._added = len(self._before) + len(self._after)
@@ -83,7 +84,7 @@ class TextCodec:
             self._bundle,
             source_language=source_language,
             target_language=target_language,
-            tokenizers=(self._source, self._target),
+            tokenizers=(self.source, self.target),
             target_phrases=self.target_phrases,
         )
 
@@ -128,7 +129,7 @@ class TextCodec:
 
     def encode(self, sentence: str) -> list[int]:
         """Return the source ids of a sentence, with those of languages that the model asks for, and the end token."""
-        return [*self._before, *self._source.encode(self._normalized(seen_text(sentence))), *self._after]
+        return [*self._before, *self.source.encode(self._normalized(seen_text(sentence))), *self._after]
 
     def _normalized(self, sentence: str) -> str:
         if self._punctuation:
@@ -147,7 +148,7 @@ class TextCodec:
     def sentence_offsets(self, sentence: str) -> list[Span]:
         """Find the characters of a sentence that its source ids stand for."""
         seen = seen_text(sentence)
-        spans = filled(self._source.offsets(self._normalized(seen)))
+        spans = filled(self.source.offsets(self._normalized(seen)))
         if self._normalization == "nfkc":
             spans = before_nfkc(seen, spans)
         elif self._punctuation:
@@ -157,26 +158,26 @@ class TextCodec:
 
     def encode_target(self, text: str) -> list[int]:
         """Tokenise the beginning of a translation, without start and end token."""
-        return self._target.encode(text)
+        return self.target.encode(text)
 
     def can_write(self, target_ids: Sequence[int]) -> bool:
         """Return whether none of the tokens is the unknown one."""
-        return self._target.unk_id not in target_ids
+        return self.target.unk_id not in target_ids
 
     def can_read(self, text: str) -> bool:
         """Return whether the model knows every piece of a text in its source vocabulary."""
-        return self._source.unk_id not in self._source.encode(self._normalized(text))
+        return self.source.unk_id not in self.source.encode(self._normalized(text))
 
     def sequences(self, text: str) -> list[tuple[int, ...]]:
         """Return the usual sequences of target ids of a text, at the start of a word and within one."""
         target_ids = tuple(self.encode_target(text))
         if not target_ids:
             return []
-        first = self._target.piece_of(target_ids[0]).removeprefix(WORD_START)
-        within = self._target.id_of(first)
+        first = self.target.piece_of(target_ids[0]).removeprefix(WORD_START)
+        within = self.target.id_of(first)
         if not first:
             variants = [target_ids[1:]]
-        elif within != self._target.unk_id:
+        elif within != self.target.unk_id:
             variants = [target_ids, (within, *target_ids[1:])]
         else:
             variants = [target_ids]
@@ -184,23 +185,7 @@ class TextCodec:
 
     def decode(self, target_ids: Sequence[int]) -> str:
         """Return the text of a hypothesis, whose ids are without start and end token."""
-        return self._target.decode(target_ids)
-
-    def decode_source(self, source_ids: Sequence[int]) -> str:
-        """Return the text of source ids, as the model reads it."""
-        return self._source.decode(source_ids)
-
-    def token_texts(self, target_ids: Sequence[int]) -> list[str]:
-        """Return the text that each token adds; the bytes of a character add it with the last of them."""
-        return self._target.token_texts(target_ids)
-
-    def source_piece(self, source_id: int) -> str:
-        """Return the piece of a source id."""
-        return self._source.piece_of(source_id)
-
-    def target_piece(self, target_id: int) -> str:
-        """Return the piece of a target id."""
-        return self._target.piece_of(target_id)
+        return self.target.decode(target_ids)
 
     def joiner(self) -> Joiner:
         """Return a joiner of translated sentences and white space for the target language."""

@@ -162,7 +162,7 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
         symbols=symbols,
         next_states=np.array(states.next_states, np.int16),
         gained=np.array(states.gained, np.int16),
-        gains=np.array([_counts(found, len(phrases)) for found in states.gains], np.int16),
+        gains=np.array([[int(number in found) for number in range(len(phrases))] for found in states.gains], np.int16),
         states=_state_tables(list(states.numbers), ways, min_tokens, states.chains()),
     )
     return replace(automaton, required=_apart(automaton, phrases)) if len(phrases) > 1 else automaton
@@ -254,11 +254,6 @@ class _Explorer:
         after = _State(frozenset(reached - final), is_open=bool(move.token_class & OPENS))
         complete = frozenset(self._ways[number].phrase for number, _ in final)
         return self.numbers.setdefault(after, len(self.numbers)), complete
-
-
-def _counts(phrases: Iterable[int], size: int) -> list[int]:
-    found = set(phrases)
-    return [int(number in found) for number in range(size)]
 
 
 def _state_tables(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, first_costs
 from xuanzang.server.engine.decoding.phrases.tables import PhraseTables, Steps
 
@@ -221,3 +221,41 @@ class PhraseChoice:
             np.take_along_axis(live, chosen, axis=1), np.take_along_axis(candidates.totals, chosen, axis=1), 10 * _DEAD
         )
         return chosen, scores
+
+
+class RequiredPhraseSearch(PhraseChoice):
+    """The sentences of a batch that require phrases; those without cost nothing."""
+
+    def __init__(self, beam_size: int, eos_id: int) -> None:
+        super().__init__(beam_size, eos_id)
+        self.indices: Ints = np.zeros(0, np.int64)
+        """Batch indices of the sentences that require phrases."""
+        self.rows: Ints = np.zeros(0, np.int64)
+        """Rows of the decoder to inspect."""
+        self._places: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.indices)
+
+    def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:
+        """Begin with sentences at batch indices that are free or the next; None for those without phrases."""
+        new = {index: one for index, one in zip(indices.tolist(), automata, strict=True) if one is not None}
+        replaced = self._places.keys() & set(indices.tolist())
+        if new or replaced:
+            kept = [index for index in self._places if index not in replaced]
+            self._rebuild([self._places[index] for index in kept], [*kept, *new], list(new.values()))
+
+    def select(self, order: Order) -> None:
+        """Keep the sentences at some batch indices, in the order given."""
+        if not len(self):
+            return
+        indices = enumerate(order.kept.tolist())
+        kept = [(self._places[index], place) for place, index in indices if index in self._places]
+        self._rebuild([number for number, _ in kept], [place for _, place in kept], [])
+
+    def _rebuild(self, kept: Sequence[int], places: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
+        self.rebuild(kept, new)
+        self._places = {place: number for number, place in enumerate(places)}
+        self.indices = np.array(places, np.int64)
+        self.rows = (self.indices[:, None] * self.beam_size + np.arange(self.beam_size)).ravel()
