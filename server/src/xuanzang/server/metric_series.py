@@ -106,12 +106,6 @@ class Histogram:
             yield Sample(f"{name}_sum", labels, total)
 
 
-def observe_all(values: Iterable[tuple[Histogram, float]]) -> None:
-    """Count a value in each of some histograms."""
-    for histogram, value in values:
-        histogram.observe(value)
-
-
 def _written(bound: float) -> str:
     return "+Inf" if math.isinf(bound) else str(float(bound))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc.admission import Occupancy, Place, address_of
+from xuanzang.server.rpc.admission import Occupancy, Place, network_of
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -100,8 +100,8 @@ def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -
         ("ipv6:%5B::1%5D:80", "::/64"),
     ],
 )
-def test_the_address_of_a_peer_has_no_port(peer: str, address: str) -> None:
-    assert address_of(peer) == address
+def test_the_network_of_a_peer_has_no_port(peer: str, address: str) -> None:
+    assert network_of(peer.rpartition(":")[0]) == address
 
 
 async def test_idle_streams_of_one_caller_leave_room_for_others(serve: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
-from xuanzang.server.observation.callers import host_of, ip_of
+from xuanzang.server.observation.callers import ip_of
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotReadyError, Refusal, refusal_of
 from xuanzang.server.rpc.limits import RpcLimits
@@ -41,22 +41,13 @@ _MAX_REFUSALS = 64
 
 
 @lru_cache(1024)
-def _network_of(host: str) -> str:
+def network_of(host: str) -> str:
+    """Return the network address of a host, a peer of gRPC without its port: of IPv6 the first 64 bits.
+
+    One host has the rest of them.
+    """
     ip = ip_of(host)
     return str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip and ip.version == 6 else host
-
-
-def address_of(peer: str) -> str:
-    """Return the network address of a peer.
-
-    Args:
-        peer: Peer in gRPC's form, such as "ipv4:127.0.0.1:50051".
-
-    Returns:
-        The peer without its port; of an IPv6 address the first 64 bits, because one host has the rest.
-    """
-    # Every connection has another port.
-    return _network_of(host_of(peer))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +55,7 @@ class Place:
     """What an RPC occupies: kept while the RPC is in progress, and given back."""
 
     address: Hashable
-    """Network address of the caller, as `address_of` returns it."""
+    """Network address of the caller, as `network_of` returns it."""
     caller: Hashable
     """Name of the caller; with its address unless it is proved, so that nobody uses up another's places."""
     is_stream: bool = False
@@ -75,7 +66,7 @@ class Place:
     @classmethod
     def of(cls, rpc: RpcContext, *, is_stream: bool = False) -> Place:
         """Return the place of an RPC."""
-        address, caller = address_of(rpc.peer), rpc.caller
+        address, caller = network_of(rpc.host), rpc.caller
         return cls(address, (None if caller.is_authenticated else address, caller.name), is_stream, rpc.peer)
 
 
@@ -197,7 +188,8 @@ class RpcGate:
 
     def share(self, rpc: RpcContext) -> float:
         """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1."""
-        return self._occupancy.share(Place.of(rpc))
+        rpc.place = Place.of(rpc)
+        return self._occupancy.share(rpc.place)
 
     async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
         """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
@@ -213,7 +205,8 @@ class RpcGate:
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
             raise NotReadyError("the models are still being loaded; try again soon")
-        place = Place.of(rpc, is_stream=is_stream)
+        # A unary RPC that was screened has one already.
+        place = rpc.place or Place.of(rpc, is_stream=is_stream)
         self._occupancy.take(place)
         self._idle.clear()
         # A callback of the context would do the same, but gRPC's list of them and the context hold each other.

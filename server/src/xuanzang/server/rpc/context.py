@@ -18,7 +18,6 @@ from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation.callers import host_of
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -53,6 +52,10 @@ class RpcContext:
         self.metadata: Mapping[str, str | bytes] = dict(metadata)
         self.peer: str = context.peer()
         """Peer in gRPC's form, with its port."""
+        self.host: str = self.peer.rpartition(":")[0]
+        """The same without the port, of which every connection has another."""
+        self.place: Any = None
+        """Place at the gate, once it was looked for."""
         left: float | None = context.time_remaining()
         self.active_at = time.monotonic()
         """Time of the last message in either direction, seconds on the monotonic clock."""
@@ -108,10 +111,10 @@ class RpcContext:
     @property
     def trailers(self) -> Trailers:
         """Metadata that follow the answer: the id, and what has been used."""
+        own = self.id_trailers
         if not self.has_calls:
-            return self.id_trailers
-        used = (USAGE_CHARACTERS, str(self.used_characters)), (USAGE_SENTENCES, str(self.used_sentences))
-        return *self.id_trailers, *used
+            return own
+        return *own, (USAGE_CHARACTERS, str(self.used_characters)), (USAGE_SENTENCES, str(self.used_sentences))
 
 
 def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
@@ -131,7 +134,7 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
             if len(name) > MAX_CLIENT_ID_CHARACTERS:
                 description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
                 raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])  # noqa: TRY301
-            caller = Caller(name or host_of(rpc.peer))
+            caller = Caller(name or rpc.host)
         rpc.caller = caller
     except (InvalidInputError, UnauthenticatedError) as refusal:
         rpc.refusal = refusal

@@ -126,7 +126,13 @@ class RunningCall:
                     work = partial(self._written, prepared, translated)
                     answer = await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
                 else:
-                    answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
+                    # Most texts are one sentence, with nothing to join.
+                    answer = [
+                        list(next(translated))
+                        if len(segments) == 1 and segments[0].source_ids
+                        else joined(segments, translated, self._context.codec)
+                        for segments in prepared.texts
+                    ]
         except TimeoutError:
             place = "was being translated" if self._record.started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
@@ -204,7 +210,8 @@ class RunningCall:
             settled = settled_by(self._writer, whole=bool(self._call.terms.fields or options.target_prefix))
             streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit, settled=settled)
         results = await self._find([search for _, search in planned], listener=streamer)
-        self._note(prepared, planned, results)
+        if self._call.return_provenance:
+            self._note(prepared, planned, results)
         if self._watch:
             self._watch.end(searches, results)
         if is_single:
@@ -223,8 +230,9 @@ class RunningCall:
         planned, ended = continuations(prepared.searches, [result.found for result in begun])
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches), follows=True) if searches else []
-        self._note(prepared, list(enumerate(first)), begun)
-        self._note(prepared, planned, results)
+        if self._call.return_provenance:
+            self._note(prepared, list(enumerate(first)), begun)
+            self._note(prepared, planned, results)
         owned = [(owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True)]
         return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
 
@@ -234,9 +242,7 @@ class RunningCall:
         planned: Sequence[tuple[int, PlannedSearch]],
         results: Sequence[SentenceResult],
     ) -> None:
-        """Record searches that are done, if the call asks for its provenance."""
-        if not self._call.return_provenance:
-            return
+        """Record searches that are done."""
         counts = (sum(1 for segment in segments if segment.source_ids) for segments in prepared.texts)
         places = [(text, sentence) for text, count in enumerate(counts) for sentence in range(count)]
         for (owner, _), result in zip(planned, results, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
@@ -23,12 +24,12 @@ from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.request import SearchWatch
 from xuanzang.server.engine.text.traditional import TraditionalWriter
 from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
-from xuanzang.server.metric_series import observe_all
 from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
 
+_LENGTHS, _LENGTH_BOUNDS = tuple(LENGTH_CLASSES), tuple(LENGTH_CLASSES.values())
 # How requests are counted that fail so; all others are errors.
 _FAILED_AS: Mapping[str, str] = MappingProxyType(
     {"queue_timeout": "deadline", "deadline": "deadline", "cancelled": "cancelled"}
@@ -100,9 +101,9 @@ class RunningCalls:
                 emit=emit,
                 watch=watch,
             ).run()
-            record.target_tokens = sum(best.token_count for best, *_ in answer)
+            outcome, record.target_tokens = _outcome(model.metrics, answer)
             record.ended_at = time.monotonic()
-            _count(model.metrics, call, record, _outcome(model.metrics, answer))
+            _count(model.metrics, call, record, outcome)
         except BaseException as error:
             record.ended_at = time.monotonic()
             reason = _failure_reason(error)
@@ -193,10 +194,11 @@ def _failure_reason(error: BaseException) -> str:
     return "backend"
 
 
-def _outcome(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> str:
-    """Return how a request is counted that is answered, and count its terms."""
-    outcome = "eos"
+def _outcome(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> tuple[str, int]:
+    """Return how a request is counted that is answered, and the tokens of its best hypotheses; count its terms."""
+    outcome, tokens = "eos", 0
     for best, *_ in answer:
+        tokens += best.token_count
         # Of texts that ended differently, the deadline of one counts before the limit of another.
         if best.finish_reason is FinishReason.DEADLINE:
             outcome = "deadline"
@@ -204,7 +206,7 @@ def _outcome(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> s
             outcome = "length"
         for match in best.matches:
             metrics.glossary_matches[match.outcome.value].inc()
-    return outcome
+    return outcome, tokens
 
 
 def _count(metrics: ModelMetrics, call: Call, record: CallRecord, outcome: str) -> None:
@@ -214,18 +216,15 @@ def _count(metrics: ModelMetrics, call: Call, record: CallRecord, outcome: str) 
     metrics.request_duration_seconds.observe(seconds, record.exemplar)
     if record.tokenized_at is None:
         return
-    observed = [(metrics.tokenize_duration_seconds, record.tokenized_at - record.began_at)]
+    metrics.tokenize_duration_seconds.observe(record.tokenized_at - record.began_at)
     if record.sentences:
-        observed += (
-            (metrics.request_source_tokens, record.source_tokens),
-            (metrics.request_sentences, record.sentences),
-            (metrics.request_beam_size, call.options.beam_size),
-            (metrics.request_num_hypotheses, call.options.num_hypotheses),
-        )
+        metrics.request_source_tokens.observe(record.source_tokens)
+        metrics.request_sentences.observe(record.sentences)
+        metrics.request_beam_size.observe(call.options.beam_size)
+        metrics.request_num_hypotheses.observe(call.options.num_hypotheses)
     if record.target_tokens is not None:
-        observed.append((metrics.request_target_tokens, record.target_tokens))
-        length = next(length for length, most in LENGTH_CLASSES.items() if record.source_tokens <= most)
+        metrics.request_target_tokens.observe(record.target_tokens)
+        length = _LENGTHS[bisect_left(_LENGTH_BOUNDS, record.source_tokens)]
         metrics.answer_duration_seconds[length].observe(seconds, record.exemplar)
-    observe_all(observed)
     if record.constrained_sentences:
         metrics.constrained_sentences.inc(record.constrained_sentences)

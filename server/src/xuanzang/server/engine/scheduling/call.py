@@ -163,21 +163,19 @@ class CallContext:
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
+    flow: FlowKey = field(init=False)
+    """Line in which the sentences wait."""
+    useful_until: float = field(init=False)
+    """Time after which sentences need not be begun, on the same clock."""
+    accepts_part: bool = field(init=False)
+    """Whether translations that time has cut short are of use, too."""
 
-    @property
-    def useful_until(self) -> float:
-        """Time after which sentences need not be begun, on the clock of `time.monotonic`."""
-        return min(self.deadline, self.cutoff)
-
-    @property
-    def accepts_part(self) -> bool:
-        """Whether translations that time has cut short are of use, too."""
-        return not math.isinf(self.cutoff)
-
-    @property
-    def flow(self) -> FlowKey:
-        """Line in which the sentences wait."""
-        return FlowKey(self.caller, None if self.model.limits == UNLIMITED else self.model)
+    def __post_init__(self) -> None:
+        """Derive what admission asks for again and again."""
+        limited = None if self.model.limits == UNLIMITED else self.model
+        object.__setattr__(self, "flow", FlowKey(self.caller, limited))
+        object.__setattr__(self, "useful_until", min(self.deadline, self.cutoff))
+        object.__setattr__(self, "accepts_part", not math.isinf(self.cutoff))
 
     @property
     def codec(self) -> TextCodec:

@@ -81,6 +81,8 @@ class Places:
         # The same by worker and tier: places of each caller, and their sums. Each call looks at these.
         self._places: list[list[dict[str, int]]] = [[{} for _ in TIERS] for _ in range(workers)]
         self._running = [[0] * len(TIERS) for _ in range(workers)]
+        self.tiers: list[frozenset[int]] = [frozenset() for _ in range(workers)]
+        """Of each worker the tiers of which it has sentences; replaced when they change."""
         # By tier, all workers together: places, and predicted tokens that are still to be worked on.
         self._total, self._tokens = [0] * len(TIERS), [0] * len(TIERS)
         # Sentences and predicted tokens of requests that are not closed, by caller.
@@ -169,6 +171,8 @@ class Places:
         tier, caller = holder
         before = self._held[worker].get(holder, NOTHING)
         self._running[worker][tier] += held.places - before.places
+        if (tier in self.tiers[worker]) != (self._running[worker][tier] > 0):
+            self.tiers[worker] ^= {tier}
         self._total[tier] += held.places - before.places
         self._tokens[tier] += held.tokens - before.tokens
         if held.places:
@@ -177,10 +181,6 @@ class Places:
         else:
             self._held[worker].pop(holder, None)
             self._places[worker][tier].pop(caller, None)
-
-    def tiers(self, worker: int) -> set[int]:
-        """Return the tiers of which a worker has sentences."""
-        return {tier for tier, places in enumerate(self._running[worker]) if places}
 
     def running(self, worker: int, tier: int) -> int:
         """Return the places that are taken in the batch of a tier in a worker."""

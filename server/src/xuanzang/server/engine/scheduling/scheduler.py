@@ -150,7 +150,7 @@ class Scheduler:
         # What comes from now on sets it again.
         self.interrupts[worker].clear()
         self.joins_at[worker] = math.inf
-        running = self._places.tiers(worker)
+        running = self._places.tiers[worker]
         if running and not self._queue.count:
             self.turns[worker].begin(running)
             return []
@@ -181,7 +181,7 @@ class Scheduler:
     def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
         """Take sentences, and give up the requests of those that cannot be done in time any more."""
         now = time.monotonic()
-        is_idle = not self._places.tiers(worker)
+        is_idle = not self._places.tiers[worker]
         taken = self._take_in_turn(worker, now)
         for queued in taken:
             queued.request.model.metrics.queue_tokens.dec(queued.cost)
@@ -201,7 +201,7 @@ class Scheduler:
     def _take_in_turn(self, worker: int, now: float) -> list[QueuedSentence]:
         """Take sentences for the tier whose turn it is, and for lighter ones: others would hold these up."""
         rooms = dict(self._places.rooms(worker))
-        turn = self.turns[worker].begin({*self._places.tiers(worker), *rooms} or {0})
+        turn = self.turns[worker].begin({*self._places.tiers[worker], *rooms} or {0})
         taken: list[QueuedSentence] = []
         for tier, room in rooms.items():
             if tier <= turn and self._is_worth_joining(worker, tier, room, now):

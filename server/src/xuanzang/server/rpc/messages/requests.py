@@ -99,7 +99,7 @@ async def read_settings(
             model=settings.model,
             source_language=settings.source_language_code,
             target_language=settings.target_language_code,
-            texts=_texts_without_tags(texts, settings.content_format),
+            texts=_texts_without_tags(texts, settings.content_format) if settings.content_format else texts,
             pass_through_unserved=settings.pass_through_unserved,
         )
     except InvalidInputError as error:
