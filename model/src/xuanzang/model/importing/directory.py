@@ -56,6 +56,8 @@ class Directory(NamedTuple):
     weights: tuple[Path, ...]
     """One file, or the parts that an index names; all of one format."""
     layout: Layout
+    models: tuple[Path, ...]
+    """SentencePiece models of the layout."""
     vocabularies: tuple[dict[str, int], ...]
     """Contents of the files of the layout."""
     readme: Readme
@@ -94,13 +96,14 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def read_directory(folder: Path, config: dict[str, Any], layout: Layout) -> Directory:
+def read_directory(folder: Path, config: dict[str, Any], layout: Layout, models: tuple[Path, ...]) -> Directory:
     """Read the small files and see that the large ones are there.
 
     Args:
         folder: Directory.
         config: Contents of its config.json.
         layout: Files of the vocabulary.
+        models: SentencePiece models of the layout.
 
     Raises:
         DirectoryError: Files are missing or damaged.
@@ -109,11 +112,11 @@ def read_directory(folder: Path, config: dict[str, Any], layout: Layout) -> Dire
     tokenizer = read_object(folder / "tokenizer_config.json", faults, optional=True)
     generation = read_object(folder / "generation_config.json", faults, optional=True)
     weights = _weights(folder, faults)
-    faults += _missing(folder, (*layout.models, *(path.name for path in weights)))
+    faults += _missing((*models, *weights))
     vocabularies = tuple(read_object(folder / name, faults) for name in layout.vocabularies)
     if faults:
         raise DirectoryError(folder, faults)
-    return Directory(folder, config, generation, tokenizer, weights, layout, vocabularies, _readme(folder))
+    return Directory(folder, config, generation, tokenizer, weights, layout, models, vocabularies, _readme(folder))
 
 
 def _weights(folder: Path, faults: list[str]) -> tuple[Path, ...]:
@@ -132,12 +135,12 @@ def _weights(folder: Path, faults: list[str]) -> tuple[Path, ...]:
     return ()
 
 
-def _missing(folder: Path, names: Sequence[str]) -> list[str]:
-    faults = [f"missing {name}" for name in names if not (folder / name).is_file()]
+def _missing(paths: Sequence[Path]) -> list[str]:
+    faults = [f"missing {path.name}" for path in paths if not path.is_file()]
     return faults + [
-        f"{name} is not there yet, only what Git LFS knows it by: git lfs pull"
-        for name in names
-        if (folder / name).is_file() and _is_pointer(folder / name)
+        f"{path.name} is not there yet, only what Git LFS knows it by: git lfs pull"
+        for path in paths
+        if path.is_file() and _is_pointer(path)
     ]
 
 

@@ -29,6 +29,7 @@ from xuanzang.model.importing.m2m_100 import M2M_100
 from xuanzang.model.importing.marian import MARIAN
 from xuanzang.model.importing.mbart import MBART
 from xuanzang.model.importing.network import network_config
+from xuanzang.model.importing.tokenizer_json import TOKENIZER_JSON, write_sentencepiece
 from xuanzang.model.importing.weights import network_weights, read_weights
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.tokenizer import write_table
@@ -96,26 +97,37 @@ def import_model(folder: Path, output: Path, wanted: Wanted = _EVERYTHING) -> La
     Raises:
         DirectoryError: The directory cannot be imported; nothing is written.
     """
-    family, directory = _read(folder)
     faults = [f"{output} exists"] if output.exists() else []
     if wanted.punctuation == "moses" and not find_spec("sacremoses"):
         faults.append("--punctuation moses needs sacremoses: install xuanzang-model[moses]")
-    model = _read_model(directory, family, wanted, faults)
-    if faults or not model:
-        raise DirectoryError(folder, faults)
-    with tempfile.TemporaryDirectory() as temporary:
-        _write_tokenizers(Path(temporary), directory, model, wanted)
-        save_checkpoint(output, model.weights, model.config, Path(temporary), _origin(directory))
+    with tempfile.TemporaryDirectory() as remade, tempfile.TemporaryDirectory() as tokenizers:
+        family, directory = _read(folder, Path(remade))
+        model = _read_model(directory, family, wanted, faults)
+        if faults or not model:
+            raise DirectoryError(folder, faults)
+        _write_tokenizers(Path(tokenizers), directory, model, wanted)
+        save_checkpoint(output, model.weights, model.config, Path(tokenizers), _origin(directory))
     for note in ignored_settings(directory):
         logger.warning("%s", note)
     return model.languages
 
 
-def _read(folder: Path) -> tuple[Family, Directory]:
+def _read(folder: Path, remade: Path) -> tuple[Family, Directory]:
+    """Read the small files.
+
+    Args:
+        folder: Model directory.
+        remade: Folder for what the directory lacks and another of its files can be turned into.
+    """
     config = read_config(folder)
     family = _family(folder, config)
     tokenizer = read_object(folder / "tokenizer_config.json", [], optional=True)
-    return family, read_directory(folder, config, family.layout(folder, tokenizer))
+    layout = family.layout(folder, tokenizer)
+    models = tuple(folder / name for name in layout.models)
+    if len(models) == 1 and not models[0].exists() and (folder / TOKENIZER_JSON).exists():
+        models = (remade / models[0].name,)
+        write_sentencepiece(folder / TOKENIZER_JSON, models[0])
+    return family, read_directory(folder, config, layout, models)
 
 
 def _family(folder: Path, config: dict[str, Any]) -> Family:
@@ -155,9 +167,8 @@ def _read_model(directory: Directory, family: Family, wanted: Wanted, faults: li
 def _write_tokenizers(folder: Path, directory: Directory, model: _Model, wanted: Wanted) -> None:
     metadata = _metadata(directory, model, wanted)
     (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    models = directory.layout.models
-    shutil.copyfile(directory.folder / models[0], folder / SOURCE_TOKENIZER_FILE)
-    shutil.copyfile(directory.folder / models[-1], folder / TARGET_TOKENIZER_FILE)
+    shutil.copyfile(directory.models[0], folder / SOURCE_TOKENIZER_FILE)
+    shutil.copyfile(directory.models[-1], folder / TARGET_TOKENIZER_FILE)
     write_table(folder / SOURCE_TABLE_FILE, model.vocabularies.source)
     write_table(folder / TARGET_TABLE_FILE, model.vocabularies.target)
     if directory.readme.text:
@@ -171,7 +182,7 @@ def _metadata(directory: Directory, model: _Model, wanted: Wanted) -> PreparedMe
         source_language=languages.sources[0],
         target_language=languages.targets[0],
         source_normalization="moses" if wanted.punctuation == "moses" else "none",
-        share_vocabulary=len(directory.layout.models) == 1,
+        share_vocabulary=len(directory.models) == 1,
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
         other_source_languages=languages.sources[1:],

@@ -15,11 +15,11 @@ def check_models(directory: Directory, faults: list[str]) -> None:
         directory: Model directory.
         faults: List to which faults are added.
     """
-    for name in directory.layout.models:
+    for path in directory.models:
         try:
-            Tokenizer(directory.folder / name)
+            Tokenizer(path)
         except OSError:
-            faults.append(f"{name} is not a SentencePiece model")
+            faults.append(f"{path.name} is not a SentencePiece model")
 
 
 def table_of(name: str, ids: Mapping[str, int], size: object, faults: list[str]) -> list[str]:
@@ -56,14 +56,14 @@ def fairseq_pieces(directory: Directory, faults: list[str]) -> list[str]:
     Returns:
         Pieces by id; empty if the model cannot be read or is of another kind.
     """
-    [name] = directory.layout.models
+    [path] = directory.models
     try:
-        tokenizer = Tokenizer(directory.folder / name)
+        tokenizer = Tokenizer(path)
     except OSError:
-        faults.append(f"{name} is not a SentencePiece model")
+        faults.append(f"{path.name} is not a SentencePiece model")
         return []
     pieces = tokenizer.pieces(range(len(tokenizer)))
     if pieces[:3] != ["<unk>", "<s>", "</s>"]:
-        faults.append(f"unsupported: {name} begins with {', '.join(pieces[:3])}, not with <unk>, <s>, </s>")
+        faults.append(f"unsupported: {path.name} begins with {', '.join(pieces[:3])}, not with <unk>, <s>, </s>")
         return []
     return ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]

@@ -38,13 +38,14 @@ _SMALL_FILES = (
     "special_tokens_map.json",
     "README.md",
 )
+_SENTENCEPIECE = "sentencepiece.bpe.model"
+_TOKENIZER_JSON = "tokenizer.json"
 _TOKENIZERS: Mapping[str, Sequence[str]] = {
     "marian": ("source.spm", "target.spm", "vocab.json", "target_vocab.json"),
-    "m2m_100": ("sentencepiece.bpe.model", "vocab.json"),
-    "mbart": ("sentencepiece.bpe.model",),
+    "m2m_100": (_SENTENCEPIECE, "vocab.json"),
+    "mbart": (_SENTENCEPIECE,),
 }
 """By the family that config.json names."""
-_LISTS_TOKENS = "tokenizer.json"
 _ATTEMPTS = 4
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
@@ -110,18 +111,32 @@ def checkpoint_files(model: Published, report: Callable[[str], None]) -> list[st
         others = [name for name in model.sizes if name.endswith((".h5", ".msgpack", ".ot", ".gguf", ".onnx"))]
         has = f"; it has {', '.join(others)}" if others else ""
         raise HubError(f"{model.name} has neither model.safetensors nor pytorch_model.bin{has}")
-    tokenizers = [name for name in _TOKENIZERS[family] if name in model.sizes]
-    if family != "marian" and _lacks_languages(folder) and _LISTS_TOKENS in model.sizes:
-        tokenizers.append(_LISTS_TOKENS)
+    tokenizers = _tokenizer_files(model, family, folder)
     parts = _parts(model, weights, report) if weights.endswith(".index.json") else []
     return [*small, *tokenizers, weights, *parts]
 
 
-def _lacks_languages(folder: Path) -> bool:
-    """Return whether the small files leave open which ids the languages have."""
-    tokenizer, others = (_object(folder / name) for name in ("tokenizer_config.json", "special_tokens_map.json"))
-    listed = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
-    return not any(each.get(name) for each in (tokenizer, others) for name in listed)
+def _tokenizer_files(model: Published, family: str, folder: Path) -> list[str]:
+    """Return the files of the vocabulary.
+
+    Args:
+        model: Model on the hub.
+        family: Family that config.json names.
+        folder: Folder of its small files.
+    """
+    files = [name for name in _TOKENIZERS[family] if name in model.sizes]
+    if family == "marian":
+        if lacking := [name for name in _TOKENIZERS[family][:3] if name not in files]:
+            raise HubError(f"{model.name} has no {', '.join(lacking)}, of which its vocabulary consists")
+        return files
+    has_model = _SENTENCEPIECE in files
+    # It numbers the tokens that name languages, which small files may only list, and can replace the model.
+    needs_all = not has_model or not _object(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    if needs_all and _TOKENIZER_JSON in model.sizes:
+        files.append(_TOKENIZER_JSON)
+    elif not has_model:
+        raise HubError(f"{model.name} has neither {_SENTENCEPIECE} nor {_TOKENIZER_JSON}")
+    return files
 
 
 def _parts(model: Published, index: str, report: Callable[[str], None]) -> list[str]:
