@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import sentencepiece
 import torch
+from safetensors.torch import load_file
 from tiny_shape import TINY
 from transformers import M2M100Config, M2M100ForConditionalGeneration, MBartConfig, MBartForConditionalGeneration
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
@@ -26,24 +27,31 @@ _PEAK, _END = 2.0, 4.0
 Model: TypeAlias = M2M100ForConditionalGeneration | MBartForConditionalGeneration
 
 
-def write_tokenizer(path: Path, texts: Sequence[str]) -> None:
-    """Train the SentencePiece model of both sides, without bytes, as these families do."""
+def write_tokenizer(path: Path, texts: Sequence[str], *, kind: str = "bpe") -> None:
+    """Train the SentencePiece model of both sides, without bytes, as these families do; mBART's is "unigram"."""
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_prefix=str(path.with_suffix("")),
         vocab_size=150,
-        model_type="bpe",
+        model_type=kind,
         character_coverage=0.99,
         hard_vocab_limit=False,
         minloglevel=2,
     )
 
 
-def write_nllb(tokenizer: Path, folder: Path, *, legacy: bool = False, **settings: Any) -> Model:
+def write_nllb(
+    tokenizer: Path,
+    folder: Path,
+    *,
+    legacy: bool = False,
+    languages: Sequence[str] = NLLB_LANGUAGES,
+    **settings: Any,
+) -> Model:
     """Write a model of NLLB-200 and return it; `settings` are those of `_write`."""
     pieces = _fairseq_pieces(tokenizer)
-    table = [*pieces, *NLLB_LANGUAGES, "<mask>", "unused 0", "unused 1"]
-    facts: dict[str, Any] = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": [*NLLB_LANGUAGES]}
+    table = [*pieces, *languages, "<mask>", "unused 0", "unused 1"]
+    facts: dict[str, Any] = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": [*languages]}
     if legacy:
         facts["legacy_behaviour"] = True
     added = {str(number): {"content": table[number]} for number in range(len(pieces), len(table) - 2)}
@@ -69,10 +77,17 @@ def write_m2m(
     return model
 
 
-def write_mbart(tokenizer: Path, folder: Path, *, tokenizer_class: str = "MBart50Tokenizer", **settings: Any) -> Model:
+def write_mbart(
+    tokenizer: Path,
+    folder: Path,
+    *,
+    tokenizer_class: str = "MBart50Tokenizer",
+    languages: Sequence[str] = MBART_LANGUAGES,
+    **settings: Any,
+) -> Model:
     """Write a model of mBART and return it; `settings` are those of `_write`."""
-    size = len(_fairseq_pieces(tokenizer)) + len(MBART_LANGUAGES) + 1
-    facts = {"tokenizer_class": tokenizer_class, "additional_special_tokens": [*MBART_LANGUAGES]}
+    size = len(_fairseq_pieces(tokenizer)) + len(languages) + 1
+    facts = {"tokenizer_class": tokenizer_class, "additional_special_tokens": [*languages]}
     return _write(tokenizer, folder, size, facts, family="mbart", **settings)
 
 
@@ -91,6 +106,7 @@ def _write(
     seed: int = 0,
     never: Sequence[int] = (),
     generation: dict[str, Any] | None = None,
+    part_size: str = "1GB",
     **config: Any,
 ) -> Model:
     """Write a model with lively random weights, and return it.
@@ -104,6 +120,7 @@ def _write(
         seed: Seed of the weights.
         never: Ids that are never generated, besides padding.
         generation: Settings of generation_config.json.
+        part_size: Largest size of a file of weights.
         config: Fields of the configuration.
     """
     fields: dict[str, Any] = TINY | {
@@ -119,10 +136,16 @@ def _write(
             model = M2M100ForConditionalGeneration(M2M100Config(**(fields | config))).eval()
         _enliven(model)
     model.generation_config.update(bad_words_ids=[[token_id] for token_id in (PAD, *never)], **(generation or {}))
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=part_size)
     shutil.copyfile(tokenizer, folder / SPM)
     (folder / "tokenizer_config.json").write_text(json.dumps(facts))
     return model
+
+
+def pickle_weights(folder: Path) -> None:
+    """Replace model.safetensors by pytorch_model.bin, as older repositories have it."""
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
 
 
 def _enliven(model: Model) -> None:

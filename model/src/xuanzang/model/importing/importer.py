@@ -151,6 +151,8 @@ def _family(folder: Path, config: dict[str, Any]) -> Family:
 def _read_model(directory: Directory, family: Family, wanted: Wanted, faults: list[str]) -> _Model | None:
     vocabularies, languages = family.read_text(directory, faults, wanted)
     config = network_config(directory, family, vocabularies.unk_id, faults)
+    if config and (banned := {*languages.target_ids.values()}.intersection(config.banned_ids)):
+        faults.append(f"unsupported: bad_words_ids has {min(banned)}, with which translations begin")
     tensors = read_weights(directory.weights, faults)
     if config is None or tensors is None:
         return None

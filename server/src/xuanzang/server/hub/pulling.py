@@ -2,13 +2,15 @@
 
 A checkpoint is imported and exported by the commands `xuanzang import` and `export`, each in a process of its own,
 whose memory is free afterwards. Everything unfinished is in a hidden folder, which no server reads, and is renamed when
-it is whole: a pull may be killed at any point, and the next one goes on.
+it is whole: a pull may be killed at any point, and the next one goes on. The commands hold the lock as well: the next
+pull waits for one that has outlived its parent, and does not repeat what that has done.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import logging
 import os
@@ -110,7 +112,7 @@ def pull(wish: Wish, report: Callable[[str], None]) -> Path:
         names = ", ".join(each.name for each in known_models(wish.model) if each.translates(wish.model))
         raise HubError(f"{wish.model} is a pair of languages; models for it: {names}")
     wish.repository.mkdir(parents=True, exist_ok=True)
-    with _alone(wish):
+    with _alone(wish, report):
         if Path(wish.model).is_dir():
             return _converted(wish, Path(wish.model), {}, report)
         return _pulled(wish, report)
@@ -129,6 +131,7 @@ def _pulled(wish: Wish, report: Callable[[str], None]) -> Path:
             return there
         raise
     if there := pulled_bundle(wish.repository, model.name, model.revision):
+        shutil.rmtree(_unfinished(wish), ignore_errors=True)
         return there
     if forbids_commerce(model.licence):
         report(f"licence {model.licence}: commercial use is forbidden")
@@ -155,15 +158,15 @@ def _ready(wish: Wish, model: Published, report: Callable[[str], None]) -> Path:
     here = hub.download(model, files, report).folder
     manifest = _manifest(model.name, here)
     listed = {file.name for file in manifest.files} | {"manifest.json"}
-    scratch = wish.repository / _UNFINISHED / model.revision / manifest.model / str(manifest.version)
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch = _unfinished(wish) / manifest.model / str(manifest.version)
+    shutil.rmtree(_unfinished(wish), ignore_errors=True)
     scratch.mkdir(parents=True)
     for name in listed & set(files):
         shutil.copyfile(here / name, scratch / name)
     try:
         load_bundle(scratch)
     except BundleError as error:
-        shutil.rmtree(scratch.parent.parent, ignore_errors=True)
+        shutil.rmtree(_unfinished(wish), ignore_errors=True)
         raise HubError(f"{model.name} is not a sound bundle: {'; '.join(error.reasons)}") from error
     place = wish.repository / manifest.model / str(manifest.version)
     if place.exists():
@@ -172,7 +175,7 @@ def _ready(wish: Wish, model: Published, report: Callable[[str], None]) -> Path:
     origin = {"name": model.name, "revision": model.revision}
     (place.parent / f".{place.name}.pulled").write_text(json.dumps(origin), encoding="utf-8")
     scratch.rename(place)
-    shutil.rmtree(wish.repository / _UNFINISHED / model.revision, ignore_errors=True)
+    shutil.rmtree(_unfinished(wish), ignore_errors=True)
     return place
 
 
@@ -189,22 +192,38 @@ def _manifest(name: str, folder: Path) -> manifest_pb2.Manifest:
 
 def _converted(wish: Wish, folder: Path, origin: Mapping[str, object], report: Callable[[str], None]) -> Path:
     """Import a checkpoint and export it."""
-    checkpoint = _work_folder(wish, origin) / "checkpoint"
-    if not (checkpoint / "config.json").is_file():
+    work = _work_folder(wish, origin)
+    checkpoint = work / "checkpoint"
+    # A folder on this machine may have changed since.
+    if not (origin and (checkpoint / "config.json").is_file()):
         report("2 of 3: import" if origin else "1 of 2: import")
         shutil.rmtree(checkpoint, ignore_errors=True)
-        _run(["import", str(folder), "--output", str(checkpoint), *wish.import_flags])
+        _run(["import", str(folder), "--output", str(checkpoint), *wish.import_flags], work / "scratch")
     report("3 of 3: export, int8 unless flags say otherwise" if origin else "2 of 2: export")
     flags = ["--checkpoint", str(checkpoint), "--repository", str(wish.repository), "--model", wish.bundle_name]
-    shown = _run(["export", *flags, *wish.export_flags])
-    shutil.rmtree(checkpoint.parent, ignore_errors=True)
+    shown = _run(["export", *flags, *wish.export_flags], work / "scratch")
+    shutil.rmtree(_unfinished(wish), ignore_errors=True)
     return Path(shown.splitlines()[-1])
 
 
-def _run(arguments: Sequence[str]) -> str:
-    """Run a command of this program in a process of its own and return what it printed."""
+def _run(arguments: Sequence[str], scratch: Path) -> str:
+    """Run a command of this program in a process of its own and return what it printed.
+
+    Args:
+        arguments: Name of the command, and its arguments.
+        scratch: Folder for its temporary files; those of a process that was killed are deleted.
+    """
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
     command = [sys.executable, "-m", "xuanzang.command", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own program
+    done = subprocess.run(  # noqa: S603 - our own program
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        close_fds=False,  # it holds the lock, too
+        env=os.environ | {"TMPDIR": str(scratch)},
+    )
     if done.returncode:
         raise HubError(f"xuanzang {arguments[0]} ended with status {done.returncode}; the lines above say why")
     return done.stdout
@@ -222,20 +241,29 @@ def _view(wish: Wish, folder: Path, files: Sequence[str], origin: Mapping[str, o
     yield view
 
 
+def _unfinished(wish: Wish) -> Path:
+    """Return the folder of all that is not finished, for whoever holds the lock."""
+    return wish.repository / _UNFINISHED / wish.bundle_name
+
+
 def _work_folder(wish: Wish, origin: Mapping[str, object]) -> Path:
-    return wish.repository / _UNFINISHED / f"{wish.bundle_name}-{str(origin.get('revision') or 'folder')[:12]}"
+    """Return the folder of what a pull with the same result can go on with."""
+    result = json.dumps([origin.get("name"), origin.get("revision"), *wish.import_flags])
+    return _unfinished(wish) / hashlib.sha256(result.encode()).hexdigest()[:12]
 
 
 @contextlib.contextmanager
-def _alone(wish: Wish) -> Iterator[None]:
+def _alone(wish: Wish, report: Callable[[str], None]) -> Iterator[None]:
     """Let no other process pull the same model into the same folder meanwhile."""
     folder = wish.repository / _UNFINISHED
     folder.mkdir(exist_ok=True)
     with (folder / f"{wish.bundle_name}.lock").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise HubError(f"another process is pulling {wish.bundle_name} into {wish.repository}") from error
+        except BlockingIOError:
+            report(f"another process is pulling {wish.bundle_name} into {wish.repository}: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
