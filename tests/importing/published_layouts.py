@@ -143,8 +143,8 @@ def _generated(model: Any, tokenizer: Any, sources: list[str], **options: Any) -
     encoded = tokenizer(sources, return_tensors="pt", padding=True)
     found = model.generate(**encoded, **_SEARCH, **options)
     texts = tokenizer.batch_decode(found, skip_special_tokens=True)
-    # The tokeniser of M2M-100 does not know that these are special where no file lists them.
-    return [re.sub(r"__[a-z]{2,3}__", "", text).strip() for text in texts]
+    # Tokenisers do not know that languages are special where no file says so.
+    return [re.sub(r"__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}", "", text).strip() for text in texts]
 
 
 def _by_marian(folder: Path, sources: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from xuanzang.export.exporter import export
 from xuanzang.export.graphs.precision import quantize_columns
 from xuanzang.export.restoring import restore
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, origin_of, save_checkpoint
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.translation import translate_ids
 
@@ -50,6 +50,30 @@ def test_the_default_model_restored_translates_as_its_certificate_says(bundled_c
         search = {key: sample[key] for key in ("beam_size", "length_penalty")}
         [[best]] = translate_ids(restored.model, [sample["source_ids"]], **search)
         assert restored.target_tokenizer.decode(best.target_ids) == sample["target"]
+
+
+def test_what_is_trained_further_inherits_the_defaults_unless_flags_say_otherwise(
+    bundled_checkpoint: Path, tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    tuned, tiny = tmp_path / "tuned", load_checkpoint(tiny_checkpoint)
+    facts = {"step": 1, "parent": origin_of(bundled_checkpoint)}
+    save_checkpoint(tuned, dict(tiny.model.named_parameters()), tiny.model.config, tiny_checkpoint, facts)
+    folder = export(
+        ExportSettings(
+            checkpoint=tuned,
+            repository=tmp_path / "models",
+            model="tuned",
+            precision="float32",
+            valid=toy_files[1],
+            parity_sentences=4,
+            evaluation_sentences=12,
+            beam_size=3,
+        )
+    )
+    defaults = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["generation_defaults"]
+    parent = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))["generation_defaults"]
+    assert parent["length_penalty"] == 1.5
+    assert defaults == parent | {"beam_size": 3}
 
 
 def test_quantising_restored_weights_gives_the_integers_of_the_bundle(bundled_checkpoint: Path) -> None:

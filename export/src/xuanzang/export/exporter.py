@@ -19,7 +19,7 @@ from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import Floats, Int8, Precision
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.weight_store import WeightStore
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import Checkpoint, inherited_defaults, load_checkpoint
 from xuanzang.model.data.shortlist import Shortlist, load_shortlist
 from xuanzang.model.translation import use_fastest_threads
 
@@ -35,6 +35,10 @@ def export(settings: ExportSettings) -> Path:
         ParityError: The graphs do not compute what the checkpoint does; nothing is written.
     """
     checkpoint = choose_languages(load_checkpoint(settings.checkpoint), settings)
+    if defaults := inherited_defaults(checkpoint.training):
+        settings = settings.inheriting(defaults)
+        taken = ", ".join(f"{name} {getattr(settings, name)}" for name in defaults)
+        logger.info("defaults, inherited unless flags say otherwise: %s", taken)
     settings = settings.sized_for(sum(parameter.numel() for parameter in checkpoint.model.parameters()))
     use_fastest_threads(checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.bundle.folder import DECODER_FILE, ENCODER_FILE
+from xuanzang.export.bundle.manifest import defaults_of
 from xuanzang.model.checkpoint import CheckpointError, save_checkpoint
 from xuanzang.model.data.metadata import (
     METADATA_FILE,
@@ -60,7 +61,11 @@ def restore(bundle: Path, checkpoint: Path) -> None:
     weights = dict(_weights(config, constants))
     with TemporaryDirectory() as scratch:
         _write_tokenizers(Path(scratch), bundle, manifest, config)
-        facts = {"step": manifest.provenance.training_steps, "bundle": f"{manifest.model}/{manifest.version}"}
+        facts: dict[str, Any] = {
+            "step": manifest.provenance.training_steps,
+            "bundle": f"{manifest.model}/{manifest.version}",
+            "defaults": defaults_of(manifest),
+        }
         save_checkpoint(checkpoint, weights, config, Path(scratch), facts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
@@ -74,6 +75,15 @@ class ExportSettings(BaseModel):
         if self.valid and self.texts:
             raise ValueError("valid and texts cannot be given both")
         return self
+
+    def inheriting(self, defaults: Mapping[str, object]) -> ExportSettings:
+        """Return the settings with the defaults of another bundle where they choose none.
+
+        Args:
+            defaults: Values by setting, of the bundle that this model was trained further from.
+        """
+        inherited = {name: value for name, value in defaults.items() if name not in self.model_fields_set}
+        return ExportSettings(**(self.model_dump(include=self.model_fields_set) | inherited))
 
     def sized_for(self, parameters: int) -> ExportSettings:
         """Return the settings with the numbers of sentences that they leave open.

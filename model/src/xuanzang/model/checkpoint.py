@@ -197,7 +197,9 @@ def load_config(folder: Path) -> TransformerConfig:
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """Return what a model that is trained further from a checkpoint inherits: its "name", "licence" and "revision".
+    """Return what a model that is trained further from a checkpoint inherits.
+
+    Its "name", "licence" and "revision", and "defaults", those of requests where they are known.
 
     Raises:
         CheckpointError: The facts of its training are missing or damaged.
@@ -205,7 +207,18 @@ def origin_of(folder: Path) -> dict[str, Any]:
     training = _parsed(settled(folder) / TRAINING_FILE, json.loads)
     inherited = training.get("imported") or training.get("parent") or {}
     name = inherited.get("name") or training.get("bundle") or folder.resolve().name
-    return {"name": name, "licence": inherited.get("licence", ""), "revision": inherited.get("revision", "")}
+    facts = {"name": name, "licence": inherited.get("licence", ""), "revision": inherited.get("revision", "")}
+    return facts | {"defaults": inherited_defaults(training)}
+
+
+def inherited_defaults(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of requests that a model has from the bundle that its weights began as, by flag of export.
+
+    Args:
+        training: Facts of its training.
+    """
+    parent = training.get("parent") or {}
+    return dict(training.get("defaults") or parent.get("defaults") or {})
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

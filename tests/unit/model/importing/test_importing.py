@@ -125,15 +125,21 @@ def load_checkpoint_ids(directory: Path, tmp_path: Path) -> dict[str, int]:
     return load_checkpoint(tmp_path / "of ids").metadata.target_language_ids
 
 
-def test_settings_of_generation_that_are_not_taken_over_are_named(
+def test_defaults_that_differ_from_those_of_transformers_are_named_with_what_makes_them_equal(
     nllb: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    edit(nllb / "generation_config.json", num_beams=5, early_stopping=False, forced_eos_token_id=2)
+    edit(nllb / "generation_config.json", num_beams=5, length_penalty=1.2, forced_eos_token_id=2)
     import_model(nllb, tmp_path / "checkpoint")
     assert load_checkpoint(tmp_path / "checkpoint").metadata.forces_end
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "num_beams = 5 is not taken over",
-        "early_stopping = False is not taken over",
+    assert [record.getMessage() for record in caplog.records] == [
+        "num_beams is 5 in transformers, 4 here; equal by xuanzang export --beam-size 5, or beam_size of a request",
+        "early_stopping is False in transformers, True here; equal by xuanzang export --stopping none-better",
+        (
+            "length_penalty is 1.2 in transformers, 1.0 here; equal by xuanzang export --length-penalty 1.2, or "
+            "length_penalty of a request"
+        ),
+        "min_length is 0 in transformers, 1 here; equal by min_target_length=0 of a request",
+        "max_length is 20 in transformers, 2 × source tokens + 20 here; equal by max_target_length=20 of a request",
     ]
 
 

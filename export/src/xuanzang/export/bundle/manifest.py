@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export import tensors
@@ -121,6 +122,17 @@ def _generation_defaults(settings: ExportSettings, metadata: PreparedMetadata) -
         stopping=STOPPINGS[settings.stopping],
         forces_end=metadata.forces_end,
     )
+
+
+def defaults_of(manifest: manifest_pb2.Manifest) -> dict[str, Any]:
+    """Return the defaults of requests that an export chose, by its settings."""
+    defaults = manifest.generation_defaults
+    return {
+        "beam_size": defaults.beam_size,
+        "length_penalty": defaults.length_penalty,
+        "loop_retry_ngram_size": defaults.loop_retry_ngram_size,
+        "stopping": next(name for name, number in STOPPINGS.items() if number == defaults.stopping),
+    }
 
 
 def _source_format(metadata: PreparedMetadata) -> manifest_pb2.SourceFormat:

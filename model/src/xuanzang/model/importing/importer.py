@@ -34,18 +34,16 @@ from xuanzang.model.importing.weights import network_weights, read_weights
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.tokenizer import write_table
 
-# By name: the value that changes nothing, and what to do about another.
-_DIFFERENT: dict[str, tuple[object, str]] = {
-    "num_beams": (1, "requests set beam_size, and xuanzang export --beam-size its default"),
-    "length_penalty": (1.0, "requests set length_penalty, and xuanzang export --length-penalty its default"),
-    "no_repeat_ngram_size": (0, "requests set no_repeat_ngram_size"),
-    "repetition_penalty": (1.0, "requests set repetition_penalty"),
-    "do_sample": (False, "requests set sampling"),
-    "max_length": (20, "the limit is 2 × source tokens + 20 unless a request sets max_target_length"),
-    "early_stopping": (
-        True,
-        "searches end once beam_size hypotheses have finished; xuanzang export --stopping does more",
-    ),
+# By name: the value that transformers take where no file has one, what a bundle does, and which option makes it equal.
+_DEFAULTS: dict[str, tuple[object, object, str]] = {
+    "num_beams": (1, 4, "xuanzang export --beam-size {}, or beam_size of a request"),
+    "early_stopping": (False, True, "xuanzang export --stopping none-better"),
+    "length_penalty": (1.0, 1.0, "xuanzang export --length-penalty {}, or length_penalty of a request"),
+    "min_length": (0, 1, "min_target_length={} of a request"),
+    "max_length": (20, "2 × source tokens + 20", "max_target_length={} of a request"),
+    "no_repeat_ngram_size": (0, 0, "no_repeat_ngram_size={} of a request"),
+    "repetition_penalty": (1.0, 1.0, "repetition_penalty={} of a request"),
+    "do_sample": (False, False, "sampling of a request"),
 }
 logger = logging.getLogger(__name__)
 _FAMILIES: dict[object, Family] = {"marian": MARIAN, "m2m_100": M2M_100, "mbart": MBART}
@@ -59,19 +57,21 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _EVERYTHING = Wanted()
 
 
-def ignored_settings(directory: Directory) -> Iterator[str]:
-    """Name the settings of generation that translations by a bundle do not follow by themselves.
+def different_defaults(directory: Directory) -> Iterator[str]:
+    """Name the settings by which transformers translate otherwise than a bundle does unless told.
 
     Args:
         directory: Model directory.
 
     Returns:
-        One sentence for each.
+        One sentence for each, with the option that makes them equal.
     """
-    for name, (usual, instead) in _DIFFERENT.items():
+    searches = directory.generation_setting("num_beams") not in (None, 1)
+    for name, (usual, ours, option) in _DEFAULTS.items():
         value = directory.generation_setting(name)
-        if value is not None and value != usual:
-            yield f"{name} = {value} is not taken over: {instead}"
+        value = usual if value is None else value
+        if value != ours and (name != "early_stopping" or searches):
+            yield f"{name} is {value} in transformers, {ours} here; equal by {option.format(value)}"
 
 
 class _Model(NamedTuple):
@@ -107,7 +107,7 @@ def import_model(folder: Path, output: Path, wanted: Wanted = _EVERYTHING) -> La
             raise DirectoryError(folder, faults)
         _write_tokenizers(Path(tokenizers), directory, model, wanted)
         save_checkpoint(output, model.weights, model.config, Path(tokenizers), _origin(directory))
-    for note in ignored_settings(directory):
+    for note in different_defaults(directory):
         logger.warning("%s", note)
     return model.languages
 
