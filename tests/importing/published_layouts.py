@@ -77,7 +77,7 @@ def _opus_mt(tokenizers: Path, folder: Path) -> None:
     (folder / "tf_model.h5").write_bytes(bytes(1000))
 
 
-def _nllb(tokenizers: Path, folder: Path, *, seed: int = 4, **settings: Any) -> None:
+def _nllb(tokenizers: Path, folder: Path, *, seed: int = 2, **settings: Any) -> None:
     write_nllb(tokenizers / "bpe.model", folder, seed=seed, never=(UNK,), languages=NLLB_LANGUAGES, **settings)
     # transformers 5 takes the languages for unknown words unless tokenizer.json, which all repositories have, is there.
     NllbTokenizer.from_pretrained(folder).save_pretrained(folder)
@@ -89,7 +89,7 @@ def _sharded_nllb(tokenizers: Path, folder: Path) -> None:
 
 
 def _pickled_nllb(tokenizers: Path, folder: Path) -> None:
-    _nllb(tokenizers, folder, seed=2)
+    _nllb(tokenizers, folder)
     pickle_weights(folder)
 
 
