@@ -85,7 +85,7 @@ def archive(name: str, text: str) -> bytes:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    monkeypatch.setattr(corpora.time, "sleep", lambda _: None)
+    monkeypatch.setattr("corpora.time.sleep", lambda _: None)
     with Host() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -180,7 +180,7 @@ def test_the_next_run_keeps_what_the_last_one_has_downloaded(host: Host, tmp_pat
     ],
 )
 def test_what_cannot_be_made_is_said_in_one_line_and_nothing_is_written(
-    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object], message: str
+    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
 ) -> None:
     assert run(host, tmp_path, listed(tmp_path, **changes)) == 1
     [line] = capsys.readouterr().err.splitlines()
