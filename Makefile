@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings site pictures suites clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings client site pictures suites clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,7 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang; \
 		$(call image,$$fresh/baseline.binpb); cmp "$$fresh/baseline.binpb" $(BASELINE)
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
+	$(BIN)/python client/generate_asyncio.py --check
 	$(BIN)/python site/settings_reference.py --check
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
@@ -92,6 +93,9 @@ site: .venv/ready ## Build the documentation as a site in build/site
 
 blocks: .venv/ready ## Run the console blocks of README, CONTRIBUTING and the tutorials, the slow ones too (20 minutes)
 	$(BIN)/python site/console_blocks.py --slow $(ARGS)
+
+client: .venv/ready ## Write the asyncio client from the blocking one
+	$(BIN)/python client/generate_asyncio.py
 
 settings: .venv/ready ## Write docs/settings.md from the settings of server and gateway
 	$(BIN)/python site/settings_reference.py

@@ -86,18 +86,15 @@ async def test_the_command_stores_lists_and_deletes(
     terms.write_text("猫\ttiger\n", encoding="utf-8")
 
     def run(address: str) -> None:
-        for action in (
-            ["create", "animals", str(terms), "--from=zh", "--to=en", "--display-name=动物"],
-            ["list"],
-            ["entries", "animals"],
-        ):
+        create = ["create", "animals", str(terms), "--from=zh", "--to=en", "--display-name=动物"]
+        for action in (create, ["list"], ["entries", "animals"]):
             assert main(["glossaries", *action, f"--address={address}"]) == 0
         assert main(["glossaries", "delete", "animals", f"--address={address}"]) == 0
         assert main(["glossaries", "delete", "animals", f"--address={address}"]) == 1
 
     async with start_server(models=models, glossary_writers="*") as server:
         await asyncio.to_thread(run, server.address)
-    row = "animals\tzh-en\t1 entries\n"
+    row = "animals\tzh-en\t1 entries\t\t动物\n"
     assert capsys.readouterr().out == f"{row}{row}猫\ttiger\n"
 
 

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import pydoc
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from generate_asyncio import GENERATED, SOURCES, generated
 
 import xuanzang.client as sdk
 from xuanzang.translation.v1 import explanation_pb2
@@ -38,6 +41,19 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
             (each.name, each.kind, each.default) for each in theirs.values()
         ]
     assert inspect.signature(sdk.TranslationClient) == inspect.signature(sdk.AsyncTranslationClient)
+
+
+@pytest.mark.parametrize(("source", "target", "differences"), GENERATED, ids=[target for _, target, _ in GENERATED])
+def test_the_asyncio_client_is_what_make_client_writes(source: str, target: str, differences: Any) -> None:
+    assert (SOURCES / target).read_text() == generated(source, target, differences), "run `make client`"
+
+
+@pytest.mark.parametrize("client", [sdk.TranslationClient, sdk.AsyncTranslationClient])
+def test_help_lists_the_options_with_their_meanings(client: Any) -> None:
+    for name, options in [("translate", sdk.TranslateOptions), ("explain", sdk.ExplainOptions)]:
+        shown = pydoc.plain(pydoc.render_doc(getattr(client, name)))
+        assert all(re.search(rf"^ +{option} \(.+\): \w", shown, re.MULTILINE) for option in options.__optional_keys__)
+        assert "beam_size (int | None): " in shown
 
 
 def test_every_option_of_the_wire_is_a_keyword_argument() -> None:

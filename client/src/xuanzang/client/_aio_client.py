@@ -1,10 +1,10 @@
 """Client for asyncio."""
 
+# Written by generate_asyncio.py from _client.py: change that file, and run `make client`.
 # ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from functools import partial
@@ -28,7 +28,7 @@ from xuanzang.client._methods.stream_state import StreamState
 from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
 from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
 from xuanzang.client._values.offers import Model
-from xuanzang.client._values.options import TLSConfig, TranslateOptions
+from xuanzang.client._values.options import TLSConfig, TranslateOptions, lists_options
 from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StreamedTranslation, Translation
 from xuanzang.client._values.usage import OnUsage
@@ -139,6 +139,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         """Close the connections; calls under way end with CallCancelledError."""
         await self._calls.close()
 
+    @lists_options(TranslateOptions)
     async def translate(
         self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> list[Translation]:
@@ -170,6 +171,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         """Translate one text; see `translate`."""
         return (await self.translate([text], timeout=timeout, **options))[0]
 
+    @lists_options(TranslateOptions)
     def translate_progressively(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> AsyncGenerator[ProgressiveTranslation, None]:
@@ -190,6 +192,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         request = requests.progressive_request(text, **options)
         return aio_read_parts(self._open_calls, request, timeout=self._seconds(timeout))
 
+    @lists_options(TranslateOptions)
     def translate_stream(
         self,
         texts: Iterable[str] | AsyncIterable[str],
@@ -222,6 +225,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         seconds = self._seconds(timeout)
         return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
+    @lists_options(TranslateOptions)
     async def translate_document(
         self,
         source: str | Path | bytes,
@@ -259,15 +263,17 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        file = await asyncio.to_thread(
+        file = await self._open_calls.apart(
             DocumentFile.of, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
         )
+        texts = await self._open_calls.apart(file.texts)
         found = await self.translate_document_texts(
-            await asyncio.to_thread(file.texts), memory=memory, on_progress=on_progress, timeout=timeout, **options
+            texts, memory=memory, on_progress=on_progress, timeout=timeout, **options
         )
-        content = await asyncio.to_thread(file.written, found.translations)
+        content = await self._open_calls.apart(file.written, found.translations)
         return DocumentTranslation(content=content, summary=found.summary)
 
+    @lists_options(TranslateOptions)
     async def translate_document_texts(
         self,
         texts: DocumentTexts,
@@ -297,8 +303,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         """
         options = document_options(texts, options)
         models = await self.list_models(timeout=timeout) if memory else []
-        make = partial(Job, texts, models, options, memory=memory, on_progress=on_progress)
-        job = await asyncio.to_thread(make) if memory else make()
+        job = await self._open_calls.apart(Job, texts, models, options, memory=memory, on_progress=on_progress)
         stream = AsyncStream(
             job.pending,
             StreamState(requests.translation_settings(**options), ordered=False),
@@ -309,6 +314,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         )
         return await aio_translate(job, stream.run(), lambda text: self.translate_one(text, timeout=timeout, **options))
 
+    @lists_options(ExplainOptions)
     async def explain(
         self,
         text: str,

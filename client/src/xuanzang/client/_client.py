@@ -25,7 +25,7 @@ from xuanzang.client._methods.stream_state import StreamState
 from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
 from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
 from xuanzang.client._values.offers import Model
-from xuanzang.client._values.options import TLSConfig, TranslateOptions
+from xuanzang.client._values.options import TLSConfig, TranslateOptions, lists_options
 from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StreamedTranslation, Translation
 from xuanzang.client._values.usage import OnUsage
@@ -136,6 +136,7 @@ class TranslationClient(GlossaryCalls):
         """Close the connections; calls under way end with CallCancelledError."""
         self._calls.close()
 
+    @lists_options(TranslateOptions)
     def translate(
         self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> list[Translation]:
@@ -167,6 +168,7 @@ class TranslationClient(GlossaryCalls):
         """Translate one text; see `translate`."""
         return self.translate([text], timeout=timeout, **options)[0]
 
+    @lists_options(TranslateOptions)
     def translate_progressively(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> Iterator[ProgressiveTranslation]:
@@ -187,6 +189,7 @@ class TranslationClient(GlossaryCalls):
         request = requests.progressive_request(text, **options)
         return read_parts(self._open_calls, request, timeout=self._seconds(timeout))
 
+    @lists_options(TranslateOptions)
     def translate_stream(
         self,
         texts: Iterable[str],
@@ -219,6 +222,7 @@ class TranslationClient(GlossaryCalls):
         seconds = self._seconds(timeout)
         return BlockingStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
+    @lists_options(TranslateOptions)
     def translate_document(
         self,
         source: str | Path | bytes,
@@ -256,12 +260,15 @@ class TranslationClient(GlossaryCalls):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        file = DocumentFile.of(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
-        found = self.translate_document_texts(
-            file.texts(), memory=memory, on_progress=on_progress, timeout=timeout, **options
+        file = self._open_calls.apart(
+            DocumentFile.of, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
         )
-        return DocumentTranslation(content=file.written(found.translations), summary=found.summary)
+        texts = self._open_calls.apart(file.texts)
+        found = self.translate_document_texts(texts, memory=memory, on_progress=on_progress, timeout=timeout, **options)
+        content = self._open_calls.apart(file.written, found.translations)
+        return DocumentTranslation(content=content, summary=found.summary)
 
+    @lists_options(TranslateOptions)
     def translate_document_texts(
         self,
         texts: DocumentTexts,
@@ -291,7 +298,7 @@ class TranslationClient(GlossaryCalls):
         """
         options = document_options(texts, options)
         models = self.list_models(timeout=timeout) if memory else []
-        job = Job(texts, models, options, memory=memory, on_progress=on_progress)
+        job = self._open_calls.apart(Job, texts, models, options, memory=memory, on_progress=on_progress)
         stream = BlockingStream(
             job.pending,
             StreamState(requests.translation_settings(**options), ordered=False),
@@ -302,6 +309,7 @@ class TranslationClient(GlossaryCalls):
         )
         return translate(job, stream.run(), lambda text: self.translate_one(text, timeout=timeout, **options))
 
+    @lists_options(ExplainOptions)
     def explain(
         self,
         text: str,

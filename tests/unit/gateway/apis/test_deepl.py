@@ -185,3 +185,4 @@ async def test_a_document_in_the_target_language_fails_as_at_deepl(client: deepl
 async def test_a_document_is_translated_if_a_part_of_it_is_in_the_target_language(client: deepl.DeepLClient) -> None:
     text = f"{BEAM['de']}\n{BEAM['en']}\n"
     assert (await asyncio.to_thread(document, client, text)).decode() == text.replace(BEAM["en"], BEAM["de"])
+    assert (await asyncio.to_thread(client.get_usage)).character.count == len(BEAM["de"]) + len(BEAM["en"])

@@ -8,7 +8,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import grpc
 
@@ -29,6 +29,8 @@ Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Call = TypeVar("Call")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class AsyncCalls:
@@ -60,6 +62,11 @@ class AsyncCalls:
         self._checks: list[grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]]
         self._checks = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
         self._probes: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    async def apart(work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        """Do work that takes time and calls no server, in another thread."""
+        return await asyncio.to_thread(work, *arguments, **named)
 
     @property
     def closed(self) -> bool:

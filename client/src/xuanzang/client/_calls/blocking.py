@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 import grpc
 
@@ -29,6 +29,8 @@ Stub = translation_pb2_grpc.TranslationServiceStub
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Call = TypeVar("Call")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
@@ -140,6 +142,11 @@ class BlockingCalls:
         with call.metadata.naming_errors():
             # Only one try at a time has an address; waiting for it directly takes a third of the processor time.
             return call.run_in_turn() if len(self.shared.addresses) == 1 else call.run()
+
+    @staticmethod
+    def apart(work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        """Do work that takes time and calls no server; for asyncio, another thread does it."""
+        return work(*arguments, **named)
 
     def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
         """Begin a try.

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import enum
-from collections.abc import Mapping, Sequence
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypedDict
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +116,39 @@ class TranslateOptions(TypedDict, total=False):
     pass_through_unserved: bool | None
     """Whether a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
     instead of UnservedLanguageError; without effect if `source_language` is set."""
+
+
+def lists_options(kind: Any) -> Callable[[Method], Method]:
+    """Return a decorator that puts options with their meanings into the docstring of a method, where help() shows them.
+
+    Args:
+        kind: Type of the options; the docstring names it.
+    """
+
+    def listing(method: Method) -> Method:
+        if method.__doc__:
+            named = f"Keyword arguments listed in {kind.__name__}."
+            method.__doc__ = method.__doc__.replace(named, _listed(kind) or named)
+        return method
+
+    return listing
+
+
+@cache
+def _listed(kind: Any) -> str:
+    """Return lines of the options of a type and what stands under each; nothing if its source is not at hand."""
+    try:
+        # The whole module's, as looking for the class takes longer.
+        tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
+    except OSError:
+        return ""
+    found = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == kind.__name__)
+    lines = ["Keyword arguments; those left out or None have the default of the server:"]
+    for option, meaning in pairwise(found.body):
+        if isinstance(option, ast.AnnAssign) and isinstance(meaning, ast.Expr):
+            text = " ".join(str(ast.literal_eval(meaning.value)).split())
+            lines.append(f"{ast.unparse(option.target)} ({ast.unparse(option.annotation)}): {text}")
+    return f"\n{' ' * 16}".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

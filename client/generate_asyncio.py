@@ -1,0 +1,127 @@
+"""Writes the asyncio client from the blocking one, as `make client` does; `make check` says whether it is written.
+
+    python client/generate_asyncio.py [--check]
+
+The two differ in what awaits and in some types: a pair of texts for each difference, which must occur. So a method of
+the blocking client is one of the asyncio client as soon as it is generated.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "src" / "xuanzang" / "client"
+_TIMEOUTS = (
+    "# ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do"
+)
+_NOTE = "# Written by generate_asyncio.py from {}: change that file, and run `make client`."
+_GENERATORS = ("translate_progressively", "translate_stream")
+"""Methods that return generators, and so are not awaited."""
+_CLIENT = (
+    ('"""Blocking client."""', '"""Client for asyncio."""'),
+    ("import Iterable, Iterator, Sequence", "import AsyncGenerator, AsyncIterable, Iterable, Sequence"),
+    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("_methods.glossaries import GlossaryCalls", "_methods.aio_glossaries import AsyncGlossaryCalls"),
+    ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
+    ("class TranslationClient(GlossaryCalls)", "class AsyncTranslationClient(AsyncGlossaryCalls)"),
+    (
+        '''"""Client of one or several xuanzang servers; threads may share it.
+
+    A call that a server did not answer is made again, on another address if there is one, within its timeout;
+    client/README.md says when.
+''',
+        '''"""Asyncio client of one or several xuanzang servers; tasks of one event loop may share it.
+
+    Create it while the event loop is running. A call that a server did not answer is made again, on another address if
+    there is one, within its timeout; client/README.md says when.
+''',
+    ),
+    ("called by the thread that waits", "called by the task that waits"),
+    ("read by another thread. An exception", "read by another task. An exception"),
+    ("BlockingCalls(", "AsyncCalls("),
+    ("-> BlockingCalls:", "-> AsyncCalls:"),
+    ("BlockingStream(", "AsyncStream("),
+    ("def __enter__(", "async def __aenter__("),
+    ("def __exit__(", "async def __aexit__("),
+    ("self._calls.close()", "await self._calls.close()"),
+    ("Iterator[ProgressiveTranslation]", "AsyncGenerator[ProgressiveTranslation, None]"),
+    ("Iterator[StreamedTranslation]", "AsyncGenerator[StreamedTranslation, None]"),
+    ("texts: Iterable[str],", "texts: Iterable[str] | AsyncIterable[str],"),
+    ("read_parts", "aio_read_parts"),
+    ("whole(parts)", "whole([part async for part in parts])"),
+    ("documents.calls import translate", "documents.calls import aio_translate"),
+    ("return translate(job", "return await aio_translate(job"),
+    # What awaits cannot be subscripted.
+    (
+        "return self.translate([text], timeout=timeout, **options)[0]",
+        "return (self.translate([text], timeout=timeout, **options))[0]",
+    ),
+    ("lambda text: self.translate_one", "lambda text: SELF.translate_one"),
+    ("-> grpc.Channel:", "-> grpc.aio.Channel:"),
+    ("grpc.insecure_channel", "grpc.aio.insecure_channel"),
+    ("grpc.secure_channel", "grpc.aio.secure_channel"),
+)
+_GLOSSARIES = (
+    ("for the blocking client", "for the asyncio client"),
+    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("class GlossaryCalls", "class AsyncGlossaryCalls"),
+    ("of a blocking client", "of an asyncio client"),
+    ("-> BlockingCalls:", "-> AsyncCalls:"),
+)
+GENERATED = (
+    ("_client.py", "_aio_client.py", _CLIENT),
+    ("_methods/glossaries.py", "_methods/aio_glossaries.py", _GLOSSARIES),
+)
+"""Source, generated file, and the differences."""
+
+
+def generated(source: str, target: str, differences: Iterable[tuple[str, str]]) -> str:
+    """Return the text of a generated file.
+
+    Args:
+        source: Name of the file that it is written from.
+        target: Its name.
+        differences: Texts of the source, and what stands for them.
+
+    Raises:
+        ValueError: A text does not occur.
+    """
+    text = (SOURCES / source).read_text(encoding="utf-8")
+    for blocking, asynchronous in differences:
+        if blocking not in text:
+            raise ValueError(f"{source} has no {blocking!r}: change the differences of generate_asyncio.py")
+        text = text.replace(blocking, asynchronous)
+    methods = re.findall(r"(?<!@property\n)^    def ([a-z]\w*|_repeat)\(\s*self\b", text, re.MULTILINE)
+    awaited = "|".join(name for name in methods if name not in (*_GENERATORS, "for_caller"))
+    text = re.sub(rf"^    def ({awaited})\(", r"    async def \1(", text, flags=re.MULTILINE)
+    text = re.sub(rf"\bself\.(_open_calls\.(?:apart|unary)|{awaited})\(", r"await self.\1(", text)
+    text = text.replace("SELF.", "self.")
+    heading, _, rest = text.partition("\n\n")
+    text = f"{heading}\n\n{_NOTE.format(Path(source).name)}\n{_TIMEOUTS}\n\n{rest}"
+    for command in (("check", "--quiet", "--fix-only", "--select=I,F401"), ("format", "--quiet")):
+        ruff = [sys.executable, "-m", "ruff", *command, f"--stdin-filename={SOURCES / target}", "-"]
+        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    return text
+
+
+def main() -> int:
+    """Write the files, or say which are not as they would be written."""
+    changed = []
+    for source, target, differences in GENERATED:
+        text = generated(source, target, differences)
+        if text != (SOURCES / target).read_text(encoding="utf-8"):
+            changed.append(target)
+            if "--check" not in sys.argv:
+                (SOURCES / target).write_text(text, encoding="utf-8")
+    if changed and "--check" in sys.argv:
+        sys.stderr.write(f"not as `make client` writes them: {', '.join(changed)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
