@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from xuanzang.bundle.v1 import graph_pb2, manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
@@ -93,36 +93,15 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str
     return faults or list(float_faults(directory, manifest.weights, size, spans))
 
 
-def _tensors(model: graph_pb2.OnnxModel) -> Iterator[graph_pb2.OnnxTensor]:
+def _tensors(message: Message) -> Iterator[graph_pb2.OnnxTensor]:
     """Yield every tensor of a model, wherever it is."""
-    yield from _of_graph(model.graph)
-    for training in model.training_info:
-        yield from _of_graph(training.initialization)
-        yield from _of_graph(training.algorithm)
-    for function in model.functions:
-        yield from _of_attributes(function.attribute_proto)
-        yield from _of_nodes(function.node)
-
-
-def _of_graph(graph: graph_pb2.OnnxGraph) -> Iterator[graph_pb2.OnnxTensor]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _of_nodes(graph.node)
-
-
-def _of_nodes(nodes: Iterable[graph_pb2.OnnxNode]) -> Iterator[graph_pb2.OnnxTensor]:
-    for node in nodes:
-        yield from _of_attributes(node.attribute)
-
-
-def _of_attributes(attributes: Iterable[graph_pb2.OnnxAttribute]) -> Iterator[graph_pb2.OnnxTensor]:
-    for attribute in attributes:
-        yield from (attribute.t, *attribute.tensors)
-        for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-            yield from (sparse.values, sparse.indices)
-        for graph in (attribute.g, *attribute.graphs):
-            yield from _of_graph(graph)
+    if isinstance(message, graph_pb2.OnnxTensor):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type:
+            for part in [value] if isinstance(value, Message) else value:
+                yield from _tensors(part)
 
 
 def _reference(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> WeightSpan | str | None:

@@ -38,7 +38,7 @@ def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -
         export_flags=arguments[place + 1 :],
     )
     try:
-        folder = pull(wish, _said)
+        folder = pull(wish, say)
     except HubError as error:
         return fail(program, str(error), status=1)
     except KeyboardInterrupt:
@@ -56,7 +56,7 @@ def run_push_command(arguments: Sequence[str]) -> int:
     parser.add_argument("--private", action="store_true", help="make a new repository private")
     options = parser.parse_args(arguments)
     try:
-        commit = push(options.bundle, options.model, _said, private=options.private)
+        commit = push(options.bundle, options.model, say, private=options.private)
     except HubError as error:
         return fail(program, str(error), status=1)
     sys.stdout.write(f"{options.model} {commit}\n")
@@ -105,6 +105,7 @@ def _pull_parser(program: str, environment: Mapping[str, str]) -> argparse.Argum
     return parser
 
 
-def _said(line: str) -> None:
+def say(line: str) -> None:
+    """Write a line on what is being done."""
     sys.stderr.write(f"xuanzang: {line}\n")
     sys.stderr.flush()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import find_bundles
+from xuanzang.server.commands.hub import say
 from xuanzang.server.hub.errors import HubError
 from xuanzang.server.hub.pulling import Wish, default_repository, pull, pulled_bundle
 from xuanzang.server.settings import ServeCommand
@@ -30,7 +31,7 @@ def with_models(settings: ServeCommand) -> ServeCommand:
     if _has_bundles(pulled):
         return settings.model_copy(update={"models": pulled})
     if _has_bundles(_BUNDLED):
-        _say(f"serving the bundled models, which are small; {_BETTER}")
+        say(f"serving the bundled models, which are small; {_BETTER}")
         return settings.model_copy(update={"models": _BUNDLED})
     raise HubError(f"there are no models, neither in ./models nor in {pulled}; {_BETTER}")
 
@@ -45,7 +46,7 @@ def _require(model: str, repository: Path, *, agreed: bool) -> None:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
             raise HubError(f"{model} was not pulled")
-    pull(Wish(model=model, repository=repository.absolute()), _say)
+    pull(Wish(model=model, repository=repository.absolute()), say)
 
 
 def _has_bundles(folder: Path) -> bool:
@@ -53,8 +54,3 @@ def _has_bundles(folder: Path) -> bool:
         return bool(find_bundles(folder))
     except BundleError:
         return False
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"xuanzang: {line}\n")
-    sys.stderr.flush()

@@ -1,21 +1,4 @@
-"""Errors of the engine, for the caller to map to its own codes.
-
-EngineError
-├── InvalidInputError          the caller must change the input
-│   └── UnservedLanguageError    no model translates the language of a text
-├── ModelNotFoundError         no served model fits
-├── DetectionUnavailableError  languages cannot be detected here
-├── ExplanationUnavailableError translations are not explained here
-├── ModelStateError            the state of a model does not allow its change
-├── GlossaryNotFoundError      there is no glossary of that name
-├── GlossaryExistsError        there is another glossary of that name
-├── GlossaryStateError         the folder of the glossaries does not allow their change
-├── OverloadedError            the queue is full: try again later
-│   └── ModelOverloadedError     the limits of one model keep it from more; others have room
-├── MemoryLimitError           a sentence needs more memory than it can ever have
-├── DrainingError              the engine is stopping: try another server
-└── DeadlineExceededError      the deadline has passed
-"""
+"""Errors of the engine, for the caller to map to its own codes."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -12,38 +13,26 @@ Provider = Literal["cpu", "cuda", "auto"]
 """Execution provider of onnxruntime; auto takes cuda where there is one."""
 
 
-_PIN = re.compile(r"(?P<name>[^/\s]+)/(?P<version>[1-9][0-9]{0,8})")
-
-
-def _pins(text: str) -> dict[str, int]:
-    matches = [_PIN.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
-    return {match["name"]: int(match["version"]) for match in matches if match}
-
-
-def _checked_pins(text: str) -> str:
-    parts = [part for part in text.split(",") if part.strip()]
-    if len(_pins(text)) != len(parts):
-        raise ValueError("must be MODEL/VERSION, separated by commas, one version of each model")
-    return text
-
-
-_LIMIT = re.compile(r"(?P<name>[^=\s]+)=(?P<limit>[1-9][0-9]{0,6})")
+_PIN = re.compile(r"([^/\s]+)/([1-9][0-9]{0,8})")
+_LIMIT = re.compile(r"([^=\s]+)=([1-9][0-9]{0,6})")
 _MEGABYTE = 10**6
 
 
-def _limits(text: str) -> dict[str, int]:
-    matches = [_LIMIT.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
-    return {match["name"]: int(match["limit"]) for match in matches if match}
+def _numbers(pattern: re.Pattern[str], text: str) -> dict[str, int]:
+    """Return the numbers by the names of models that a setting has between commas."""
+    matches = [pattern.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
+    return {match[1]: int(match[2]) for match in matches if match}
 
 
-def _checked_limits(text: str) -> str:
-    parts = [part for part in text.split(",") if part.strip()]
-    if len(_limits(text)) != len(parts):
-        raise ValueError("must be MODEL=N, separated by commas, one limit of each model, from 1 to 9999999")
+def _checked(pattern: re.Pattern[str], fault: str, text: str) -> str:
+    if len(_numbers(pattern, text)) != sum(bool(part.strip()) for part in text.split(",")):
+        raise ValueError(fault)
     return text
 
 
-Limits = Annotated[str, AfterValidator(_checked_limits)]
+_PINS = "must be MODEL/VERSION, separated by commas, one version of each model"
+_LIMITS = "must be MODEL=N, separated by commas, one limit of each model, from 1 to 9999999"
+Limits = Annotated[str, AfterValidator(partial(_checked, _LIMIT, _LIMITS))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +101,13 @@ class EngineSettings(BaseModel):
     watch_models: float = Field(default=0, ge=0, le=86_400)
     """Seconds between two looks at the folder of the models; new versions are loaded while others are served, and those
     that are gone are unloaded; 0: only at the start, and by command."""
-    pin: Annotated[str, AfterValidator(_checked_pins)] = ""
+    pin: Annotated[str, AfterValidator(partial(_checked, _PIN, _PINS))] = ""
     """Versions that answer requests that name none, as zh-en/1,en-zh/3; other models: the highest."""
 
     @property
     def pins(self) -> dict[str, int]:
         """Pinned versions by name."""
-        return _pins(self.pin)
+        return _numbers(_PIN, self.pin)
 
     @property
     def answer_cache_bytes(self) -> int:
@@ -133,13 +122,13 @@ class EngineSettings(BaseModel):
     @property
     def limited_models(self) -> frozenset[str]:
         """Names of the models with limits of their own."""
-        return frozenset(_limits(self.model_workers)) | frozenset(_limits(self.model_memory_mb))
+        return frozenset(_numbers(_LIMIT, self.model_workers)) | frozenset(_numbers(_LIMIT, self.model_memory_mb))
 
     def limits_of(self, model: str) -> ModelLimits:
         """Return the limits of a model."""
-        megabytes = _limits(self.model_memory_mb).get(model)
+        megabytes = _numbers(_LIMIT, self.model_memory_mb).get(model)
         return ModelLimits(
-            workers=_limits(self.model_workers).get(model),
+            workers=_numbers(_LIMIT, self.model_workers).get(model),
             memory_bytes=None if megabytes is None else megabytes * _MEGABYTE,
         )
 

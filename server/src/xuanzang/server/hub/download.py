@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from huggingface_hub.errors import (
 )
 
 from xuanzang.server.hub.errors import HubError
+from xuanzang.server.hub.known_models import json_object
 
 MANIFEST_FILE = "manifest.json"
 # In the order in which they are preferred; nothing that a safetensors file holds is executed.
@@ -101,7 +101,7 @@ def checkpoint_files(model: Published, report: Callable[[str], None]) -> list[st
     if "config.json" not in small:
         raise HubError(f"{model.name} has no config.json: it is neither a checkpoint of transformers nor a bundle")
     folder = download(model, small, report).folder
-    config = _object(folder / "config.json")
+    config = json_object(folder / "config.json")
     family = str(config.get("model_type"))
     if family not in _TOKENIZERS:
         known = ", ".join(_TOKENIZERS)
@@ -131,7 +131,7 @@ def _tokenizer_files(model: Published, family: str, folder: Path) -> list[str]:
         return files
     has_model = _SENTENCEPIECE in files
     # It numbers the tokens that name languages, which small files may only list, and can replace the model.
-    needs_all = not has_model or not _object(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    needs_all = not has_model or not json_object(folder / "tokenizer_config.json").get("added_tokens_decoder")
     if needs_all and _TOKENIZER_JSON in model.sizes:
         files.append(_TOKENIZER_JSON)
     elif not has_model:
@@ -140,19 +140,11 @@ def _tokenizer_files(model: Published, family: str, folder: Path) -> list[str]:
 
 
 def _parts(model: Published, index: str, report: Callable[[str], None]) -> list[str]:
-    found = _object(download(model, [index], report).folder / index).get("weight_map")
+    found = json_object(download(model, [index], report).folder / index).get("weight_map")
     parts = sorted(set(map(str, found.values()))) if isinstance(found, dict) else []
     if strange := [part for part in parts if "/" in part]:
         raise HubError(f"{index} of {model.name} names files elsewhere: {', '.join(strange)}")
     return parts
-
-
-def _object(path: Path) -> dict[str, object]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def download(model: Published, files: Sequence[str], report: Callable[[str], None]) -> Downloaded:

@@ -28,7 +28,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.bundles.repository import find_bundles, load_bundle
 from xuanzang.server.hub.errors import HubError
-from xuanzang.server.hub.known_models import forbids_commerce, is_pair, known_models
+from xuanzang.server.hub.known_models import forbids_commerce, is_pair, json_object, known_models
 
 if TYPE_CHECKING:
     from xuanzang.server.hub.download import Published
@@ -81,7 +81,7 @@ def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | No
     for folder in reversed(folders):
         with contextlib.suppress(BundleError):
             source = read_manifest(folder)[0].provenance.source
-            pushed = _object(folder.parent / f".{folder.name}.pulled")
+            pushed = json_object(folder.parent / f".{folder.name}.pulled")
             names = {(source.name, source.revision), (pushed.get("name"), pushed.get("revision"))}
             if any(name == model and revision in ("", commit) for name, commit in names):
                 return folder
@@ -288,11 +288,3 @@ def _available_memory() -> int | None:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return None
-
-
-def _object(path: Path) -> Mapping[str, object]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -94,11 +94,8 @@ def restored_catalog(
     """
     models = sorted(models, key=lambda model: model.version)
     known = known_models(kept, models)
-    names = {model.name for model in known}
-    begun = [model for model in models if model in known or model.name not in names]
-    standings = {
-        name: _standing(kept.models[name], {each.version for each in known if each.name == name}) for name in names
-    }
+    standings = _standings(kept, known)
+    begun = [model for model in models if model in known or model.name not in standings]
     catalog = Catalog(begun, {**_pins(kept, models), **configured}, standings, holds=holds)
     for model in models:
         catalog = catalog if model in begun else catalog.with_model(model)
@@ -107,14 +104,9 @@ def restored_catalog(
 
 def followed_catalog(kept: KeptState, catalog: Catalog, *, configured: Mapping[str, int]) -> Catalog:
     """Return a catalog of the same models that stand as another server has decided, but for pins of the settings."""
-    known = known_models(kept, catalog.models)
     pins = {name: version for name, version in catalog.pins.items() if name not in kept.models}
     pins |= {name: each.pinned for name, each in kept.models.items() if each.pinned and catalog.find(name, each.pinned)}
-    standings = {
-        name: _standing(kept.models[name], {each.version for each in known if each.name == name})
-        for name in {model.name for model in known}
-    }
-    return catalog.following({**pins, **configured}, standings)
+    return catalog.following({**pins, **configured}, _standings(kept, known_models(kept, catalog.models)))
 
 
 def missing_models(kept: KeptState, catalog: Catalog) -> frozenset[str]:
@@ -145,12 +137,17 @@ def _pins(kept: KeptState, models: Iterable[LoadedModel]) -> dict[str, int]:
     return dict(pins.items() & found)
 
 
-def _standing(kept: KeptModel, versions: set[int]) -> Standing:
+def _standings(kept: KeptState, known: Sequence[LoadedModel]) -> dict[str, Standing]:
     """Return the versions that are there; the live one's place is the previous one's if it is gone."""
-    live, previous = (version if version in versions else None for version in (kept.live, kept.previous))
-    if live is None:
-        live, previous = previous, None
-    return Standing(live=live, previous=previous if previous != live else None)
+    standings = {}
+    for name in {model.name for model in known}:
+        versions = {model.version for model in known if model.name == name}
+        state = kept.models[name]
+        live, previous = (version if version in versions else None for version in (state.live, state.previous))
+        if live is None:
+            live, previous = previous, None
+        standings[name] = Standing(live=live, previous=previous if previous != live else None)
+    return standings
 
 
 class StateFile:
