@@ -3,9 +3,9 @@
     python -m benchmarks.gateway --rounds 10
 
 One server and one gateway. Latency: calls of one sentence are made one after another, in turn through the SDK and
-through each API of the gateway over one HTTP connection. Rate: 16 connections call at once with a text of white space,
-which the server answers unchanged, so that the gateway is what works; its CPU time per call says how many calls fill a
-core, however busy the machine is. Prints a table of each.
+through each API of the gateway over one connection, of HTTP or of gRPC (the Open Inference Protocol). Rate: 16
+connections call at once with a text of white space, which the server answers unchanged, so that the gateway is what
+works; its CPU time per call says how many calls fill a core, however busy the machine is. Prints a table of each.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import grpc
+
 from benchmarks.harness.bundled_model import bundled_model, our_server
 from benchmarks.harness.processes import ServerProcess, cpu_seconds
 from xuanzang.client import TranslationClient
+from xuanzang.inference.v2 import inference_pb2 as v2
+from xuanzang.inference.v2 import inference_pb2_grpc
 from xuanzang.loadtest.loops import closed_loop
 
 PAIR: Any = MappingProxyType({"source_language": "zh", "target_language": "en"})
@@ -35,19 +39,22 @@ BODIES: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "/translate": lambda text: {"q": text, "source": "zh", "target": "en"},
     }
 )
+GRPC = "ModelInfer, gRPC"
 CONNECTIONS = 16
 CALLS = 2000
 
 
-def started_gateway(server: ServerProcess) -> tuple[subprocess.Popen[str], int]:
-    """Start a gateway and return it with its port."""
-    command = [sys.executable, "-m", "xuanzang.gateway", "--server", server.address, "--address", "127.0.0.1:0"]
-    process = subprocess.Popen([*command, "--log-level", "info"], stderr=subprocess.PIPE, text=True)
+def started_gateway(server: ServerProcess) -> tuple[subprocess.Popen[str], int, int]:
+    """Start a gateway and return it with its ports of HTTP and gRPC."""
+    free = "127.0.0.1:0"
+    flags = ["--server", server.address, "--address", free, "--grpc-address", free, "--log-level", "info"]
+    command = [sys.executable, "-m", "xuanzang.gateway", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr, "a pipe, as asked for"
-    port = json.loads(process.stderr.readline())["port"]
+    listening = json.loads(process.stderr.readline())
     # Its lines are written, as in production, and read by nobody.
     subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
-    return process, port
+    return process, listening["port"], listening["grpc_port"]
 
 
 def over_http(connection: http.client.HTTPConnection, path: str, text: str) -> None:
@@ -59,15 +66,27 @@ def over_http(connection: http.client.HTTPConnection, path: str, text: str) -> N
     assert answer.status == 200, content
 
 
-def latencies(client: TranslationClient, port: int, texts: Sequence[str], rounds: int) -> dict[str, list[float]]:
+def inference(text: str) -> v2.ModelInferRequest:
+    """Return the request for a translation by the Open Inference Protocol."""
+    languages = {f"{name}_code": v2.InferParameter(string_param=code) for name, code in PAIR.items()}
+    tensor = v2.ModelInferRequest.InferInputTensor(name="text", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(text.encode())
+    return v2.ModelInferRequest(inputs=[tensor], parameters=languages)
+
+
+def latencies(
+    client: TranslationClient, ports: tuple[int, int], texts: Sequence[str], rounds: int
+) -> dict[str, list[float]]:
     """Return the milliseconds of calls by way, those of a text one after another."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection = http.client.HTTPConnection("127.0.0.1", ports[0])
+    stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(f"127.0.0.1:{ports[1]}"))
     ways: dict[str, Callable[[str], object]] = {"SDK": lambda text: client.translate([text], **PAIR)}
     for path in BODIES:
         ways[path] = lambda text, path=path: over_http(connection, path, text)  # type: ignore[misc]
+    ways[GRPC] = lambda text: stub.ModelInfer(inference(text))
     found: dict[str, list[float]] = {way: [] for way in ways}
     for number, text in enumerate([*texts[:8], *list(texts) * rounds]):
-        for way, call in list(ways.items())[number % 4 :] + list(ways.items())[: number % 4]:
+        for way, call in list(ways.items())[number % 5 :] + list(ways.items())[: number % 5]:
             began = time.perf_counter()
             call(text)
             # The first eight texts warm up.
@@ -105,6 +124,20 @@ async def load(port: int, path: str) -> float:
     return seconds
 
 
+async def load_of_grpc(port: int) -> float:
+    """Make calls over gRPC, several at once over one connection, and return the seconds."""
+    calls, request = iter(range(CALLS)), inference(" ")
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+        async def call(_due: float) -> None:
+            await stub.ModelInfer(request)
+
+        began = time.perf_counter()
+        await closed_loop(call, callers=CONNECTIONS, is_over=lambda: next(calls, None) is None)
+        return time.perf_counter() - began
+
+
 def report_latencies(found: Mapping[str, Sequence[float]]) -> None:
     """Print the latencies and what the gateway adds: the median of the differences, text by text."""
     print(f"{'way':16}{'p50 ms':>8}{'p95 ms':>8}{'adds ms':>9}")
@@ -114,13 +147,13 @@ def report_latencies(found: Mapping[str, Sequence[float]]) -> None:
         print(f"{way:16}{statistics.median(figures):8.2f}{tail:8.2f}{added:9.2f}")
 
 
-def report_rates(gateway: Any, port: int, rounds: int) -> None:
+def report_rates(gateway: Any, ports: tuple[int, int], rounds: int) -> None:
     """Print the rates, those of the APIs in turn."""
-    found: dict[str, list[tuple[float, float]]] = {path: [] for path in BODIES}
+    found: dict[str, list[tuple[float, float]]] = {path: [] for path in (*BODIES, GRPC)}
     for _ in range(rounds + 1):
         for path, figures in found.items():
             before = cpu_seconds(gateway.pid)
-            seconds = asyncio.run(load(port, path))
+            seconds = asyncio.run(load_of_grpc(ports[1]) if path == GRPC else load(ports[0], path))
             figures.append((1000 * (cpu_seconds(gateway.pid) - before) / CALLS, CALLS / seconds))
     print(f"\n{'API':16}{'CPU ms per call':>16}{'calls a core':>14}{'calls/s seen':>14}")
     for path, (_, *figures) in found.items():
@@ -135,10 +168,11 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     model = bundled_model(64)
     with our_server(model) as server, TranslationClient(server.address) as client:
-        gateway, port = started_gateway(server)
+        gateway, *found = started_gateway(server)
+        ports = found[0], found[1]
         try:
-            report_latencies(latencies(client, port, model.texts, rounds))
-            report_rates(gateway, port, rounds)
+            report_latencies(latencies(client, ports, model.texts, rounds))
+            report_rates(gateway, ports, rounds)
         finally:
             gateway.terminate()
             gateway.wait()
