@@ -52,7 +52,7 @@ pythons: ## Test client and gateway and try the server with each Python that the
 	.ci/pythons $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready .venv-libretranslate/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium
+e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready .venv-kserve/ready .venv-libretranslate/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		echo "THE PAGE WILL NOT BE OPENED: there is no Chromium: apt-get install chromium" >&2
 	$(BIN)/pytest -m e2e -rs $(ARGS)
@@ -106,7 +106,7 @@ pictures: .venv/ready .venv/browser ## Take the pictures of the page in docs/pic
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py
 
-suites: .venv/ready .venv-triton/ready .venv-libretranslate/ready ## Count other projects' tests against the gateway; write docs/lab/suites.md
+suites: .venv/ready .venv-triton/ready .venv-kserve/ready .venv-libretranslate/ready ## Count other projects' tests against the gateway; write docs/lab/suites.md
 	PYTHONPATH=tests/support $(BIN)/python tests/support/peer_suites.py
 
 # The tests of `make test`, with other seeds for as long as MINUTES.
@@ -210,6 +210,12 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-triton/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-triton
 	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc,http]==2.73.0'
+	touch $@
+
+# KServe's SDK pins an older protobuf.
+.venv-kserve/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-kserve
+	.venv-kserve/bin/python -m pip install --quiet kserve==0.21.0
 	touch $@
 
 # Its tests of its API alone: what it needs to run is not needed for them.

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from peer_suites import LIBRETRANSLATE, TRITON, Count, deepl_python, libretranslate, tritonclient, written_table
+from peer_suites import (
+    KSERVE,
+    LIBRETRANSLATE,
+    TRITON,
+    Count,
+    deepl_python,
+    kserve,
+    libretranslate,
+    tritonclient,
+    written_table,
+)
 
 
 def require_written(count: Count) -> None:
@@ -28,4 +38,13 @@ async def test_the_methods_of_tritons_clients_are_answered() -> None:
     if not TRITON.exists():
         pytest.skip("NOT TESTED: methods of Triton's clients: `make .venv-triton/ready` installs them")
     for count in await tritonclient():
+        require_written(count)
+
+
+@pytest.mark.e2e
+async def test_the_calls_of_kserves_sdk_are_answered() -> None:
+    if not KSERVE.exists():
+        pytest.skip("NOT TESTED: KServe's SDK: `make .venv-kserve/ready` installs it")
+    for count in await kserve():
+        assert (count.passed, count.failed) == (5, 0), count.faults
         require_written(count)

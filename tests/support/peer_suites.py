@@ -24,6 +24,7 @@ from stand_in_server import StandIn, standing_in
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "lab" / "suites.md"
 LIBRETRANSLATE = ROOT / ".venv-libretranslate" / "libretranslate" / "tests" / "test_api"
+KSERVE = ROOT / ".venv-kserve" / "bin" / "python"
 TRITON = ROOT / ".venv-triton" / "bin" / "python"
 _HEAD = "| suite | how it runs | passed | failed | skipped |\n|---|---|---|---|---|\n"
 _TABLE = re.compile(re.escape(_HEAD) + r"(\|.*\n)+")
@@ -89,17 +90,29 @@ async def libretranslate() -> Count:
 
 async def tritonclient() -> list[Count]:
     """Count the methods of Triton's clients that reach a server."""
+    return await _by_program(
+        TRITON, "triton_methods.py", "tritonclient 2.73.0", "each public method that reaches a server"
+    )
+
+
+async def kserve() -> list[Count]:
+    """Count the calls of KServe's SDK."""
+    return await _by_program(
+        KSERVE, "kserve_calls.py", "kserve 0.21.0", "health, and inference in both forms of tensors"
+    )
+
+
+async def _by_program(python: Path, script: str, package: str, calls: str) -> list[Count]:
     async with (
         standing_in(StandIn(sources=("en",), targets=("de",))) as address,
         running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
     ):
-        script = ROOT / "tests" / "support" / "triton_methods.py"
-        addresses = gateway.grpc_address, f"127.0.0.1:{gateway.port}"
+        path = ROOT / "tests" / "support" / script
         # This project's folders are not for that environment.
-        output = await _output(TRITON, script, *addresses, "tiny", folder=ROOT, settings={})
+        output = await _output(python, path, gateway.grpc_address, gateway.url, "tiny", folder=ROOT, settings={})
     return [
         Count(
-            suite=f"tritonclient 2.73.0 over {carrier}: each public method that reaches a server",
+            suite=f"{package} over {carrier}: {calls}",
             how="from its package, by a program",
             passed=sum(not error for error in errors.values()),
             failed=sum(bool(error) for error in errors.values()),
@@ -129,7 +142,7 @@ def written_table() -> str:
 
 async def main() -> None:
     """Run all suites, write the table, and print what failed."""
-    counts = [await deepl_python(), await libretranslate(), *await tritonclient()]
+    counts = [await deepl_python(), await libretranslate(), *await tritonclient(), *await kserve()]
     PAGE.write_text(PAGE.read_text().replace(written_table(), table(counts)))
     for each in counts:
         print(each.row + (each.faults if each.failed else ""))

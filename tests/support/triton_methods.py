@@ -138,10 +138,10 @@ def results(client: Client, calls: dict[str, Call]) -> dict[str, str]:
 
 def main() -> None:
     """Call all methods and print the results as JSON."""
-    grpc_address, http_address, model = sys.argv[1:]
+    grpc_address, url, model = sys.argv[1:]
     found = {
         "gRPC": results(grpc.InferenceServerClient(grpc_address), of_grpc(model)),
-        "HTTP": results(http.InferenceServerClient(http_address), of_http(model)),
+        "HTTP": results(http.InferenceServerClient(url.removeprefix("http://")), of_http(model)),
     }
     print(json.dumps(found))
 
