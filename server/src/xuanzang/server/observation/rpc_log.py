@@ -31,12 +31,9 @@ class RpcLog:
         """
         self._what = what
         self._seen: Counter[str] = Counter()
-
-    @property
-    def has_successes(self) -> bool:
-        """Whether RPCs that succeed have lines, too."""
         # Success is counted; log lines for it take a fifth of the event loop's time.
-        return _LOGGER.isEnabledFor(logging.DEBUG)
+        self.has_successes = _LOGGER.isEnabledFor(logging.DEBUG)
+        """Whether RPCs that succeed have lines, too."""
 
     def write(
         self,

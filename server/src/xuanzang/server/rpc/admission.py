@@ -91,11 +91,7 @@ class Occupancy:
         self._connections: Counter[str] = Counter()
 
     def take(self, place: Place) -> None:
-        """Take a place.
-
-        Raises:
-            OverloadedError: A limit is reached; the message names it.
-        """
+        """Take a place; OverloadedError names the limit that is reached."""
         limits = self._limits
         address, caller = self._addresses.get(place.address, _NONE), self._callers.get(place.caller, _NONE)
         # Checked from the widest to the narrowest, so that the first limit named is the one to wait for.
@@ -194,10 +190,7 @@ class RpcGate:
     async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
         """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
 
-        Raises:
-            NotReadyError: The models are not loaded yet.
-            DrainingError: The server is stopping.
-            OverloadedError: Too many RPCs are running, of all callers or of this one.
+        Refusals are errors: NotReadyError, DrainingError, or OverloadedError if too many RPCs are running.
         """
         if self.closed.is_set():
             self._refusals += 1
@@ -266,11 +259,7 @@ class Screen:
         self._scarcities: dict[str, _Scarcity] = {}
 
     def refusal(self, rpc: RpcContext) -> Refusal | None:
-        """Decide whether to refuse an RPC.
-
-        Args:
-            rpc: RPC that has just arrived, of a caller who may call.
-        """
+        """Return the refusal of an RPC that has just arrived, of a caller who may call; None to read it."""
         if not self._gate.is_open:
             return None
         now, caller = time.monotonic(), rpc.caller.name

@@ -165,13 +165,7 @@ class ChargedCall:
         """Record for the engine to fill in."""
 
     def __enter__(self) -> ChargedCall:
-        """Charge the texts.
-
-        Raises:
-            UnauthenticatedError: The caller's key has been revoked since.
-            InvalidInputError: The caller's quota is smaller than the request.
-            OverloadedError: The caller's quota is used up.
-        """
+        """Charge the texts; raises the errors of `Caller.charged`."""
         self._charge.__enter__()
         return self
 

@@ -61,15 +61,10 @@ class Entry:
         screen: Screen | None = None,
         observation: Observation | None = None,
     ) -> None:
-        """Make an entry without methods.
+        """Make an entry without methods; an RPC that owes no answer waits `idle_seconds` for a message.
 
-        Args:
-            metrics: Metrics of the server.
-            idle_seconds: Time that an RPC waits for a message of its caller while it owes no answer.
-            authenticator: Judge of who calls; None if everybody may.
-            gate: Gate that RPCs pass which translate; None if there are none.
-            screen: Refuses RPCs before they are read; None to read all.
-            observation: What is recorded of single RPCs that translate; None for nothing but their ids.
+        Without `authenticator` everybody may call, without `gate` nothing translates, without `screen` all RPCs are
+        read, and without `observation` they have only ids.
         """
         self._metrics, self._idle_seconds = metrics, idle_seconds
         self._authenticator, self._gate, self._screen = authenticator, gate, screen

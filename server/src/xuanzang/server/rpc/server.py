@@ -49,23 +49,15 @@ _LISTENER_OPTIONS: Final = (
     # A connection that does not begin to speak HTTP/2 is closed.
     ("grpc.server_handshake_timeout_ms", 20_000),
 )
-
 # Longer than a round trip to a caller.
 _QUIET_SECONDS = 0.05
 _MAX_HOLDS = 20
 # Time for the last answers; watchers of health never end by themselves.
 _GRACE_SECONDS = 0.1
-
-
 # RPCs that cost little, or nothing that the queue is asked for, or that are streams.
 _UNSCREENED = frozenset(
     {
-        "DetectLanguage",
-        "ListModels",
-        "ListGlossaries",
-        "ListGlossaryEntries",
-        "CreateGlossary",
-        "DeleteGlossary",
+        *("DetectLanguage", "ListModels", "ListGlossaries", "ListGlossaryEntries", "CreateGlossary", "DeleteGlossary"),
         "StreamTranslateText",
     }
 )
@@ -89,19 +81,11 @@ class _ListeningServer:
         reflected: bool = True,
         reloaded: Iterable[ReloadedContent[Any] | None] = (),
     ) -> None:
-        """Bind the address; call it inside a running event loop.
+        """Bind an address, such as "127.0.0.1:50051" or one with port 0, inside a running event loop.
 
-        Args:
-            entry: Way of the RPCs.
-            services: Services to add to it.
-            address: Address such as "127.0.0.1:50051"; port 0 for any free one.
-            tls: Certificate and key; None for plain text.
-            options: Channel arguments, besides those of every listener.
-            reflected: Whether tools may ask for the descriptions of the services.
-            reloaded: Files to follow while it runs; None is left out.
-
-        Raises:
-            OSError: The address cannot be bound, or another version of grpcio is needed.
+        `options` are channel arguments besides those of every listener, `reflected` says whether tools may ask for the
+        descriptions of the services, and `reloaded` are files to follow. OSError: the address cannot be bound, or
+        another version of grpcio is needed.
         """
         services = list(services)
         if reflected:
@@ -149,21 +133,7 @@ class RpcServer(_ListeningServer):
         observation: Observation | None = None,
         writers: GlossaryWriters | None = None,
     ) -> None:
-        """Bind the address; call it inside a running event loop.
-
-        Args:
-            engine: Engine that translates.
-            address: Address such as "127.0.0.1:50051"; port 0 for any free one.
-            authenticator: Judge of who calls.
-            tls: Certificate and key; None for plain text.
-            limits: Limits on messages, RPCs and streams.
-            metrics: Metrics of the server.
-            observation: What is recorded of single RPCs; None for nothing but their ids.
-            writers: Callers who may store glossaries; None for nobody.
-
-        Raises:
-            OSError: The address cannot be bound.
-        """
+        """Bind the address; without `observation` RPCs have only ids, without `writers` nobody stores glossaries."""
         self._gate = RpcGate(limits)
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
@@ -260,19 +230,7 @@ class AdminServer(_ListeningServer):
         tls: ReloadedTLS | None,
         metrics: Metrics,
     ) -> None:
-        """Bind the address; call it inside a running event loop.
-
-        Args:
-            live: Models to change.
-            promoter: Changes of which of them is live.
-            address: Address such as "127.0.0.1:50052"; port 0 for any free one.
-            authenticator: Judge of who administers.
-            tls: Certificate and key; None for plain text.
-            metrics: Metrics of the server.
-
-        Raises:
-            OSError: The address cannot be bound.
-        """
+        """Bind the address, for changes of the models and of which is live."""
         handlers = handlers_of(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter))
         super().__init__(
             Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS, authenticator=authenticator),
@@ -293,16 +251,7 @@ class HealthServer(_ListeningServer):
     """Serves `grpc.health.v1` in plain text: its answers are no secret, and kubelet's probes know no TLS."""
 
     def __init__(self, health: Health, *, address: str, metrics: Metrics) -> None:
-        """Bind the address; call it inside a running event loop.
-
-        Args:
-            health: Health of the server.
-            address: Address such as "0.0.0.0:50053"; port 0 for any free one.
-            metrics: Metrics of the server.
-
-        Raises:
-            OSError: The address cannot be bound.
-        """
+        """Bind the address."""
         super().__init__(
             Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS),
             [health.service],

@@ -54,7 +54,9 @@ class Decoder:
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
         """Extend every hypothesis until a sentence is done or the limit reached; several shapes by one token."""
         running = [batch for batch in self._batches.values() if len(batch)]
-        advances = [batch.advance(limit if len(running) == 1 else ONE_STEP) for batch in running]
+        if len(running) == 1:
+            return running[0].advance(limit)
+        advances = [batch.advance(ONE_STEP) for batch in running]
         steps = max((advance.steps for advance in advances), default=0)
         return Advance(steps, [found for advance in advances for found in advance.done])
 

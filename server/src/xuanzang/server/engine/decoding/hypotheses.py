@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrases
@@ -223,7 +224,7 @@ class FinishedHypotheses:
 
 def rank(hypotheses: Iterable[Scored], count: int) -> list[Scored]:
     """Return the best hypotheses, best first; of equals the older first."""
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
+    return sorted(hypotheses, key=attrgetter("score"), reverse=True)[:count]
 
 
 class Advance(NamedTuple, Generic[_Name]):

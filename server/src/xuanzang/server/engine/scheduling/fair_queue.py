@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
@@ -132,9 +132,9 @@ class FairQueue:
         flow = self._flows.get(key)
         return flow.cost if flow else 0
 
-    def waiting(self) -> Iterator[tuple[str, int]]:
+    def waiting(self) -> list[tuple[str, int]]:
         """Return the caller of each flow, and the places that its sentences will take."""
-        return ((key.caller, flow.places) for key, flow in self._flows.items())
+        return [(key.caller, flow.places) for key, flow in self._flows.items()]
 
     def waited(self, callers: Collection[str], now: float) -> tuple[float, int]:
         """Return for how long the sentences of some callers have waited, and how many they are.

@@ -1,26 +1,29 @@
-"""The sentences of one tier that one worker decodes with one model."""
+"""The sentences of one tier that one worker decodes with one model, and which of them are searched again."""
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xuanzang.kernels.decode import Interrupt, StepLimit
-from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import SentenceTimeline
 from xuanzang.server.engine.scheduling.places import Held, Holder
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.scheduling.second_search import best_of, with_required_terms, without_repetition
+from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import FinishReason
 
 _SENTENCES_PER_STEP = 4
 # What is left of the sentences is counted anew after so many steps, even if none has joined or left.
 _COUNTED_STEPS = 16
+# A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
+_REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 # Steps of a large model take longer than a return to Python, so they save nothing.
 MAX_SECONDS_AFTER_DONE = 0.05
 
@@ -153,14 +156,17 @@ class ModelRunner:
         self._metrics.decode_step_duration_seconds.observe(each, times=advance.steps)
         self._metrics.batch_rows.observe(len(self._running), times=advance.steps)
         self._steps += advance.steps
-        answered = [self._answer(sentence, hypotheses) for sentence, hypotheses in advance.done]
+        done = given_up
+        for sentence, hypotheses in advance.done:
+            if answered := self._answer(sentence, hypotheses):
+                done.append(answered)
         if is_read_along:
             self._report_prefixes()
         if advance.done:
             self._count_cache()
         elif self._steps - self._counted_steps >= _COUNTED_STEPS:
             self._count_held()
-        return given_up + [done for done in answered if done]
+        return done
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
@@ -303,3 +309,46 @@ class ModelRunner:
             tokens[caller] = tokens.get(caller, 0) + left
         self.held = {(self._tier, caller): Held(count, tokens[caller]) for caller, count in places.items()}
         self._counted_steps = self._steps
+
+
+def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
+    """Return the search to make instead of one whose translation is a repetition: under the model's n-gram limit.
+
+    None if it can stand: there is no repetition, the source repeats itself as well, or the caller has chosen a limit or
+    seen the beginning already.
+    """
+    request, options = queued.request, queued.sentence.options
+    limit = request.model.repetition_retry_ngram_size
+    if not limit or options.decoding.no_repeat_ngram_size or request.has_listener:
+        return None
+    if not _REPEATED_TOKENS.search("".join(map(chr, best.target_ids))):
+        return None
+    codec = request.context.codec
+    if not has_repetition(codec.decode(best.target_ids)):
+        return None
+    if has_repetition(codec.source.decode(queued.sentence.source_ids)):
+        return None
+    limited = replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
+    return _again(queued, limited)
+
+
+def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> Sentence | None:
+    """Return the search to make besides one that left it to the model to write the terms of its source."""
+    options = queued.sentence.options
+    if options.expected_phrases is None or not any(queued.renderer.missed_terms(each.target_ids) for each in found):
+        return None
+    return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
+
+
+def best_of(
+    queued: QueuedSentence, free: Sequence[TargetHypothesis], bound: Sequence[TargetHypothesis]
+) -> list[TargetHypothesis]:
+    """Return as many different hypotheses of two searches as requested: those with most terms, then highest scores."""
+    different = {tuple(each.target_ids): each for each in (*bound, *free)}
+    missed = {ids: queued.renderer.missed_terms(ids) for ids in different}
+    best = sorted(different, key=lambda ids: (missed[ids], -different[ids].score))
+    return [different[ids] for ids in best[: max(len(free), len(bound))]]
+
+
+def _again(queued: QueuedSentence, options: SearchOptions) -> Sentence:
+    return Sentence(source_ids=queued.sentence.source_ids, options=options)
