@@ -133,7 +133,6 @@ def _tls(settings: Settings, metrics: AccessMetrics) -> ReloadedTLS | None:
 
 
 def _authenticator(settings: Settings, keys: KeyRing | None, metrics: AccessMetrics) -> Authenticator:
-    """Say who may call."""
     anonymous = settings.admits_anonymous
     if settings.glossary_writers == ANYBODY and not settings.is_loopback:
         _LOGGER.warning("anyone who may translate can store and delete glossaries", extra={"address": settings.address})

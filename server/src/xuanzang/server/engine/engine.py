@@ -56,7 +56,6 @@ class EngineThreads:
     """Tokenising threads, and workers once they are started. Belongs to one event loop."""
 
     def __init__(self, settings: EngineSettings, *, provider: str) -> None:
-        """Make an empty queue; no thread starts before it has work."""
         self._count = settings.workers or default_workers(provider, settings.intra_op_threads)
         self.scheduler = Scheduler(settings, workers=self._count)
         # Texts of a caller must take no core from the workers, who give way, nor from the event loop.
@@ -204,7 +203,6 @@ class Engine:
         await asyncio.get_running_loop().run_in_executor(self._threads.tokenizing, self._detector.open)
 
     def _report_machine(self) -> None:
-        """Log and measure what the engine runs on."""
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.server.memory_limit_bytes.set(memory_limit())

@@ -45,7 +45,6 @@ class ModelLimits:
     """Bytes of its weights and of its keys and values."""
 
     def __str__(self) -> str:
-        """Name the limits and their settings."""
         workers = f"--model-workers {self.workers}" if self.workers else ""
         memory = f"--model-memory-mb {self.memory_bytes // _MEGABYTE}" if self.memory_bytes else ""
         return ", ".join(filter(None, (workers, memory))) or "nothing"

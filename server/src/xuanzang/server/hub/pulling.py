@@ -191,7 +191,6 @@ def _manifest(name: str, folder: Path) -> manifest_pb2.Manifest:
 
 
 def _converted(wish: Wish, folder: Path, origin: Mapping[str, object], report: Callable[[str], None]) -> Path:
-    """Import a checkpoint and export it."""
     work = _work_folder(wish, origin)
     checkpoint = work / "checkpoint"
     # A folder on this machine may have changed since.

@@ -97,7 +97,6 @@ class Batch:
         """Sentences by batch index; None where one has left and none has joined yet."""
 
     def __len__(self) -> int:
-        """Return the number of sentences."""
         return len(self._sentences) - self._sentences.count(None)
 
     @property

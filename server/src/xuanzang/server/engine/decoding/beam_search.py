@@ -75,7 +75,6 @@ class BeamSearch:
         self._edited_until = 0
 
     def __len__(self) -> int:
-        """Return the number of sentences."""
         return len(self.sentences)
 
     def join(self, indices: Ints, options: Sequence[SearchOptions]) -> None:

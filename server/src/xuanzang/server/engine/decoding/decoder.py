@@ -20,7 +20,6 @@ class Decoder:
         self._batches: dict[BatchShape, Batch] = {}
 
     def __len__(self) -> int:
-        """Return the number of sentences in the batches."""
         return sum(len(batch) for batch in self._batches.values())
 
     @property

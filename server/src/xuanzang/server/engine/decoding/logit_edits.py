@@ -108,7 +108,6 @@ def _repeating(tokens: Sequence[int], size: int) -> Iterator[int]:
 
 
 def _completing(tokens: Sequence[int], sequences: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Find tokens that would complete a suppressed sequence."""
     for *beginning, end in sequences:
         if not beginning or list(tokens[-len(beginning) :]) == beginning:
             yield end

@@ -88,7 +88,6 @@ class Account:
     """Makes the explanation of one search, in a thread of its own."""
 
     def __init__(self, search: RecordedSearch, codec: TextCodec, graphs: AttentionGraphs, *, max_tokens: int) -> None:
-        """Take what is known of a search with at least one hypothesis."""
         self._search, self._codec, self._graphs = search, codec, graphs
         self._eos_id = graphs.sessions.special_ids.eos_id
         self._tokens = _tokens(search.found[0], self._eos_id)[:max_tokens]

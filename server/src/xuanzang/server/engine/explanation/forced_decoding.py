@@ -32,7 +32,6 @@ class ShownGraph:
     """An open graph, and what it shows."""
 
     def __init__(self, sessions: Sessions, name: str, graph: AttentionGraph) -> None:
-        """Open the graph, or raise BundleError."""
         self.session: onnxruntime.InferenceSession = sessions.open(name, graph.content)
         self.queries, self.keys, self.projected = graph.queries, graph.keys, graph.projected
 

@@ -151,7 +151,6 @@ class SearchTree:
         return replace(candidate, reason=CandidateReason.SEARCH_OVER if over else CandidateReason.OUTSIDE_BEAM)
 
     def _excluded(self) -> Iterator[Candidate]:
-        """Yield the tokens that options excluded."""
         for before in self._live.values():
             if len(before.tokens) < len(self._options.prefix_ids):
                 continue

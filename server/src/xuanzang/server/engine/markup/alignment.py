@@ -54,7 +54,6 @@ class Word(NamedTuple):
 
 
 def _word(start: int, end: int, sources: Sequence[Source], *, is_punctuation: bool) -> Word:
-    """Make a word."""
     weight = sum(source.weight for source in sources)
     middles = sum(source.weight * (source.start + source.end) for source in sources)
     return Word(start, end, is_punctuation, tuple(sources), weight, middles / (2 * weight) if weight else 0.0)

@@ -71,7 +71,6 @@ class LoadedModel:
         self.metrics.model_load_duration_seconds.set(time.monotonic() - started)
 
     def _prepare(self, metrics: Metrics) -> None:
-        """Take over what the manifest says."""
         bundle = self.bundle
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version

@@ -164,7 +164,6 @@ class TrialLoader:
         known: TriedBundles | None = None,
         max_seconds_per_bundle: float = MAX_SECONDS_PER_BUNDLE,
     ) -> None:
-        """Make a loader; no process starts before `refusals`."""
         self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
         self._known = known
         self._max_seconds = max_seconds_per_bundle

@@ -108,7 +108,6 @@ class Retirement:
 
 
 def _free(model: LoadedModel) -> None:
-    """Return the memory of a model that nobody uses to the system."""
     model.close()
     return_free_memory()
 

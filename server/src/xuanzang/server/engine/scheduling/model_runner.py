@@ -97,7 +97,6 @@ class ModelRunner:
         """Sentences and memory of each batch; replaced when sentences have joined or left."""
 
     def __len__(self) -> int:
-        """Return the number of running sentences."""
         return len(self._running)
 
     def admit(self, newcomers: Sequence[QueuedSentence]) -> None:

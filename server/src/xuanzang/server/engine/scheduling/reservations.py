@@ -148,7 +148,6 @@ class Reservations:
             del self._reserved[model]
 
     def _serving(self, model: LoadedModel) -> set[int]:
-        """Return the workers that decode with a model."""
         serving = set()
         for worker, uses in enumerate(self._uses):
             for key, use in uses.items():

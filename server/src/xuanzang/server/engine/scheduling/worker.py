@@ -133,7 +133,6 @@ class Worker:
         self._scheduler.report(self._number, held=held, uses=uses)
 
     def _release(self) -> None:
-        """Free the memory of an idle worker."""
         try:
             for runner in self._runners.values():
                 runner.release()

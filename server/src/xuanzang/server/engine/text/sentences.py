@@ -152,7 +152,6 @@ def _is_line_break(part: str) -> bool:
 
 
 def _split_line(line: str) -> list[str]:
-    """Cut text without line breaks."""
     parts, line, back = _ornaments(line)
     start = 0
     # Straight quotes before each position; counting them anew for each sentence would be quadratic.

@@ -235,7 +235,6 @@ class RequiredPhraseSearch(PhraseChoice):
         self._places: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """Return the number of sentences."""
         return len(self.indices)
 
     def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:
