@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TypedDict, Unpack
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from xuanzang.server.engine.explanation.forced_decoding import (
     AttentionGraphs,
     ForcedDecoding,
     ForcedStates,
-    OpenGraphs,
     encoder_states,
 )
 from xuanzang.server.engine.explanation.recording import RecordedSearch, SearchTree, WatchedSearch, path_of
@@ -192,7 +192,8 @@ class Explainer:
 
     def __init__(self, engine: Engine, limits: ExplanationLimits) -> None:
         self._engine, self._limits = engine, limits
-        self._graphs = OpenGraphs()
+        # Of the models that were explained of late; those of another are opened when they are asked for.
+        self._graphs: WeakKeyDictionary[LoadedModel, AttentionGraphs] = WeakKeyDictionary()
         self._threads: ThreadPoolExecutor | None = None
         self._running = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -263,7 +264,7 @@ class Explainer:
 
     def release(self) -> None:
         """Let go graphs and threads, which the next explanation opens anew."""
-        self._graphs.close()
+        self._graphs.clear()
         if self._threads:
             self._threads.shutdown(wait=False)
             self._threads = None
@@ -278,7 +279,8 @@ class Explainer:
         stop = threading.Event()
         started = time.monotonic()
         limits, codec = self._limits, model.codec_between(*languages)
-        account = Account(search, codec, self._graphs.of(model), max_tokens=limits.max_tokens)
+        graphs = self._graphs.setdefault(model, AttentionGraphs(model))
+        account = Account(search, codec, graphs, max_tokens=limits.max_tokens)
         work = partial(account.make, choice, max_weights=limits.max_weights, stopped=stop.is_set)
         try:
             explanation = await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnxruntime
@@ -67,23 +66,6 @@ class AttentionGraphs:
         name = manifest.encoder.file
         graph = attention_encoder(directory, name, layers=manifest.dimensions.num_encoder_layers)
         return ShownGraph(self.sessions, name, graph)
-
-
-class OpenGraphs:
-    """The graphs of the models that were explained of late. Belongs to the event loop."""
-
-    def __init__(self) -> None:
-        self._graphs: WeakKeyDictionary[LoadedModel, AttentionGraphs] = WeakKeyDictionary()
-
-    def of(self, model: LoadedModel) -> AttentionGraphs:
-        """Return the graphs of a model, which opens none."""
-        if model not in self._graphs:
-            self._graphs[model] = AttentionGraphs(model)
-        return self._graphs[model]
-
-    def close(self) -> None:
-        """Let go all graphs."""
-        self._graphs.clear()
 
 
 class DecodingStoppedError(Exception):

@@ -234,15 +234,12 @@ class Judge:
 
     async def evaluate(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
         """Judge a version, or raise ModelStateError if it cannot be judged."""
-        async with self._judging:
-            return await self._evaluate(candidate, live)
-
-    async def _evaluate(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
         settings = self._settings
-        golden = await asyncio.to_thread(read_golden_set, settings.golden_sets, candidate.name)
         try:
-            async with asyncio.timeout(settings.gate_timeout_seconds):
-                ours, theirs = [await self._translated(golden.sources, model) for model in (candidate, live)]
+            async with self._judging:
+                golden = await asyncio.to_thread(read_golden_set, settings.golden_sets, candidate.name)
+                async with asyncio.timeout(settings.gate_timeout_seconds):
+                    ours, theirs = [await self._translated(golden.sources, model) for model in (candidate, live)]
         except TimeoutError:
             limit = f"--gate-timeout-seconds, {settings.gate_timeout_seconds:g}"
             raise ModelStateError(f"callers left no time to translate the golden set within {limit}") from None
