@@ -89,11 +89,11 @@ def keep(cache: AnswerCache, caller: Caller, *ids: int) -> AnswerKey:
 
 def test_an_equal_sentence_gets_the_kept_answer_and_others_do_not(model: LoadedModel, metrics: Metrics) -> None:
     cache, caller = AnswerCache(100_000, metrics.server), Caller(model)
-    keep(cache, caller, 5, 6, 2)
+    kept = keep(cache, caller, 5, 6, 2)
     assert cache.get(key_of(cache, caller, 5, 6, 2)) == found(5, 6, 2)
     assert cache.get(key_of(cache, caller, 5, 7, 2)) is None
-    assert cache.get(key_of(cache, caller, 5, 6, 2)._replace(manifest_sha256="other")) is None
-    assert cache.get(key_of(cache, caller, 5, 6, 2)._replace(is_streamed=True)) is None
+    assert cache.get(AnswerKey("", "other", (5, 6, 2), OPTIONS)) is None
+    assert cache.get(AnswerKey("", kept.manifest_sha256, (5, 6, 2), OPTIONS, is_streamed=True)) is None
     for changed in (
         replace(OPTIONS, max_target_length=63),
         replace(OPTIONS, prefix_ids=(9,)),
@@ -140,7 +140,7 @@ def test_the_answers_used_last_are_kept_within_the_bytes(
 def test_the_answers_of_a_model_are_dropped_with_it(model: LoadedModel, metrics: Metrics) -> None:
     cache, caller = AnswerCache(100_000, metrics.server), Caller(model)
     dropped = keep(cache, caller, 5)
-    kept = dropped._replace(manifest_sha256="other")
+    kept = AnswerKey("", "other", (5,), OPTIONS)
     cache.end(kept, found(5))
     cache.drop(dropped.manifest_sha256)
     assert cache.get(dropped) is None

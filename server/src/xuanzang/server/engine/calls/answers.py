@@ -33,17 +33,39 @@ _DETAIL_BYTES = 80
 _FEW_TEXTS = 8
 
 
-class AnswerKey(NamedTuple):
-    """All that the answer of a search depends on, and who may have it."""
+class AnswerKey:
+    """All that the answer of a search depends on, and who may have it. Its hash is computed once: it is used often."""
 
-    scope: str
-    """Identity of the caller, or empty if callers share answers."""
-    manifest_sha256: str
-    """Digest of the model."""
-    is_streamed: bool
-    """Whether the caller reads along: then a translation that repeats itself stands, because it has been seen."""
-    source_ids: tuple[int, ...]
-    options: SearchOptions
+    __slots__ = ("_hash", "_parts", "manifest_sha256", "options", "source_ids")
+
+    def __init__(
+        self,
+        scope: str,
+        manifest_sha256: str,
+        source_ids: tuple[int, ...],
+        options: SearchOptions,
+        *,
+        is_streamed: bool = False,
+    ) -> None:
+        """Make a key.
+
+        Args:
+            scope: Identity of the caller, or empty if callers share answers.
+            manifest_sha256: Digest of the model.
+            source_ids: Ids of the sentence.
+            options: Options of its search.
+            is_streamed: Whether the caller reads along: then a translation that repeats itself stands, because it has
+                been seen.
+        """
+        self.manifest_sha256, self.source_ids, self.options = manifest_sha256, source_ids, options
+        self._parts = (source_ids, scope, manifest_sha256, is_streamed, options)
+        self._hash = hash(self._parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnswerKey) and self._parts == other._parts
 
 
 @dataclass(slots=True)
@@ -83,6 +105,8 @@ class AnswerCache:
         self.size = 0
         """Bytes of all entries together, as estimated."""
         self._in_flight: dict[AnswerKey, _InFlight] = {}
+        metrics.answer_cache_bytes.set_function(lambda: self.size)
+        metrics.answer_cache_entries.set_function(lambda: len(self._entries))
 
     def key(self, context: CallContext, search: PlannedSearch, *, is_streamed: bool = False) -> AnswerKey | None:
         """Return the key of a search; None if its answer is not to be kept.
@@ -95,14 +119,14 @@ class AnswerCache:
             return None
         scope = "" if self._is_shared else context.caller
         digest = context.model.bundle.manifest_sha256
-        return AnswerKey(scope, digest, is_streamed, tuple(sentence.source_ids), options)
+        return AnswerKey(scope, digest, tuple(sentence.source_ids), options, is_streamed=is_streamed)
 
     def get(self, key: AnswerKey) -> Found | None:
         """Return a kept answer, which is then the last to be dropped."""
-        entry = self._entries.get(key)
+        entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        self._entries.move_to_end(key)
+        self._entries[key] = entry
         return entry.found
 
     def in_flight(self, key: AnswerKey, context: CallContext) -> asyncio.Future[Found | None] | None:
@@ -139,7 +163,6 @@ class AnswerCache:
         """Drop the answers of a model."""
         for key in [key for key in self._entries if key.manifest_sha256 == manifest_sha256]:
             self.size -= self._entries.pop(key).size
-        self._report()
 
     def _keep(self, key: AnswerKey, found: Found) -> None:
         size = _size_of(key, found)
@@ -152,11 +175,6 @@ class AnswerCache:
             _, oldest = self._entries.popitem(last=False)
             self.size -= oldest.size
             self._metrics.answer_cache_evictions.inc()
-        self._report()
-
-    def _report(self) -> None:
-        self._metrics.answer_cache_bytes.set(self.size)
-        self._metrics.answer_cache_entries.set(len(self._entries))
 
     def count(self, *, kept: int, joined: int, searched: int) -> None:
         """Count the sentences of a call by where their answers come from."""
