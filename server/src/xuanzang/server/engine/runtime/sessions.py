@@ -265,6 +265,8 @@ def _open(
     if operators:
         options.register_custom_ops_library(str(operators))
     options.log_severity_level = 3
+    # A pattern is one block for all intermediate results of a run, made for its dimensions, which hardly come again.
+    options.enable_mem_pattern = False
     options.inter_op_num_threads = 1
     if intra_op_threads == 1:
         options.intra_op_num_threads = 1
