@@ -1,13 +1,13 @@
-"""A file of many lines: our command and server, from text to text, beside CTranslate2 in process on the same pieces."""
+"""A file of many lines, text to text: `Translator`, `xuanzang batch`, our command and server, and CTranslate2."""
 
 from __future__ import annotations
 
-import dataclasses
+import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -15,20 +15,22 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.engines.measurement import PARALLELISM, EngineProcess
+from benchmarks.engines.measurement import PARALLELISM
 from benchmarks.engines.models import BenchmarkModel, fits
 from benchmarks.engines.served import ComparedModel
-from benchmarks.engines.workload import Workload, target_limit
 from benchmarks.harness.bundled_model import our_server
-from benchmarks.harness.processes import environment
+from benchmarks.harness.processes import AskedProcess, environment
 from xuanzang.model.data.corpus import CorpusError, read_pairs
+from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.text.sentences import split_sentences
 
 LINES = 2000
 BATCHES = (16, 32, 64, 128)
 """Sentences in a batch of CTranslate2, which sorts the file by length and cuts it."""
 TRIED_SHARE = 4
-"""The batches are compared on this part of the sentences, one of so many."""
+"""The batches are compared on this part of the lines, one of so many."""
+WAYS = ("Translator", "batch", "server")
+"""Ours: in process, by `xuanzang batch`, and by `xuanzang translate --file` with a server, both with their starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +46,11 @@ class FileResult:
     max_batch: int
     """Sentences in its batches."""
     lines_per_second: Mapping[str, float]
-    """Median of the rounds, by engine."""
+    """Median of the rounds, by one of `WAYS` and for "ctranslate2"."""
 
-    @property
-    def ratio(self) -> float:
+    def ratio(self, way: str) -> float:
         """Our rate divided by CTranslate2's."""
-        return self.lines_per_second["xuanzang"] / self.lines_per_second["ctranslate2"]
+        return self.lines_per_second[way] / self.lines_per_second["ctranslate2"]
 
 
 def measure_file(
@@ -69,25 +70,49 @@ def measure_file(
         CorpusError: The file cannot be read, or no line fits the model.
     """
     lines = _lines(model, path)
-    ids = [model.checkpoint.source_ids(sentence) for line in lines for sentence in split_sentences(line)]
     text = scratch / "lines.txt"
     text.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     with ExitStack() as stack:
-        engine, workload = _best(stack, served, ids)
+        peer = _best(stack, served, text)
+        translator = stack.enter_context(FileProcess("xuanzang", served, workers=usable_cores(), threads=1))
         server = stack.enter_context(our_server(served, *flags))
-        seconds: dict[str, list[float]] = {"xuanzang": [], "ctranslate2": []}
+        ways: dict[str, Callable[[], float]] = {
+            "Translator": lambda: translator.seconds(text),
+            "batch": lambda: _batch_seconds(served, text, len(lines)),
+            "server": lambda: _command_seconds(server.address, text, len(lines)),
+            "ctranslate2": lambda: peer.seconds(text),
+        }
+        translator.seconds(text, every=TRIED_SHARE)
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
         for _ in tqdm(range(rounds), desc=f"{model.name} file", unit="round"):
-            seconds["xuanzang"].append(_command_seconds(server.address, text, len(lines)))
-            seconds["ctranslate2"].append(engine.measure(workload).seconds)
+            for way, measure in ways.items():
+                seconds[way].append(measure())
     return FileResult(
         model=model.name,
         lines=len(lines),
-        sentences=len(ids),
-        workers=engine.workers,
-        threads=engine.threads,
-        max_batch=workload.max_batch,
-        lines_per_second={name: len(lines) / statistics.median(found) for name, found in seconds.items()},
+        sentences=sum(len(split_sentences(line)) for line in lines),
+        workers=peer.workers,
+        threads=peer.threads,
+        max_batch=peer.max_batch,
+        lines_per_second={way: len(lines) / statistics.median(found) for way, found in seconds.items()},
     )
+
+
+class FileProcess(AskedProcess):
+    """An engine in a process of its own, which translates files."""
+
+    def __init__(self, engine: str, served: ComparedModel, *, workers: int, threads: int) -> None:
+        """Start the process; `max_batch` is for CTranslate2."""
+        self.workers, self.threads, self.max_batch = workers, threads, 0
+        flags = ("--workers", str(workers), "--threads", str(threads), "--model", str(served.ctranslate2))
+        super().__init__("-m", "benchmarks.engines.file_worker", engine, str(served.bundle), *flags)
+
+    def seconds(self, text: Path, *, every: int = 1) -> float:
+        """Translate a file, or one of so many lines, and return how long it took."""
+        output = text.with_name("translated-in-process.txt")
+        asked = {"lines": str(text), "output": str(output), "every": every, "max_batch": self.max_batch}
+        seconds: float = self.ask(asked)
+        return seconds
 
 
 def _lines(model: BenchmarkModel, path: Path) -> list[str]:
@@ -100,21 +125,29 @@ def _lines(model: BenchmarkModel, path: Path) -> list[str]:
     return lines
 
 
-def _best(stack: ExitStack, served: ComparedModel, ids: Sequence[Sequence[int]]) -> tuple[EngineProcess, Workload]:
-    """Return CTranslate2 with the parallelism, and the whole file with the batches, that take the least time."""
+def _best(stack: ExitStack, served: ComparedModel, text: Path) -> FileProcess:
+    """Return CTranslate2 with the parallelism and the batches that take the least time."""
     engines = [
-        stack.enter_context(EngineProcess("ctranslate2", served.ctranslate2, "int8", workers=workers, threads=threads))
+        stack.enter_context(FileProcess("ctranslate2", served, workers=workers, threads=threads))
         for workers, threads in PARALLELISM
     ]
-    whole = Workload(batches=[ids], beam_size=4, max_target_length=max(map(target_limit, ids)), min_seconds=0)
-    some = dataclasses.replace(whole, batches=[ids[::TRIED_SHARE]])
-    tried = [(engine, size) for engine in engines for size in BATCHES]
-    seconds = [
-        engine.measure(dataclasses.replace(some, max_batch=size)).seconds
-        for engine, size in tqdm(tried, desc=f"{served.name} batches of CTranslate2", unit="setting")
-    ]
-    engine, size = tried[seconds.index(min(seconds))]
-    return engine, dataclasses.replace(whole, max_batch=size)
+    tried: list[tuple[float, FileProcess, int]] = []
+    for engine in engines:
+        engine.seconds(text, every=10 * TRIED_SHARE)
+        for engine.max_batch in BATCHES:
+            tried.append((engine.seconds(text, every=TRIED_SHARE), engine, engine.max_batch))
+    _, best, best.max_batch = min(tried, key=lambda each: each[0])
+    return best
+
+
+def _batch_seconds(served: ComparedModel, text: Path, count: int) -> float:
+    """Translate a file by `xuanzang batch`, its start included."""
+    output = text.with_name("translated-by-batch.txt")
+    output.unlink(missing_ok=True)
+    shutil.rmtree(f"{output}.job", ignore_errors=True)
+    command = [sys.executable, "-m", "xuanzang.command", "batch", "--models", str(served.bundle.parent.parent)]
+    command += ["--quiet", "--beam-size", "4", "--length-penalty", "1", str(text), str(output)]
+    return _timed(command, output, count)
 
 
 def _command_seconds(address: str, text: Path, count: int) -> float:
@@ -124,8 +157,13 @@ def _command_seconds(address: str, text: Path, count: int) -> float:
         ChildProcessError: It failed, or lines are missing.
     """
     output = text.with_name("translated.txt")
-    command = [sys.executable, "-m", "xuanzang.client", "translate", "--length-penalty", "1"]
+    command = [sys.executable, "-m", "xuanzang.client", "translate", "--length-penalty", "1", "--beam-size", "4"]
+    command += ["--source", "zh", "--target", "en"]
     command += ["--address", address, "--file", str(text), "--output", str(output)]
+    return _timed(command, output, count)
+
+
+def _timed(command: list[str], output: Path, count: int) -> float:
     started = time.perf_counter()
     status = subprocess.run(command, env=environment(), check=False).returncode
     seconds = time.perf_counter() - started

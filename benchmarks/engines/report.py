@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.engines.cost import PeakShare, ServerCost
-from benchmarks.engines.long_file import FileResult
+from benchmarks.engines.long_file import WAYS, FileResult
 from benchmarks.engines.measurement import EngineResult
 from benchmarks.engines.served import ServedResult, ServedRow
 from benchmarks.engines.workload import Workload
@@ -40,7 +40,7 @@ COST_HEADINGS = (
     *("CPU outside onnxruntime", "share of int8 peak"),
 )
 FILE_HEADINGS = (
-    *("model", "lines", "sentences", "ours lines/s", "CTranslate2 lines/s", "ratio"),
+    *("model", "lines", "sentences", "Translator", "batch", "command and server", "CTranslate2"),
     "CTranslate2's workers × threads, batch",
 )
 ENGINE_NOTES = (
@@ -62,9 +62,10 @@ COST_NOTES = (
 )
 
 FILE_NOTES = (
-    "A file translated as a whole, int8, beam 4: ours by the command with a server, from text to text, the command's "
-    "start included; CTranslate2 in process with the batches that suit it best, from pieces to pieces. Medians of "
-    "rounds in turn."
+    "A file translated as a whole, text to text, int8, beam 4, in lines per second and beside CTranslate2's: ours by "
+    "`Translator` in process, by `xuanzang batch`, and by `xuanzang translate --file` with a server, the latter two "
+    "with the start of the command; CTranslate2 in process with the same tokeniser and the batches that suit it best. "
+    "Medians of rounds in turn."
 )
 
 
@@ -165,7 +166,7 @@ def _rates(result: FileResult | None) -> dict[str, float]:
     if not result:
         return {}
     rates = {f"{name}_lines_per_second": round(rate, 2) for name, rate in result.lines_per_second.items()}
-    return {**rates, "ratio": round(result.ratio, 3)}
+    return {**rates, **{f"{way}_ratio": round(result.ratio(way), 3) for way in WAYS}}
 
 
 def _cost(report: Report) -> dict[str, float]:
@@ -216,8 +217,8 @@ def _file_cells(result: FileResult) -> list[str]:
     return [
         result.model,
         *(f"{count}" for count in (result.lines, result.sentences)),
-        *(f"{result.lines_per_second[engine]:.1f}" for engine in ("xuanzang", "ctranslate2")),
-        f"{result.ratio:.2f}",
+        *(f"{result.lines_per_second[way]:.1f}, {result.ratio(way):.2f}" for way in WAYS),
+        f"{result.lines_per_second['ctranslate2']:.1f}",
         f"{result.workers} × {result.threads}, {result.max_batch}",
     ]
 

@@ -55,7 +55,7 @@ def whole_report() -> Report:
             workers=2,
             threads=1,
             max_batch=32,
-            lines_per_second={"xuanzang": 90.0, "ctranslate2": 60.0},
+            lines_per_second={"Translator": 90.0, "batch": 75.0, "server": 72.0, "ctranslate2": 60.0},
         ),
         servers=servers,
         peak_shares={name: PeakShare(multiply_adds_per_second=3e11, peak=6e11) for name in ("bundled", "base")},
@@ -79,7 +79,9 @@ def test_the_json_has_its_documented_fields() -> None:
     ours = {"sentences_per_second": 100.0, "p50_ms": 10.0, "p95_ms": 20.0, "p99_ms": 30.0}
     theirs = {name: 2 * value for name, value in ours.items()}
     assert found["served"] == [{"load": load, "ours": ours, "ctranslate2": theirs} for load in ("closed", "30%")]
-    assert found["file"] == {"xuanzang_lines_per_second": 90.0, "ctranslate2_lines_per_second": 60.0, "ratio": 1.5}
+    rates = {"Translator": 90.0, "batch": 75.0, "server": 72.0, "ctranslate2": 60.0}
+    ratios = {"Translator_ratio": 1.5, "batch_ratio": 1.25, "server_ratio": 1.2}
+    assert found["file"] == {**{f"{way}_lines_per_second": rate for way, rate in rates.items()}, **ratios}
     # Those of the first model, which is served.
     assert found["cost"] == {
         "start_to_first_translation_s": 0.5,

@@ -6,6 +6,7 @@ import hmac
 import re
 import secrets
 import stat
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,10 +132,9 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
     except ValidationError as error:
         # Without the values, and without the cause, whose text has them.
         raise KeysFileError(f"keys file {file}: {validation_faults(error)}") from None
-    ids = [key.id for key in content.keys]
-    doubled = sorted({each for each in ids if ids.count(each) > 1})
-    if doubled:
-        raise KeysFileError(f"keys file {file}: two entries have the id {doubled[0]}")
+    [(doubled, count)] = Counter(key.id for key in content.keys).most_common(1) or [("", 0)]
+    if count > 1:
+        raise KeysFileError(f"keys file {file}: two entries have the id {doubled}")
     return content.keys
 
 
