@@ -235,14 +235,20 @@ def keys() -> Curve:
     for count in (10, 1000, 10_000, 100_000):
         with tempfile.TemporaryDirectory() as name:
             file = Path(name) / "keys.json"
-            made = [new_key(f"caller{number}") for number in range(count)]
-            change_keys(file, lambda _, made=made: [entry for _, entry in made])
+            key = _write_keys(file, count)
             with our_server(bundled_model(), "--no-detection", "--anonymous", "--keys-file", str(file)) as server:
                 start = cpu_seconds(server.pid)
-                cost = _keyed_milliseconds(server, made[-1][0])
+                cost = _keyed_milliseconds(server, key)
                 points.append((count, start))
                 print(f"  {count:,} keys: start {start:.2f} s of processor time, a keyed call {cost:.2f} ms")
     return Curve(name="Keys", size="API keys", cost="s of processor time to start", points=[*points])
+
+
+def _write_keys(file: Path, count: int) -> str:
+    """Make so many keys and return the last."""
+    made = [new_key(f"caller{number}") for number in range(count)]
+    change_keys(file, lambda _: [entry for _, entry in made])
+    return made[-1][0]
 
 
 def _keyed_milliseconds(server: ServerProcess, key: str, count: int = 100) -> float:

@@ -136,7 +136,8 @@ def _best(stack: ExitStack, served: ComparedModel, text: Path) -> FileProcess:
         engine.seconds(text, every=10 * TRIED_SHARE)
         for engine.max_batch in BATCHES:
             tried.append((engine.seconds(text, every=TRIED_SHARE), engine, engine.max_batch))
-    _, best, best.max_batch = min(tried, key=lambda each: each[0])
+    _, best, max_batch = min(tried, key=lambda each: each[0])
+    best.max_batch = max_batch
     return best
 
 
