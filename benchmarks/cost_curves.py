@@ -3,9 +3,9 @@
     python -m benchmarks.cost_curves                    # all, some minutes
     python -m benchmarks.cost_curves --curves keys beam # some of them
 
-Prints a table for each curve: the processor time of the server's process for a request (or a start, or its memory), at growing sizes of
-one thing. The exponent is the slope of the logarithms over the larger half of the sizes: 1 is linear, 0 no growth.
-Processor time hardly depends on what else the machine does, so a busy machine shows the same slopes.
+Prints a table for each curve: the processor time of the server's process for a request (or a start, or its memory), at
+growing sizes of one thing. The exponent is the slope of the logarithms over the larger half of the sizes: 1 is linear,
+0 no growth. Processor time hardly depends on what else the machine does, so a busy machine shows the same slopes.
 """
 
 from __future__ import annotations
