@@ -9,9 +9,10 @@ shape sees. Prints one row: what the download took, and the time from its end to
 from __future__ import annotations
 
 import argparse
-import re
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from terminal_recording import Recording
 
 from benchmarks.harness.processes import free_address
 from benchmarks.peers.random_directory import SHAPES, write_random_directory
+from xuanzang.client import TranslationClient, TranslationError
 
 _SENTENCE = "I have two cats."
 _ASKED = ("--source", "en", "--target", "zh", "--max-target-length", "10", _SENTENCE)
@@ -60,17 +62,30 @@ def _record(recording: Recording, user: HubUser, name: str, address: str) -> Non
     program = (sys.executable, "-m", "xuanzang.command")
     flags = ("--address", address, "--metrics-address", "127.0.0.1:0")
     server = recording.run(
-        (*program, "serve", name, "--yes", *flags, "--log-format", "console"),
+        (*program, "serve", name, "--yes", *flags, "--log-level", "warning"),
         environment,
-        f"xuanzang serve {name} --yes &",
-        until=lambda text: re.search(r"\bserving\b.*\n", text) is not None,
+        f"xuanzang serve {name} --yes --log-level warning &",
+        until=lambda text: "INFO wrote" in text,
     )
     try:
+        _wait(address, server)
         shown = f"xuanzang translate {' '.join(_ASKED[:-1])} '{_SENTENCE}'"
         recording.run((*program, "translate", "--address", address, *_ASKED), environment, shown)
     finally:
         server.terminate()
         server.wait()
+
+
+def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
+    with TranslationClient(address) as client:
+        while server.poll() is None:
+            try:
+                client.list_models()
+            except TranslationError:
+                time.sleep(0.1)
+            else:
+                return
+    raise RuntimeError("the server has ended")
 
 
 def _with_terminal(environment: Mapping[str, str]) -> dict[str, str]:

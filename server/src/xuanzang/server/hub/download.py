@@ -11,7 +11,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (
@@ -24,6 +24,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils import tqdm
 
 from xuanzang.server.hub.errors import HubError
 from xuanzang.server.hub.known_models import json_object
@@ -151,9 +152,18 @@ def download(model: Published, files: Sequence[str], report: Callable[[str], Non
     """Download files of a model; raise HubError if one does not come, or is not what the hub says of it."""
     if missing := [name for name in files if name not in model.sizes]:
         raise HubError(f"{model.name} has no {', '.join(missing)}, which others of its files name")
-    fetch = lambda: snapshot_download(  # noqa: E731 - a call that is made again
-        model.name, revision=model.revision, allow_patterns=list(map(_pattern, files)), library_name="xuanzang"
-    )
+    patterns = list(map(_pattern, files))
+
+    def fetch() -> str:
+        with _closed_bars() as bar:
+            return snapshot_download(
+                model.name,
+                revision=model.revision,
+                allow_patterns=patterns,
+                library_name="xuanzang",
+                tqdm_class=bar,
+            )
+
     folder = Path(_asked(model.name, model.revision, report, fetch))
     digests = {name: _digest(folder / name) for name in files}
     for name, digest in digests.items():
@@ -165,6 +175,23 @@ def download(model: Published, files: Sequence[str], report: Callable[[str], Non
                 "is deleted, so the next run downloads it again"
             )
     return Downloaded(folder, digests)
+
+
+@contextlib.contextmanager
+def _closed_bars() -> Iterator[type[tqdm]]:
+    """Yield a class for the client's bars, which it leaves open: the lines that follow would run into them."""
+    opened: list[tqdm] = []
+
+    class Bar(tqdm):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            opened.append(self)
+
+    try:
+        yield Bar
+    finally:
+        for bar in reversed(opened):
+            bar.close()
 
 
 def _pattern(name: str) -> str:
