@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings client site pictures suites clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings client site pictures recording suites clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,10 @@ settings: .venv/ready ## Write docs/settings.md from the settings of server and 
 
 pictures: .venv/ready .venv/browser ## Take the pictures of the page in docs/pictures, with a server and Chromium
 	$(BIN)/python examples/pictures.py
+
+recording: .venv/ready ## Record for docs/pictures how 77 million random weights are pulled from a stand-in for the hub
+	PYTHONPATH=tests/support:site $(BIN)/python -m benchmarks.peers.pulled \
+		--cast docs/pictures/pull.cast --picture docs/pictures/pull.svg
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py

@@ -1,6 +1,6 @@
 """From nothing to the first translation: one command against a stand-in for the hub on this machine.
 
-    python -m benchmarks.peers.pulled --shape 77m --cast docs/recordings/pull.cast --picture docs/pictures/pull.svg
+    python -m benchmarks.peers.pulled --shape 77m --cast docs/pictures/pull.cast --picture docs/pictures/pull.svg
 
 The weights are random, so the translation means nothing; everything else is what a user of a published model of that
 shape sees. Prints one row: what the download took, and the time from its end to the translation.

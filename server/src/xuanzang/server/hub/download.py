@@ -24,7 +24,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import tqdm
+from huggingface_hub.utils import tqdm  # type: ignore[attr-defined] # re-exported without saying so
 
 from xuanzang.server.hub.errors import HubError
 from xuanzang.server.hub.known_models import json_object
@@ -184,7 +184,7 @@ def _closed_bars() -> Iterator[type[tqdm]]:
 
     class Bar(tqdm):
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
+            super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
             opened.append(self)
 
     try:
