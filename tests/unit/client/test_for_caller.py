@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
+from tests.unit.client.conftest import echo
 
 from xuanzang import client as sdk
 
@@ -41,6 +43,26 @@ async def test_the_asynchronous_client_calls_for_others_over_the_same_connection
     assert "authorization" not in script.metadata[0]
     with pytest.raises(RuntimeError, match="the client is closed"):
         await caller.translate_one("a")
+
+
+async def test_what_a_server_refuses_one_caller_holds_back_no_other(script: Script) -> None:
+    def refuse_greedy(request: Any, context: Any) -> Any:
+        if dict(context.invocation_metadata())["x-client-id"] == "greedy":
+            context.set_trailing_metadata((("grpc-retry-pushback-ms", "3600000"),))
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
+        return echo(request, context)
+
+    script.on_translate = refuse_greedy
+    async with sdk.AsyncTranslationClient(script.address, api_key="") as client:
+        for _ in range(30):
+            with pytest.raises(sdk.OverloadedError):
+                await client.for_caller(client_id="greedy").translate_one("a", timeout=1.0)
+        assert (await client.for_caller(client_id="modest").translate_one("a", timeout=1.0)).text == "A"
+        for name in range(2000):
+            client.for_caller(client_id=str(name))
+        assert len(client._calls.shared._callers) == 1024
+    # The refused one is not even sent again.
+    assert [each["x-client-id"] for each in script.metadata] == ["greedy", "modest"]
 
 
 def test_a_caller_without_a_key_gets_none_from_the_environment(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xuanzang.gateway.entry.beginnings import Beginnings
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, Shares, network_of
 
@@ -119,3 +120,34 @@ async def test_whoever_waits_has_a_turn_or_gives_it_up(data: st.DataObject) -> N
 )
 def test_a_host_is_counted_by_its_network(host: str, network: str) -> None:
     assert network_of(host) == network
+
+
+async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_sides_in_turn() -> None:
+    beginnings, begun = Beginnings(), list[str]()
+
+    async def begin(side: str) -> None:
+        await beginnings.turn(side)
+        begun.append(side)
+
+    crowd = [asyncio.create_task(begin("crowd")) for _ in range(300)]
+    other = asyncio.create_task(begin("other"))
+    cancelled = asyncio.create_task(begin("third"))
+    await asyncio.sleep(0)
+    # What has begun without waiting.
+    assert begun == ["crowd"] * 4
+    cancelled.cancel()
+    await other
+    assert len(begun) <= 8
+    await asyncio.gather(*crowd)
+    assert Counter(begun) == {"crowd": 300, "other": 1}
+    await asyncio.sleep(0)
+    await asyncio.wait_for(begin("later"), 60)
+
+
+async def test_a_lone_request_begins_at_once() -> None:
+    beginnings = Beginnings()
+    for _ in range(3):
+        waiting = beginnings.turn("any")
+        with pytest.raises(StopIteration):
+            waiting.send(None)
+        await asyncio.sleep(0)

@@ -35,6 +35,7 @@ from xuanzang.gateway.apis.mtranserver import MTranServer
 from xuanzang.gateway.apis.openai import OpenAI
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
+from xuanzang.gateway.entry.beginnings import TurnsOfAddresses
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoints import Endpoint, SharedState, Variant
@@ -113,6 +114,7 @@ class Gateway:
         if self.settings.page:
             routes += page_routes()
         middleware = [
+            Middleware(TurnsOfAddresses, probes=PROBES),
             Middleware(WholeBodies),
             Middleware(KnownHosts, hosts=self.settings.hosts),
             *_cross_origin(self.settings),

@@ -24,6 +24,7 @@ _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
 """Connections between two turns of others: asyncio takes the same number for this and for the kernel's backlog."""
 _OTHER_FILES = 256
+_SEND_BUFFER_BYTES = 128 * 1024
 _LATE_SECONDS = 2.0
 _SCRAPES = 64
 """Connections that may ask for metrics at a time."""
@@ -194,6 +195,8 @@ def listener(address: str) -> socket.socket:
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     # Its connections inherit it; otherwise the second packet of an answer waits 40 ms for the receipt of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # The kernel would take megabytes of answers that nobody reads.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     return listening
 
 

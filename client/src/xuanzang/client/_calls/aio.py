@@ -15,7 +15,7 @@ import grpc
 from xuanzang.client._calls.aio_errors import cancelled_calls
 from xuanzang.client._calls.blocking import SessionState, shared
 from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
-from xuanzang.client._calls.metadata import CallMetadata, Metadata
+from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.faults import Fault, FaultKind
@@ -81,6 +81,7 @@ class AsyncCalls:
         """
         twin = copy.copy(self)
         twin.metadata = metadata
+        twin.shared = self.shared.of_caller(without_request_id(metadata))
         return twin
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 import grpc
 
 from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
-from xuanzang.client._calls.metadata import CallMetadata, Metadata
+from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
@@ -109,6 +109,7 @@ class BlockingCalls:
         """
         twin = copy.copy(self)
         twin.metadata = metadata
+        twin.shared = self.shared.of_caller(without_request_id(metadata))
         return twin
 
     def close(self) -> None:

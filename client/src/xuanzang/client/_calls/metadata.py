@@ -48,6 +48,15 @@ class CallMetadata:
             raise
 
 
+def without_request_id(metadata: Metadata) -> Metadata:
+    """Return what tells a caller apart: its name and its key.
+
+    Args:
+        metadata: Metadata of every call of a client.
+    """
+    return tuple(each for each in metadata if each[0] != REQUEST_ID)
+
+
 def _trace_headers() -> Metadata:
     """Return the headers of the current trace, in the formats that the program has chosen; none outside of traces."""
     # A program that traces has imported OpenTelemetry; others need not have it.

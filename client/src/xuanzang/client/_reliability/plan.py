@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from xuanzang.client._errors import OverloadedError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
@@ -32,6 +34,9 @@ class RetryRules:
     """Seconds at most between two tries."""
 
 
+_MAX_CALLERS = 1024
+
+
 @dataclass(slots=True, kw_only=True)
 class Shared:
     """What all calls of a client share."""
@@ -46,6 +51,26 @@ class Shared:
     """None: every call is sent, also to a server that will refuse it."""
     first_contact: FirstContact | None = None
     """None: calls wait for servers that have never answered as for others, and nobody looks for the reason."""
+
+    _callers: OrderedDict[Hashable, Shared] = field(default_factory=OrderedDict)
+    """What calls on behalf of others share, those of the last callers; each one's is its own."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def of_caller(self, caller: Hashable) -> Shared:
+        """Return the same, but for what one caller's refusals are counted in: servers divide their room by callers.
+
+        Args:
+            caller: What tells the caller apart.
+        """
+        with self._lock:
+            found = self._callers.pop(caller, None)
+            if found is None:
+                throttles = self.throttles and self.throttles.fresh()
+                found = replace(self, throttles=throttles, budget=RetryBudget(), _callers=OrderedDict(), _lock=Lock())
+            self._callers[caller] = found
+            if len(self._callers) > _MAX_CALLERS:
+                self._callers.popitem(last=False)
+            return found
 
     @property
     def missing(self) -> FirstContact | None:

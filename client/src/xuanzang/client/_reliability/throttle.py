@@ -152,10 +152,15 @@ class Throttles:
         random: Callable[[], float],
         rules: ThrottleRules | None = None,
     ) -> None:
-        self._throttles = [Throttle(rules or ThrottleRules()) for _ in range(addresses)]
+        self._rules = rules or ThrottleRules()
+        self._throttles = [Throttle(self._rules) for _ in range(addresses)]
         self._clock = clock
         self._random = random
         self._lock = threading.Lock()
+
+    def fresh(self) -> Throttles:
+        """Return throttles of the same addresses that know of no refusal."""
+        return Throttles(len(self._throttles), clock=self._clock, random=self._random, rules=self._rules)
 
     def waits(self, shape: CallShape) -> dict[int, float]:
         """Return the addresses that a call is not to be sent to, each with the seconds until it is worth a try."""

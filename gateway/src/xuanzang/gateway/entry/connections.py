@@ -18,8 +18,10 @@ MAX_HEAD_BYTES = 64 * 1024
 """Size of a request's head; what frames a body, trailers included, may have as much, and the size of the body."""
 DISCARDED_BYTES = 2**20
 """What is still taken of a body after the answer, which a caller who is sending would not see if the end came first."""
-_READ_BYTES = 4096
-"""What is parsed at once, and with it how long one connection keeps the others waiting."""
+_READ_BYTES = 1024
+"""What is parsed at once that may be heads, and with it how long one connection keeps the others waiting."""
+_READ_BODY_BYTES = 64 * 1024
+"""What is parsed at once of a body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     _receiving: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
     _in_head = True
+    _declared_bytes = 0
+    """Size of the body, as far as the head tells it."""
     _body_bytes = 0
     _discarded_bytes = 0
     _other_bytes = 0
@@ -150,7 +154,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     @override
     def get_buffer(self, sizehint: int) -> bytearray:
-        self._buffer = bytearray(_READ_BYTES)
+        rest_of_body = self._declared_bytes - self._body_bytes
+        self._buffer = bytearray(min(max(_READ_BYTES, rest_of_body), _READ_BODY_BYTES))
         return self._buffer
 
     @override
@@ -159,7 +164,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         if self._receiving is None and (self.cycle is None or self.cycle.response_complete):
             self._await_peer()
         self._other_bytes += nbytes
-        self.data_received(bytes(self._buffer[:nbytes]))
+        data, self._buffer = bytes(self._buffer[:nbytes]), bytearray()
+        self.data_received(data)
         if self.transport.is_closing():
             return
         if self._discarded_bytes > DISCARDED_BYTES:
@@ -171,6 +177,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
+        self._declared_bytes = 0
         self._body_bytes = 0
         self._discarded_bytes = 0
         if self._receiving is None:
@@ -180,6 +187,9 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:
             super().on_header(name, value)
+            # The parser refuses what is no number of 64 bits.
+            if name.lower() == b"content-length" and value.isdigit():
+                self._declared_bytes = int(value)
 
     @override
     def on_headers_complete(self) -> None:
