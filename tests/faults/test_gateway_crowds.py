@@ -196,23 +196,25 @@ async def test_requests_that_are_sent_at_once_are_answered_in_turn(server: str) 
 
 
 async def test_answers_that_are_not_taken_end_their_connections(server: str) -> None:
+    body = b'{"texts": [1,1,1,1,1,1,1,1,1,1]}'
+    wrong = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     async with gateway_process(f"--server={server}", "--send-timeout-seconds=1") as (process, gateway):
         with socket.socket() as unread:
             unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             unread.connect(("127.0.0.1", gateway.port))
             unread.setblocking(False)
             with suppress(BlockingIOError):
-                while unread.send(asking(body=b'{"texts": [1,1,1,1,1,1,1,1,1,1]}') * 100):
+                while unread.send(wrong * 100):
                     pass
             reset = select.poll()
             reset.register(unread, 0)
             assert await asyncio.to_thread(reset.poll, 30_000)
-        wrong = await gateway.post("/v1/translate", json={"texts": [1] * 10})
+        length = len(await exchange(gateway.port, wrong.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")))
         process.terminate()
         assert process.stderr is not None
         answered = (await process.stderr.read()).count(b'"request"')
     # What the kernel holds of them, and the event loop.
-    assert 100 < answered < 2**20 / len(wrong.body)
+    assert 100 < answered < 2**20 / length
 
 
 async def test_a_wrong_key_is_refused_before_a_large_body_comes(server: str, key: str) -> None:
