@@ -82,8 +82,8 @@ def test_readiness_is_that_of_the_translation_service() -> None:
 
 def test_the_grace_period_exceeds_the_wait_the_drain_and_the_last_answers(tmp_path: Path) -> None:
     drain = settings(SERVER["args"], tmp_path).drain_timeout_seconds
-    holding = rpc._MAX_HOLDS * rpc._QUIET_SECONDS + rpc._GRACE_SECONDS
-    needed = SERVER["lifecycle"]["preStop"]["sleep"]["seconds"] + drain + lifecycle._SENDING_SECONDS + holding
+    holding = rpc.STOPPING_SECONDS
+    needed = SERVER["lifecycle"]["preStop"]["sleep"]["seconds"] + drain + lifecycle._LEAST_SENDING_SECONDS + holding
     assert POD["terminationGracePeriodSeconds"] > needed
 
 

@@ -143,9 +143,15 @@ async def main() -> None:
     parser.add_argument("--size", type=int, default=1_000_000, help="bytes of a document, about")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--probe", type=int, help="probe this port; measure nothing else")
+    parser.add_argument("--attack", help="attack the gateway at --port for --seconds; measure nothing")
+    parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.probe:
         await probed(arguments.probe)
+        return
+    if arguments.attack:
+        print("begun", flush=True)
+        await attack(arguments.port, hostile_documents(arguments.size), arguments.seconds)
         return
     server = Replica(arguments.models)
     server.ready()

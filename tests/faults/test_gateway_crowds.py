@@ -334,6 +334,24 @@ async def test_a_gateway_under_attack_ends_when_it_is_told_to(server: str, first
     assert json.loads(log.splitlines()[-1])["event"] == "stopped"
 
 
+async def test_what_a_drain_has_no_time_for_is_hung_up_in_order() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        flags = (f"--server=127.0.0.1:{silent.getsockname()[1]}", "--drain-timeout-seconds=3")
+        async with gateway_process(*flags) as (process, gateway):
+            _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+            writer.write((HEAD + b"content-length: %d\r\n\r\n" % len(ASK) + ASK) * 3)
+            # The first of them waits for the server.
+            asked, _ = await asyncio.to_thread(silent.accept)
+            with asked:
+                process.send_signal(signal.SIGTERM)
+                assert process.stderr is not None
+                log = [json.loads(line) for line in (await process.stderr.read()).splitlines()]
+                assert await process.wait() == 0
+            writer.transport.abort()
+    assert [line["status"] for line in log if line["event"] == "request"] == ["hung_up"]
+    assert not any("exception" in line for line in log)
+
+
 async def test_a_drain_that_does_not_end_is_ended_by_the_kernel(server: str) -> None:
     hanging = (
         "import sys, time; from xuanzang.gateway import __main__\n"

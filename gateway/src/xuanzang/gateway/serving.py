@@ -25,7 +25,9 @@ _ACCEPTED_AT_ONCE = 64
 """Connections between two turns of others: asyncio takes the same number for this and for the kernel's backlog."""
 _OTHER_FILES = 256
 _SEND_BUFFER_BYTES = 128 * 1024
-_LATE_SECONDS = 2.0
+_ENDING_SECONDS = 3.0
+"""Of a long drain; of a short one a third. In them ends what waits for its callers."""
+_LATE_SECONDS = 1.0
 _SCRAPES = 64
 """Connections that may ask for metrics at a time."""
 _SCRAPE_SECONDS = 5.0
@@ -73,7 +75,16 @@ class GatewayServer(uvicorn.Server):
         """
         if self._gateway.grpc:
             self._gateway.grpc.begin_stop()
+        seconds = float(self.config.timeout_graceful_shutdown or 0)
+        patience = seconds - min(_ENDING_SECONDS, seconds / 3)
+        asyncio.get_running_loop().call_later(patience, self._end_connections)
         await super().shutdown(sockets=sockets)
+
+    def _end_connections(self) -> None:
+        """End all connections, which their requests see as hung up; what uvicorn cancels leaves a traceback each."""
+        for connection in list(self.server_state.connections):
+            if connection.transport:
+                connection.transport.abort()
 
 
 def serve(settings: Settings) -> None:

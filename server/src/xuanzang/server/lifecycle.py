@@ -18,7 +18,7 @@ from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc.grpc_private import ListenerEndedError
-from xuanzang.server.rpc.server import AdminServer, HealthServer, RpcServer
+from xuanzang.server.rpc.server import STOPPING_SECONDS, AdminServer, HealthServer, RpcServer
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -27,6 +27,8 @@ _HEAP_INTERVAL_SECONDS = 20.0
 _COLLECTED_OBJECTS = 10_000
 # Limit for callers that are slow to read their last answers.
 _SENDING_SECONDS = 5.0
+"""Of a long drain, for sending the last answers; of a short one a third."""
+_LEAST_SENDING_SECONDS = 0.5
 _PROGRESS_SECONDS = 3.0
 
 
@@ -189,8 +191,9 @@ class Server:
             await self.admin.stop()
         # The engine answers requests that it cannot finish in time with an error, so every RPC has an answer to send.
         finished = await self._finish(signals, began)
+        left = began + self._drain_timeout_seconds - STOPPING_SECONDS - time.monotonic()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SENDING_SECONDS):
+            async with asyncio.timeout(max(left, _LEAST_SENDING_SECONDS)):
                 await self.rpc.join()
         unsent = await self.rpc.stop()
         await asyncio.to_thread(self._observation.close)
@@ -203,7 +206,8 @@ class Server:
 
     async def _finish(self, signals: Signals, began: float) -> bool:
         """Wait for accepted work, and log what is left of it; return whether all of it was done."""
-        joining = asyncio.create_task(self._engine.join(self._drain_timeout_seconds))
+        seconds = self._drain_timeout_seconds
+        joining = asyncio.create_task(self._engine.join(seconds - min(_SENDING_SECONDS, seconds / 3)))
         hurrying = asyncio.create_task(signals.hurry.wait())
         hurrying.add_done_callback(lambda each: None if each.cancelled() else self._engine.hurry())
         while not (await asyncio.wait((joining,), timeout=_PROGRESS_SECONDS))[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from xuanzang.gateway.limits import network_of
 
@@ -131,12 +132,13 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     @property
     def is_at_work(self) -> bool:
         """Whether a request has arrived whole and is not answered yet, and the peer takes what is sent."""
-        cycle = self.cycle
-        return cycle is not None and not (cycle.response_complete or cycle.more_body or self.flow.write_paused)
+        return bool(self._unanswered) and not (self._unanswered[0].more_body or self.flow.write_paused)
 
     @override
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._unanswered: deque[RequestResponseCycle] = deque()
+        """Requests whose heads have arrived, in their order; the first is being answered."""
         self.flow = _Turns(transport, self.pipeline)
         self.address = network_of(self.client[0] if self.client else "")
         self._since = self.loop.time()
@@ -151,6 +153,10 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._receiving = _cancel(self._receiving)
         self._sending = _cancel(self._sending)
         super().connection_lost(exc)
+        # uvicorn tells it to the one that came last.
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     @override
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -195,7 +201,10 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._await_peer()
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle is not before:
+            self._unanswered.append(self.cycle)
 
     @override
     def on_body(self, body: bytes) -> None:
@@ -214,6 +223,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     @override
     def on_response_complete(self) -> None:
         self._answered = True
+        self._unanswered.popleft()
         self._since = self.loop.time()
         self._await_reader()
         super().on_response_complete()

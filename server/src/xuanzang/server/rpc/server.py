@@ -54,6 +54,8 @@ _QUIET_SECONDS = 0.05
 _MAX_HOLDS = 20
 # Time for the last answers; watchers of health never end by themselves.
 _GRACE_SECONDS = 0.1
+STOPPING_SECONDS = _MAX_HOLDS * _QUIET_SECONDS + _GRACE_SECONDS
+"""Time that stopping may take, after all that is admitted is answered."""
 # RPCs that cost little, or nothing that the queue is asked for, or that are streams.
 _UNSCREENED = frozenset(
     {
