@@ -150,16 +150,15 @@ class _InferenceService:
         )
 
     async def trace_setting(self, request: v2.TraceSettingRequest, call: GrpcCall) -> Message:
-        if request.model_name:
-            await self._inferences.versions(request.model_name, "", client=call.client, seconds=call.seconds)
+        await self._inferences.require_served(request.model_name, client=call.client, seconds=call.seconds)
         asked = {name: list(each.value) for name, each in request.settings.items()}
         kind = v2.TraceSettingResponse.SettingValue
         return v2.TraceSettingResponse(
             settings={name: kind(value=values) for name, values in trace_settings(asked).items()}
         )
 
-    async def log_setting(self, request: v2.LogSettingsRequest, _call: GrpcCall) -> Message:
-        await asyncio.sleep(0)
+    async def log_setting(self, request: v2.LogSettingsRequest, call: GrpcCall) -> Message:
+        await self._inferences.require_served("", client=call.client, seconds=call.seconds)
         found = log_settings({name: _value(each) for name, each in request.settings.items()})
         kind = v2.LogSettingsResponse.SettingValue
         return v2.LogSettingsResponse(

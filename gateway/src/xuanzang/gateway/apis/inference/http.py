@@ -172,12 +172,12 @@ class InferenceHttp:
 
     async def tracing(self, call: Call) -> Response:
         """Answer /v2/trace/setting and /v2/models/NAME/trace/setting."""
-        if name := call.path.get("name"):
-            await self._inferences.versions(name, "", client=call.client, seconds=call.seconds)
+        await self._inferences.require_served(call.path.get("name", ""), client=call.client, seconds=call.seconds)
         return JSONResponse(trace_settings(_changes(call)))
 
     async def logging(self, call: Call) -> Response:
         """Answer /v2/logging."""
+        await self._inferences.require_served("", client=call.client, seconds=call.seconds)
         return JSONResponse(log_settings(_changes(call)))
 
     async def refuse(self, call: Call) -> Response:

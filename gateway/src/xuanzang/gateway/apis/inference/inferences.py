@@ -184,6 +184,22 @@ class Inferences:
             raise not_found(f"model {served_model(name, version)!r} is not served")
         return found
 
+    async def require_served(self, name: str, *, client: AsyncTranslationClient, seconds: float) -> None:
+        """Refuse callers whom the server would not answer, and a model that it does not have.
+
+        Args:
+            name: Name of the model; empty: none is asked for.
+            client: Client of the caller.
+            seconds: Time until the answer must be there.
+
+        Raises:
+            RefusedError: There is no such model.
+            TranslationError: The server refused the call, or failed.
+        """
+        models = await client.list_models(timeout=seconds)
+        if name and not is_among(models, name, ""):
+            raise not_found(f"model {name[:_MAX_NAME_CHARACTERS]!r} is not served")
+
     async def counted(
         self, name: str, version: str, *, client: AsyncTranslationClient, seconds: float
     ) -> list[tuple[Model, Statistics]]:
