@@ -18,7 +18,7 @@ import grpc
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 # A server that loads refuses a call in some milliseconds, which it would lack.
-RETRY_SECONDS = 0.05
+RETRY_SECONDS = 0.02
 METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
 
 
