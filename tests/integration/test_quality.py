@@ -65,14 +65,21 @@ async def test_french_has_a_flag_and_no_verdict_if_it_is_called_chinese_or_short
         asked: Any = {"source_language": "zh", "target_language": "en", "return_quality": True}
         found = await client.translate(["Bonjour, je suis un développeur à Paris.", EASY], **asked)
         found += await client.translate(["Il pleut.", "It rains."], target_language="zh", return_quality=True)
+        in_tags: Any = {"content_format": "html", "return_quality": True}
+        marked = await client.translate(["<b>Bonjour</b>, je suis un développeur à Paris."], **asked | in_tags)
+        marked += await client.translate(["<p>Merci</p>", "<b>It</b> rains."], target_language="zh", **in_tags)
         words = await client.translate(["Merci", "Danke!", "Hola", "house"], target_language="zh", return_quality=True)
         qualities = [each.hypotheses[0].quality for each in found]
         scrape = await running.scrape()
     assert [QualityFlag.SOURCE_LANGUAGE in each.flags for each in qualities if each] == [True, False, True, False]
     assert [each.acceptable_probability is None for each in qualities if each] == [True, False, True, False]
+    flags = [QualityFlag.SOURCE_LANGUAGE in q.flags for each in marked if (q := each.hypotheses[0].quality)]
+    assert flags == [True, False, False]
+    verdicts = [q.acceptable_probability is None for each in marked if (q := each.hypotheses[0].quality)]
+    assert verdicts == [True, True, False]
     told = [each.hypotheses[0].quality for each in words]
     assert [each.acceptable_probability is None for each in told if each] == [True, True, True, False]
-    assert scrape.value("nmt_quality_flags_total", flag="source_language") == 2
+    assert scrape.value("nmt_quality_flags_total", flag="source_language") == 3
 
 
 async def test_tags_do_not_change_the_quality_of_their_text(bundled: Any) -> None:

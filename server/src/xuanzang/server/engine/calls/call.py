@@ -159,8 +159,7 @@ class RunningCall:
             answer = [joined(segments, translated, codec) for segments in prepared.texts]
         if not self._options.quality:
             return answer
-        # Tags are in no language.
-        return assessed(prepared.texts, answer, self._context, None if self._has_markup else self._shared.detector)
+        return assessed(prepared.texts, answer, self._context, self._shared.detector, has_markup=self._has_markup)
 
     async def _prepare(self) -> PreparedTexts:
         """Refuse what is too much, then split and tokenise the texts."""

@@ -24,6 +24,8 @@ def assessed(
     answer: Sequence[Sequence[Hypothesis]],
     context: CallContext,
     detector: LanguageDetector | None,
+    *,
+    has_markup: bool = False,
 ) -> list[list[Hypothesis]]:
     """Complete the quality of the hypotheses of texts.
 
@@ -32,6 +34,7 @@ def assessed(
         answer: Hypotheses of each text, best first.
         context: Context of the call.
         detector: Detector of languages; None to leave them unchecked.
+        has_markup: Whether the hypotheses have tags, which are in no language; segments have none.
     """
     manifest = context.model.bundle.manifest
     languages = LanguageChoice(
@@ -39,7 +42,7 @@ def assessed(
         target=context.target_language or manifest.target_language_codes[0],
     )
     completed = [
-        _completed("".join(segment.text for segment in segments), segments, hypotheses, languages, detector)
+        _completed(segments, hypotheses, languages, detector, has_markup=has_markup)
         for segments, hypotheses in zip(texts, answer, strict=True)
     ]
     for hypotheses in completed:
@@ -48,18 +51,22 @@ def assessed(
 
 
 def _completed(
-    source: str,
     segments: Sequence[Segment],
     hypotheses: Sequence[Hypothesis],
     languages: LanguageChoice,
     detector: LanguageDetector | None,
+    *,
+    has_markup: bool,
 ) -> list[Hypothesis]:
     """Complete the quality of the hypotheses of one text."""
+    # Segments of one block have the spaces between them; blocks have tags there.
+    source = ("\n" if has_markup else "").join(segment.text for segment in segments)
     # Text that is copied is in no wrong language.
     detector = detector if hypotheses[0].token_count else None
     reading = read(source, detector, languages) if detector else None
     flags = set(_source_flags(segments, reading))
     is_likely = reading is None or reading.is_likely
+    detector = None if has_markup else detector
     return [
         _assessed(each, source, flags.union(_target_flags(each, languages, detector)), is_likely=is_likely)
         for each in hypotheses
