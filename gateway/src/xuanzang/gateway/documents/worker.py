@@ -24,7 +24,7 @@ from xuanzang.client.documents import DocumentError, DocumentFile, Limits
 LENGTH_BYTES = 8
 """Size of the length of a part of a message."""
 _LOWER_PRIORITY = 5
-_KEPT_BYTES = 64 * 2**20
+_KEPT_BYTES = 56 * 2**20
 """Memory of a process that takes another document; a larger one ends, which gives its memory back."""
 
 Facts = Mapping[str, Any]
