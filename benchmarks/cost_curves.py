@@ -70,7 +70,7 @@ CLAUSES = [text.rstrip("。！？") for text in bundled_model().texts]
 def sentence(number: int, characters: int = 16) -> str:
     """Return a sentence of so many characters, each about a piece, that no other number has: clauses of real ones."""
     draw = random.Random(number)
-    text = draw.choice(CLAUSES)
+    text = f"{number}、{draw.choice(CLAUSES)}"
     while len(text) < characters:
         text += "，" + draw.choice(CLAUSES)
     return f"{text[: characters - 1]}。"
