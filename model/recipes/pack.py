@@ -1,6 +1,6 @@
 r"""Pack training files, test sets, tokenisers and recipes into one archive that travels, for `gpu.sh`.
 
-    xuanzang restore server/models/zh-en/2 bundled
+    xuanzang restore server/models/zh-en/3 bundled
     python model/recipes/pack.py PAIRS corpora.tar.xz --tokenizers bundled \
         --test valid=valid.tsv.gz --test newstest2017=newstest2017.tsv.gz
 

@@ -121,8 +121,8 @@ def test_languages_and_model_can_be_chosen(page: Any) -> None:
     assert page.locator("#source-language option").first.text_content() == "Chinese (auto)"
     page.click("#laboratory summary")
     with page.expect_request("**/v1/translate/stream") as asked:
-        page.select_option("#model", label="zh-en 2 (int8)")
-    assert asked.value.post_data_json["model"] == "zh-en/2"
+        page.select_option("#model", label="zh-en 3 (int8)")
+    assert asked.value.post_data_json["model"] == "zh-en/3"
     with page.expect_request("**/v1/translate/stream") as asked:
         page.select_option("#source-language", "zh")
     assert asked.value.post_data_json["source_language"] == "zh"

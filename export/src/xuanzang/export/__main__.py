@@ -37,7 +37,7 @@ class _RestoreCommand(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     bundle: Annotated[Path, Positional()]
-    """Folder of a bundle, such as server/models/zh-en/2."""
+    """Folder of a bundle, such as server/models/zh-en/3."""
     checkpoint: Annotated[Path, Positional()]
     """Folder to write; must not exist yet."""
 
