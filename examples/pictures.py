@@ -23,7 +23,7 @@ PICTURES = ROOT / "docs" / "pictures"
 MAX_BYTES = 200_000
 """Size that a page of documentation can bear."""
 SOURCE = "他在北京工作了五年，去年搬到了上海。这家餐厅的菜很好吃，价格也不贵。"
-OPENED = "delicious"
+OPENED = "very"
 """Word whose alternatives are shown; another model may write another, and then it is one in the middle."""
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SCREEN = {"width": 1280, "height": 760}

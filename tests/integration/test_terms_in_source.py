@@ -14,7 +14,7 @@ from xuanzang.server import Translation, Translator
 # A free search writes "the Three-Body Problem".
 MISSED = "我昨天去看了三体。"
 PRODUCTS = Path(__file__).parents[1] / "support" / "product_sentences.tsv"
-POLITE = ("Please open WeChat.", "Open WeChat, please.")
+POLITE = ("Please open WeChat.", "Open WeChat, please.", "Please turn on WeChat.")
 TERMS = {"微信": "WeChat", "三体": "The Three-Body Problem", "电影": "Kinofilm"}
 TEXTS = ["请打开微信。", MISSED, "你好。", "我昨天去看了电影。", "我的微信在哪里？"]
 
