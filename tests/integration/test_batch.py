@@ -85,9 +85,12 @@ def test_signals_end_a_job_in_order_or_not_at_all(tmp_path: Path, number: signal
     source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     options = ("--shard-rows", "10", "--beam-size", "1")
     parts = tmp_path / "output.txt.job" / "parts"
+    # Tests that nohup runs ignore SIGHUP, and so would the job.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     process = subprocess.Popen(
         [sys.executable, "-m", "xuanzang.batch", *command(source, output, *options)], start_new_session=True
     )
+    signal.signal(signal.SIGHUP, before)
     while not list(parts.glob("*.json")):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.01)
