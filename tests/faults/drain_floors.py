@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -34,10 +35,12 @@ ATTACKS_OF_FRAMES = ("1024 idle streams", "5000 idle connections", "rapid reset"
 def attacking(script: Path, *arguments: str) -> Iterator[None]:
     """Let a process attack, at a lower priority, once it says that it has begun."""
     command = ("nice", sys.executable, str(script), *arguments)
-    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    modules = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path[:2])}
+    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=modules)
     assert attacker.stdout is not None
     try:
-        attacker.stdout.readline()
+        if not attacker.stdout.readline():
+            raise RuntimeError(f"the attack did not begin: {' '.join(arguments)}")
         yield
     finally:
         attacker.kill()
