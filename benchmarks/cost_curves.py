@@ -46,7 +46,7 @@ class Curve:
     name: str
     size: str
     cost: str
-    points: list[tuple[float, float]]
+    points: Sequence[tuple[float, float]]
 
     @property
     def exponent(self) -> float:
@@ -129,7 +129,7 @@ def sentences() -> Curve:
             (size, milliseconds(server, (request([sentence(next(numbers)) for _ in range(size)]) for _ in numbers)))
             for size in (1, 4, 16, 64, 256, 1024)
         ]
-    return Curve(name="Sentences per request", size="sentences", cost="ms a request", points=[*points])
+    return Curve(name="Sentences per request", size="sentences", cost="ms a request", points=points)
 
 
 def source_length() -> Curve:
@@ -146,7 +146,7 @@ def source_length() -> Curve:
 
     with started() as server:
         points = [(size, milliseconds(server, bodies(size))) for size in (10, 20, 40, 80, 160, 320, 500)]
-    return Curve(name="Source length", size="characters of a sentence", cost="ms a sentence", points=[*points])
+    return Curve(name="Source length", size="characters of a sentence", cost="ms a sentence", points=points)
 
 
 def beam() -> Curve:
@@ -158,7 +158,7 @@ def beam() -> Curve:
 
     with started() as server:
         points = [(size, milliseconds(server, bodies(size), callers=16)) for size in (1, 2, 4, 8, 16)]
-    return Curve(name="Beam", size="hypotheses", cost="ms a sentence, 16 callers", points=[*points])
+    return Curve(name="Beam", size="hypotheses", cost="ms a sentence, 16 callers", points=points)
 
 
 def callers() -> Curve:
@@ -169,7 +169,7 @@ def callers() -> Curve:
             (count, milliseconds(server, (request([sentence(number)]) for number in numbers), callers=count))
             for count in (1, 8, 64, 250, 1000, 2000)
         ]
-    return Curve(name="Callers", size="callers at once", cost="ms a sentence", points=[*points])
+    return Curve(name="Callers", size="callers at once", cost="ms a sentence", points=points)
 
 
 def models() -> Curve:
@@ -183,7 +183,7 @@ def models() -> Curve:
             for number in range(count):
                 _one(server, request([sentence(number)], model=f"copy{number}"))
             points.append((count, server.resident_megabytes()))
-    return Curve(name="Models", size="models loaded", cost="MB resident", points=[*points])
+    return Curve(name="Models", size="models loaded", cost="MB resident", points=points)
 
 
 @contextmanager
@@ -218,15 +218,9 @@ def glossary() -> Curve:
             (folder / f"of{size}.tsv").write_text(head + rows, encoding="utf-8")
         with started("--models", name) as server:
             for size in (1, 100, 1000, 10_000):
-                terms = pb.TranslationSettings(glossary=f"of{size}")
-                bodies = (_with(terms, sentence(number)) for number in numbers)
+                bodies = (request([sentence(number)], glossary=f"of{size}") for number in numbers)
                 points.append((size, milliseconds(server, bodies)))
-    return Curve(name="Glossary", size="entries", cost="ms a sentence", points=[*points])
-
-
-def _with(settings: pb.TranslationSettings, text: str) -> bytes:
-    settings.source_language_code, settings.target_language_code = "zh", "en"
-    return body_of(pb.TranslateTextRequest(contents=[text], settings=settings).SerializeToString())
+    return Curve(name="Glossary", size="entries", cost="ms a sentence", points=points)
 
 
 def keys() -> Curve:
@@ -241,7 +235,7 @@ def keys() -> Curve:
                 cost = _keyed_milliseconds(server, key)
                 points.append((count, start))
                 print(f"  {count:,} keys: start {start:.2f} s of processor time, a keyed call {cost:.2f} ms")
-    return Curve(name="Keys", size="API keys", cost="s of processor time to start", points=[*points])
+    return Curve(name="Keys", size="API keys", cost="s of processor time to start", points=points)
 
 
 def _write_keys(file: Path, count: int) -> str:
@@ -271,7 +265,7 @@ def processes() -> Curve:
             for server in servers:
                 milliseconds(server, (request([sentence(number)]) for number in numbers), callers=64, at_least=300)
             points.append((count, sum(_proportional_megabytes(server.pid) for server in servers)))
-    return Curve(name="Processes", size="servers of one machine", cost="MB of all, shared pages once", points=[*points])
+    return Curve(name="Processes", size="servers of one machine", cost="MB of all, shared pages once", points=points)
 
 
 def _proportional_megabytes(pid: int) -> float:

@@ -84,8 +84,6 @@ def main() -> None:
         translated = translate(lines, question["max_batch"])
         Path(question["output"]).write_text("".join(f"{line}\n" for line in translated), encoding="utf-8")
         print(json.dumps(time.perf_counter() - started), flush=True)
-    # Threads of the translator may still wait for work.
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

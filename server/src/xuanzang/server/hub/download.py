@@ -7,6 +7,7 @@ HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It keeps what has come, so a dow
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +153,7 @@ def download(model: Published, files: Sequence[str], report: Callable[[str], Non
     """Download files of a model; raise HubError if one does not come, or is not what the hub says of it."""
     if missing := [name for name in files if name not in model.sizes]:
         raise HubError(f"{model.name} has no {', '.join(missing)}, which others of its files name")
-    patterns = list(map(_pattern, files))
+    patterns = list(map(glob.escape, files))
 
     def fetch() -> str:
         with _closed_bars() as bar:
@@ -192,11 +193,6 @@ def _closed_bars() -> Iterator[type[tqdm]]:
     finally:
         for bar in reversed(opened):
             bar.close()
-
-
-def _pattern(name: str) -> str:
-    """Return a pattern that only this name matches."""
-    return "".join(f"[{each}]" if each in "*?[" else each for each in name)
 
 
 def _digest(path: Path) -> str:

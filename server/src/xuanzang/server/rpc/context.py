@@ -29,7 +29,6 @@ MAX_CLIENT_ID_CHARACTERS = 128
 USAGE_CHARACTERS = "x-usage-characters"
 USAGE_SENTENCES = "x-usage-sentences"
 
-
 REQUEST_ID: Final = "x-request-id"
 """Name of the id in the metadata of the caller and of the answer."""
 MAX_REQUEST_ID_CHARACTERS: Final = 128

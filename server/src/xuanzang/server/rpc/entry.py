@@ -42,7 +42,6 @@ class _Route:
     """A method, and what is found once for all its RPCs."""
 
     method: Method
-    path: str
     series: RpcMetrics
     handled: Callable[[grpc.StatusCode], Any]
     """Counter of the RPCs that ended with a status."""
@@ -86,9 +85,7 @@ class Entry:
                 self._metrics.register_rpc(labels)
             # Finding a series by its labels takes as long as counting, so it is done once for each status.
             handled = cache(partial(_series_of, self._metrics, labels))
-            self._routes[method.path] = _Route(
-                method=method, path=method.path, series=self._metrics.of_rpc(labels), handled=handled
-            )
+            self._routes[method.path] = _Route(method=method, series=self._metrics.of_rpc(labels), handled=handled)
 
     def begin(self, path: str, context: ServicerContext) -> errors.Refusal | Accepted:
         """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it."""
@@ -111,7 +108,7 @@ class Entry:
         method, began = route.method, time.perf_counter()
         answer, code, status, reason = None, grpc.StatusCode.UNKNOWN, None, None
         rpc.grpc, rpc.sent = context, route.series.msg_sent
-        rpc.log_text = partial(self._text_log.write, route.path)
+        rpc.log_text = partial(self._text_log.write, method.path)
         route.series.started.inc()
         if method.is_gated:
             self._observe(rpc, method)
@@ -272,12 +269,6 @@ class Entry:
         if record is not None:
             record.reason, record.fields = reason or (None, ())
             self._observation.end(record, code.name, code.value[0], seconds)
-
-    def _log_end(
-        self, route: _Route, code: grpc.StatusCode, seconds: float, request_id: str | None, reason: Reason | None
-    ) -> None:
-        is_check = route.method.is_open
-        self._log.write(route.path, code.name, seconds, is_check=is_check, request_id=request_id, reason=reason)
 
     def _count_unread(self, path: str, refusal: errors.Refusal, rpc: RpcContext | None = None) -> None:
         if not self._unread:

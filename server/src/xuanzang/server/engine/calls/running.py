@@ -28,7 +28,6 @@ from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
-
 _LENGTHS, _LENGTH_BOUNDS = tuple(LENGTH_CLASSES), tuple(LENGTH_CLASSES.values())
 # How requests are counted that fail so; all others are errors.
 _FAILED_AS: Mapping[str, str] = MappingProxyType(
