@@ -49,13 +49,13 @@ def test_every_room_ships_its_types(room: str) -> None:
     assert [package for package in top if not (package / "py.typed").exists()] == []
 
 
-def test_nothing_but_their_tests_and_scripts_of_faults_imports_the_benchmarks() -> None:
+def test_nothing_but_their_own_tests_imports_the_benchmarks() -> None:
     folders = ("tests", "examples", "deploy", "site", *(f"{room}/src" for room in ROOMS))
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     importing = [
         path for path in sources if re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE)
     ]
-    assert {path.parent for path in importing} == {ROOT / "tests" / "unit" / "benchmarks", ROOT / "tests" / "faults"}
+    assert {path.parent for path in importing} == {ROOT / "tests" / "unit" / "benchmarks"}
 
 
 def test_all_rooms_have_one_version_and_pin_it() -> None:

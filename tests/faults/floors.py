@@ -17,9 +17,13 @@ from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
 from http2 import Request, exchange, opening
 from hyperframe.frame import RstStreamFrame
 from test_fuzz_http2 import frames, raw, requests

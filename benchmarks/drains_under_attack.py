@@ -1,4 +1,6 @@
-"""Measure how long a server and a gateway take to end under attack: python tests/faults/drain_floors.py
+"""Measure how long a server and a gateway take to end under attack.
+
+    python -m benchmarks.drains_under_attack --of servers
 
 Starts one for each attack, sends SIGTERM in the middle of it, and prints a line of JSON: the seconds until the process
 has ended, and its status. Loopback only; needs files for 5,000 connections.
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,13 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
-
 from benchmarks import fair_places, gateway_crowds
 from benchmarks.gateway_crowds import MODELS, started
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
+FAULTS = ROOT / "tests" / "faults"
 DRAIN_SECONDS = 5
 DRAIN = f"--drain-timeout-seconds={DRAIN_SECONDS}"
 FREE = "--address=127.0.0.1:0"
@@ -35,8 +34,7 @@ ATTACKS_OF_FRAMES = ("1024 idle streams", "5000 idle connections", "rapid reset"
 def attacking(script: Path, *arguments: str) -> Iterator[None]:
     """Let a process attack, at a lower priority, once it says that it has begun."""
     command = ("nice", sys.executable, str(script), *arguments)
-    modules = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path[:2])}
-    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=modules)
+    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
     assert attacker.stdout is not None
     try:
         if not attacker.stdout.readline():
@@ -58,8 +56,8 @@ def ended(process: subprocess.Popen[str]) -> dict[str, object]:
 
 def rows_of_servers(seconds: float, only: str) -> Iterator[dict[str, object]]:
     """Yield a row for each attack on a server."""
-    places = [(HERE.parents[1] / "benchmarks" / "fair_places.py", name) for name in fair_places.ATTACKS]
-    for script, name in (*places, *((HERE / "floors.py", each) for each in ATTACKS_OF_FRAMES)):
+    places = [(Path(fair_places.__file__), name) for name in fair_places.ATTACKS]
+    for script, name in (*places, *((FAULTS / "floors.py", each) for each in ATTACKS_OF_FRAMES)):
         if only not in name:
             continue
         with started(*SERVER, DRAIN, until="serving") as (process, listening):
@@ -75,7 +73,7 @@ def rows_of_gateways(seconds: float, only: str) -> Iterator[dict[str, object]]:
     """Yield a row for each attack on a gateway."""
     crowds = [(Path(gateway_crowds.__file__), name) for name in gateway_crowds.attacks(0)]
     with started(*SERVER, until="serving") as (_, server):
-        for script, name in (*crowds, (HERE / "document_floors.py", "hostile documents")):
+        for script, name in (*crowds, (FAULTS / "document_floors.py", "hostile documents")):
             if only not in name:
                 continue
             flags = (f"--server=127.0.0.1:{server['port']}", FREE, DRAIN)
