@@ -57,6 +57,11 @@ BREAKING = {
         "xuanzang.server.in_process.options",
         "xuanzang.server.in_process.translations",
     ),
+    "A hub knows the server's bundles and nothing else of it": ("xuanzang.hub.pulling", f"{ENGINE}.engine"),
+    "A hub's floors: commands pull and push, and what is pulled is downloaded": (
+        "xuanzang.hub.known_models",
+        "xuanzang.hub.download",
+    ),
     "A batch uses the server by its public names": ("xuanzang.batch.translator", f"{ENGINE}.engine"),
     "A batch: shards are planned and recorded without an engine, and run without Ray": (
         "xuanzang.batch.planning",

@@ -13,7 +13,7 @@ import pytest
 from hub_stand_in import HubStandIn, serving
 from hub_user import HubUser
 
-pytest.importorskip("huggingface_hub", reason="needs the extra `hub`")
+pytest.importorskip("huggingface_hub", reason="needs xuanzang-hub")
 
 BUNDLES = Path(__file__).parents[2] / "server" / "models"
 READY = "team/zh-en"

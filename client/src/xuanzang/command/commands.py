@@ -43,9 +43,9 @@ SECTIONS: Mapping[str, Mapping[str, Known]] = {
         "batch": Known("xuanzang-batch", "Translate a corpus, in one process or on Ray"),
     },
     "get models": {
-        "models available": Known("xuanzang-server", "List published models that can be pulled"),
-        "pull": Known("xuanzang-server", "Bring a published model here, by its name on the hub"),
-        "push": Known("xuanzang-server", "Publish a bundle on the hub"),
+        "models available": Known("xuanzang-hub", "List published models that can be pulled"),
+        "pull": Known("xuanzang-hub", "Bring a published model here, by its name on the hub"),
+        "push": Known("xuanzang-hub", "Publish a bundle on the hub"),
     },
     "make models": {
         "prepare": Known("xuanzang-model", "Filter pairs, train the tokeniser, write what train reads"),

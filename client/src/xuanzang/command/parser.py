@@ -45,3 +45,9 @@ def fail(program: str, *faults: str, status: int = 2) -> int:
     for fault in faults:
         sys.stderr.write(f"{program}: error: {fault}\n")
     return status
+
+
+def say(line: str) -> None:
+    """Write a line on what is being done to standard error."""
+    sys.stderr.write(f"xuanzang: {line}\n")
+    sys.stderr.flush()

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         QualityFlag,
         TokenDetail,
     )
-    from xuanzang.server.hub.errors import HubError
     from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings, check_options
     from xuanzang.server.in_process.options import ContentFormat, SamplingOptions, TranslateOptions
     from xuanzang.server.in_process.translations import (
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
         Translation,
     )
     from xuanzang.server.in_process.translator import Translator
+    from xuanzang.server.published import HubError
 
 __all__ = [
     "AsyncTranslator",
@@ -130,7 +130,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "QualityFlag",
             "TokenDetail",
         ),
-        "hub.errors": ("HubError",),
         "in_process.aio_translator": ("AsyncTranslator", "TranslatorSettings", "check_options"),
         "in_process.options": ("ContentFormat", "SamplingOptions", "TranslateOptions"),
         "in_process.translations": (
@@ -145,6 +144,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "Translation",
         ),
         "in_process.translator": ("Translator",),
+        "published": ("HubError",),
     }
 )
 

@@ -1,4 +1,4 @@
-"""The commands `xuanzang serve` and `keys`, and those for models of a hub."""
+"""The commands `xuanzang serve` and `keys`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from xuanzang.command.parser import fail
 from xuanzang.command.settings import read_flags
@@ -17,7 +16,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.commands.keys import run_keys_command
 from xuanzang.server.commands.probe import is_serving
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.hub.errors import HubError
+from xuanzang.server.published import HubError
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
@@ -28,20 +27,7 @@ _SWITCH_SECONDS = 0.001
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command by its arguments, or serve by those of the process; 0 after a drain, or if all is well, else 1."""
     command, *flags = ["serve", *sys.argv[1:]] if arguments is None else arguments
-    return {"serve": _run_server, "keys": _keys}.get(command, partial(_hub, command))(flags)
-
-
-def _keys(flags: Sequence[str]) -> int:
-    return run_keys_command(flags, os.environ)
-
-
-def _hub(command: str, flags: Sequence[str]) -> int:
-    from xuanzang.server.commands import hub  # noqa: PLC0415 - as below
-
-    if command == "pull":
-        return hub.run_pull_command(flags, os.environ)
-    # The other one is `models available`.
-    return hub.run_push_command(flags) if command == "push" else hub.run_available_command(flags[1:])
+    return run_keys_command(flags, os.environ) if command == "keys" else _run_server(flags)
 
 
 def _run_server(flags: Sequence[str]) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
+from xuanzang.command.parser import say
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import find_bundles
-from xuanzang.server.commands.hub import say
-from xuanzang.server.hub.errors import HubError
-from xuanzang.server.hub.pulling import Wish, default_repository, pull, pulled_bundle
+from xuanzang.server.published import HubError, default_repository, published_bundle
 from xuanzang.server.settings import ServeCommand
 
 _BUNDLED = Path(__file__).parents[4] / "models"
@@ -23,7 +23,8 @@ def with_models(settings: ServeCommand) -> ServeCommand:
     if settings.pull:
         repository = settings.models if named else default_repository(os.environ)
         for model in settings.pull:
-            _require(model, repository, agreed=settings.yes)
+            agree = partial(_agree, model, repository)
+            published_bundle(model, repository, say, before_pull=(lambda: None) if settings.yes else agree)
         return settings.model_copy(update={"models": repository})
     if named or settings.models.is_dir():
         return settings
@@ -36,17 +37,14 @@ def with_models(settings: ServeCommand) -> ServeCommand:
     raise HubError(f"there are no models, neither in ./models nor in {pulled}; {_BETTER}")
 
 
-def _require(model: str, repository: Path, *, agreed: bool) -> None:
-    if pulled_bundle(repository, model):
-        return
-    if not agreed:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise HubError(f"{model} is not in {repository}: --yes pulls it, or `xuanzang pull {model}` before")
-        sys.stderr.write(f"xuanzang: {model} is not in {repository}. Pull it? [Y/n] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
-            raise HubError(f"{model} was not pulled")
-    pull(Wish(model=model, repository=repository.absolute()), say)
+def _agree(model: str, repository: Path) -> None:
+    """Ask the user for a pull; raise HubError if that is declined, or if nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise HubError(f"{model} is not in {repository}: --yes pulls it, or `xuanzang pull {model}` before")
+    sys.stderr.write(f"xuanzang: {model} is not in {repository}. Pull it? [Y/n] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
+        raise HubError(f"{model} was not pulled")
 
 
 def _has_bundles(folder: Path) -> bool:

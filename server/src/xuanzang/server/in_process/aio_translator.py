@@ -22,7 +22,6 @@ from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import Hypothesis
-from xuanzang.server.hub.pulling import folder_of
 from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
 from xuanzang.server.in_process.translations import (
@@ -35,6 +34,7 @@ from xuanzang.server.in_process.translations import (
     translation_of,
 )
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.published import folder_of
 from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.messages.responses import detection_fields

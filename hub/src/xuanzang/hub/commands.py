@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from xuanzang.command.parser import CommandParser, fail
-from xuanzang.server.hub.errors import HubError
-from xuanzang.server.hub.known_models import known_models
-from xuanzang.server.hub.pulling import Wish, default_repository, pull
-from xuanzang.server.hub.pushing import push
+from xuanzang.command.parser import CommandParser, fail, say
+from xuanzang.hub.known_models import known_models
+from xuanzang.hub.pulling import Wish, pull
+from xuanzang.hub.pushing import push
+from xuanzang.server.published import HubError, default_repository
 
 _PULL = """\
 Brings a published model into the folder that `xuanzang serve` reads: downloads what is needed, imports it, exports it
@@ -23,11 +24,11 @@ available` lists models that work. Flags of `xuanzang export` may follow after -
 """
 
 
-def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+def pull_command(given: Sequence[str]) -> int:
     """Pull a model; return 0, 1 if it cannot be had, or 130 if interrupted."""
-    program = "xuanzang pull"
+    program, arguments = "xuanzang pull", given[1:]
     place = arguments.index("--") if "--" in arguments else len(arguments)
-    options = _pull_parser(program, environment).parse_args(arguments[:place])
+    options = _pull_parser(program).parse_args(arguments[:place])
     importing = [f"--{side}-language={code}" for side in ("source", "target") for code in getattr(options, side) or ()]
     wish = Wish(
         model=options.model,
@@ -47,14 +48,14 @@ def run_pull_command(arguments: Sequence[str], environment: Mapping[str, str]) -
     return 0
 
 
-def run_push_command(arguments: Sequence[str]) -> int:
+def push_command(given: Sequence[str]) -> int:
     """Publish a bundle; return 0, or 1 if it is not sound or not taken."""
     program = "xuanzang push"
     parser = CommandParser(prog=program, description="Publishes a bundle, for `xuanzang pull` on other machines.")
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle, MODEL/VERSION")
     parser.add_argument("model", metavar="NAME", help="name on the hub, such as my-team/zh-en; made if it is not there")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given[1:])
     try:
         commit = push(options.bundle, options.model, say, private=options.private)
     except HubError as error:
@@ -63,7 +64,7 @@ def run_push_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def run_available_command(arguments: Sequence[str]) -> int:
+def available_command(given: Sequence[str]) -> int:
     """List models that are known to work."""
     parser = CommandParser(
         prog="xuanzang models available",
@@ -71,7 +72,7 @@ def run_available_command(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("pair", nargs="?", default="", metavar="PAIR", help="languages, such as zh-en (default: all)")
     rows = [("MODEL", "LANGUAGES", "DOWNLOAD", "BUNDLE", "LICENCE", "QUALITY, BY ITS CARD")]
-    for each in known_models(parser.parse_args(arguments).pair):
+    for each in known_models(parser.parse_args(given[2:]).pair):
         sizes = (f"{each.download_bytes / 1e9:.1f} GB", f"{each.bundle_bytes / 1e9:.1f} GB")
         rows.append((each.name, each.languages, *sizes, each.licence, each.quality))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -79,10 +80,10 @@ def run_available_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _pull_parser(program: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def _pull_parser(program: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = CommandParser(prog=program, description=_PULL)
     parser.add_argument("model", metavar="MODEL", help="name on the hub, or folder of a checkpoint")
-    place = default_repository(environment)
+    place = default_repository(os.environ)
     parser.add_argument(
         "--repository",
         type=Path,
@@ -103,9 +104,3 @@ def _pull_parser(program: str, environment: Mapping[str, str]) -> argparse.Argum
         )
     languages.add_argument("--punctuation", choices=("as-is", "moses"), help="as for `xuanzang import`")
     return parser
-
-
-def say(line: str) -> None:
-    """Write a line on what is being done."""
-    sys.stderr.write(f"xuanzang: {line}\n")
-    sys.stderr.flush()

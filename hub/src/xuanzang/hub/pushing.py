@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub.errors import HfHubHTTPError
+
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.hub.errors import HubError
+from xuanzang.server.published import HubError
 
 _CARD = "MODEL_CARD.md"
 
@@ -18,11 +22,6 @@ def push(folder: Path, name: str, report: Callable[[str], None], *, private: boo
     Raises:
         HubError: The bundle is not sound, or the hub does not take it.
     """
-    try:
-        from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - the extra `hub`
-        from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
-    except ImportError as error:
-        raise HubError("pushing needs the extra hub: pip install -e 'server[hub]' in a clone") from error
     try:
         manifest = load_bundle(folder).manifest
     except BundleError as error:
@@ -45,6 +44,6 @@ def push(folder: Path, name: str, report: Callable[[str], None], *, private: boo
         raise HubError(f"the hub does not take {name}: {str(error).strip().splitlines()[0]}") from error
 
 
-def _languages(manifest: object) -> list[str]:
-    codes = [*getattr(manifest, "source_language_codes", ()), *getattr(manifest, "target_language_codes", ())]
+def _languages(manifest: manifest_pb2.Manifest) -> list[str]:
+    codes = [*manifest.source_language_codes, *manifest.target_language_codes]
     return sorted({code.partition("-")[0] for code in codes})

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import logging
 import os
 import re
 import shutil
@@ -24,17 +23,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.hub.known_models import forbids_commerce, is_pair, json_object, known_models
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.bundles.repository import find_bundles, load_bundle
-from xuanzang.server.hub.errors import HubError
-from xuanzang.server.hub.known_models import forbids_commerce, is_pair, json_object, known_models
+from xuanzang.server.published import HubError
 
 if TYPE_CHECKING:
-    from xuanzang.server.hub.download import Published
+    from xuanzang.hub.download import Published
 
-_LOGGER = logging.getLogger(__name__)
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _UNFINISHED = ".pulling"
 _PULLED_FILE = "pulled.json"
 _NAME = re.compile(r"[^a-z0-9._-]+")
@@ -66,12 +63,6 @@ class Wish:
         return self.name or _NAME.sub("-", Path(self.model).name.lower()).strip("-._")[:63]
 
 
-def default_repository(environment: Mapping[str, str]) -> Path:
-    """Return the user's folder of models, which `xuanzang serve` reads, too: in XDG_DATA_HOME, if that is set."""
-    data = environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "xuanzang" / "models"
-
-
 def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
     """Return the newest bundle that was made of a published model, at some commit or any; None if there is none."""
     try:
@@ -88,22 +79,14 @@ def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | No
     return None
 
 
-def folder_of(models: str | os.PathLike[str]) -> Path:
-    """Return a folder of bundles: the one that is given or, for the name of a published model, one with it alone.
-
-    The model is pulled unless it is there; HubError says why it cannot be had.
-    """
-    folder = Path(models)
-    if folder.exists() or not _HUB_NAME.fullmatch(os.fspath(models)):
-        return folder
-    repository = default_repository(os.environ)
-    name = os.fspath(models)
-    bundle = pulled_bundle(repository, name) or pull(Wish(model=name, repository=repository), _LOGGER.info)
-    alone = repository / f".{bundle.parent.name}.alone"
-    alone.mkdir(exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (alone / bundle.parent.name).symlink_to(bundle.parent)
-    return alone
+def published_bundle(
+    name: str, repository: Path, report: Callable[[str], None], *, before_pull: Callable[[], None]
+) -> Path:
+    """Return the bundle of a published model; `xuanzang.server.published` says the rest."""
+    if there := pulled_bundle(repository, name):
+        return there
+    before_pull()
+    return pull(Wish(model=name, repository=repository.absolute()), report)
 
 
 def pull(wish: Wish, report: Callable[[str], None]) -> Path:
@@ -119,10 +102,8 @@ def pull(wish: Wish, report: Callable[[str], None]) -> Path:
 
 
 def _pulled(wish: Wish, report: Callable[[str], None]) -> Path:
-    try:
-        from xuanzang.server.hub import download as hub  # noqa: PLC0415 - the extra `hub`
-    except ImportError as error:
-        raise HubError("pulling needs the extra hub: pip install -e 'server[hub]' in a clone") from error
+    from xuanzang.hub import download as hub  # noqa: PLC0415 - its library takes long to import
+
     try:
         model = hub.published(wish.model, wish.revision, report)
     except HubError as error:
@@ -149,7 +130,7 @@ def _pulled(wish: Wish, report: Callable[[str], None]) -> Path:
 
 def _ready(wish: Wish, model: Published, report: Callable[[str], None]) -> Path:
     """Download a bundle, check it as a server would, and put it into its place."""
-    from xuanzang.server.hub import download as hub  # noqa: PLC0415 - as above
+    from xuanzang.hub import download as hub  # noqa: PLC0415 - as above
 
     files = sorted(name for name in model.sizes if not name.startswith(".") and "/" not in name)
     size = sum(model.sizes[name] for name in files)

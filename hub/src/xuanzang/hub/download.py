@@ -27,8 +27,8 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import tqdm  # type: ignore[attr-defined] # re-exported without saying so
 
-from xuanzang.server.hub.errors import HubError
-from xuanzang.server.hub.known_models import json_object
+from xuanzang.hub.known_models import json_object
+from xuanzang.server.published import HubError
 
 MANIFEST_FILE = "manifest.json"
 # In the order in which they are preferred; nothing that a safetensors file holds is executed.
