@@ -2,8 +2,8 @@
 
     python -m benchmarks.both_models_start --rounds 5
 
-Servers start in turn, each with one worker and with its bundles known. Detection is off in two of the three kinds, so
-that the third shows what it adds. Prints a table.
+Servers start in turn, each with one worker, with its bundles known and its detector unpacked. Detection is off in two
+of the four kinds, so that the third shows what it adds; the last waits for it. Prints a table.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from benchmarks.harness.bundled_model import MODELS
 from benchmarks.harness.processes import ServerProcess, free_address
 from xuanzang.translation.v1.translation_pb2 import TranslateTextRequest, TranslationSettings
 
-REQUEST = TranslateTextRequest(
+NAMED = TranslateTextRequest(
     contents=["我有一只猫。"], settings=TranslationSettings(source_language_code="zh", target_language_code="en")
 )
+UNNAMED = TranslateTextRequest(contents=["I have a cat."], settings=TranslationSettings(target_language_code="zh"))
+"""Only its words tell its language."""
 
 
 class Kind(NamedTuple):
@@ -30,12 +32,14 @@ class Kind(NamedTuple):
     name: str
     models: tuple[str, ...]
     flags: tuple[str, ...]
+    request: TranslateTextRequest = NAMED
 
 
 KINDS = (
     Kind("zh-en", ("zh-en",), ("--no-detection",)),
     Kind("both", ("zh-en", "en-zh"), ("--no-detection",)),
     Kind("both, with detection", ("zh-en", "en-zh"), ()),
+    Kind("both, a text without a language", ("zh-en", "en-zh"), (), UNNAMED),
 )
 
 
@@ -59,7 +63,7 @@ def start(kind: Kind, folder: Path) -> Start:
     flags = ("--address", address, "--metrics-address", "127.0.0.1:0", "--workers", "1", "--log-level", "error")
     places = ("--models", str(models), "--tried-bundles", str(folder / "tried"))
     command = ("-m", "xuanzang.server", *flags, *places, *kind.flags)
-    with ServerProcess(*command, address=address, request=REQUEST.SerializeToString()) as server:
+    with ServerProcess(*command, address=address, request=kind.request.SerializeToString()) as server:
         return Start(server.start_seconds, server.resident_megabytes())
 
 

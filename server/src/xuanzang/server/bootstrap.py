@@ -44,7 +44,14 @@ def bootstrap(settings: Settings) -> Server:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     trial_loader = _trial_loader(settings)
-    engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=trial_loader, promotion=settings)
+    engine = Engine(
+        settings.models,
+        settings=settings,
+        metrics=metrics,
+        trial_loader=trial_loader,
+        promotion=settings,
+        cache=settings.tried_file.parent if settings.tried_file else None,
+    )
     access_metrics = AccessMetrics(registry)
     observation = _observation(settings, metrics)
     keys = None if settings.keys_file is None else KeyRing(settings.keys_file, access_metrics)
@@ -117,12 +124,8 @@ def _trial_loader(settings: Settings) -> TrialLoader:
     kernels = choose_kernels(provider, enabled=settings.kernels)
     library = kernels.library and hashlib.sha256(kernels.library.read_bytes()).hexdigest()
     configuration = f"{provider} {kernels.isa} {library} {settings.intra_op_threads} {settings.shortlist}"
-    try:
-        file = settings.tried_bundles.expanduser()
-    except RuntimeError:
-        # Some containers run as a user without a home folder.
-        return TrialLoader(settings)
-    return TrialLoader(settings, known=TriedBundles(file, configuration=configuration))
+    file = settings.tried_file
+    return TrialLoader(settings, known=TriedBundles(file, configuration=configuration) if file else None)
 
 
 def _tls(settings: Settings, metrics: AccessMetrics) -> ReloadedTLS | None:

@@ -87,7 +87,7 @@ class Locations(BaseModel):
     """Folder of the bundles to serve, laid out as MODEL/VERSION/."""
     tried_bundles: Path = Path("~/.cache/xuanzang/tried-bundles")
     """File that remembers the bundles that were loaded in a trial process without harm; others are tried before they
-    are served."""
+    are served. Its folder keeps the model that detects languages, unpacked."""
     address: Address = "127.0.0.1:50051"
     """Address to serve gRPC on; port 0: any free one."""
     metrics_address: Address = "127.0.0.1:9464"
@@ -97,6 +97,14 @@ class Locations(BaseModel):
     --address only."""
     admin_address: Annotated[str, AfterValidator(_admin_address)] | None = None
     """Address to serve the administration of models on, or a port of 127.0.0.1; unset: none."""
+
+    @property
+    def tried_file(self) -> Path | None:
+        """Path of `tried_bundles`; None for a user without a home folder, as in some containers."""
+        try:
+            return self.tried_bundles.expanduser()
+        except RuntimeError:
+            return None
 
 
 # --help lists the flags of the last base first.

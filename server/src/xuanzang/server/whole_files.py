@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -63,6 +64,11 @@ def remove_abandoned(folder: Path, name: str) -> None:
                     temporary.unlink()
                 finally:
                     os.close(descriptor)
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Return whether only the user of this process and root may write a file, so that it is as trustworthy as both."""
+    return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _temporary(path: Path) -> tuple[int, Path]:

@@ -107,12 +107,14 @@ class Engine:
         metrics: Metrics,
         trial_loader: TrialLoader | None = None,
         promotion: PromotionSettings | None = None,
+        cache: Path | None = None,
     ) -> None:
         """Make an engine that has loaded nothing yet.
 
         Args:
             trial_loader: Trial loader of bundles in another process; None to trust them.
             promotion: How versions go live; None for the defaults.
+            cache: Folder in which the unpacked model of the detector is kept; None for none.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
@@ -135,7 +137,7 @@ class Engine:
         )
         self._state_file = StateFile(models, promotion.promotion_state)
         self.promoter = self._new_promoter(shared, promotion)
-        self._detector = shared_detector() if settings.detection else LanguageDetector(None)
+        self._detector = shared_detector(cache) if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
         self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector, metrics.server.unserved_texts)
         self.glossaries = GlossaryFolder(models / FOLDER)

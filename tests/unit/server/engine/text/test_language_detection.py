@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,11 +10,14 @@ from hypothesis import strategies as st
 from xuanzang.server.engine.text.language_detection import (
     LanguageDetector,
     Libraries,
-    Rank,
     is_installed,
     mapped_rank,
     shared_detector,
 )
+
+if is_installed():
+    from xuanzang.server.engine.text import language_model
+    from xuanzang.server.engine.text.language_model import Rank
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
 
@@ -69,14 +73,54 @@ def test_chinese_in_its_own_characters_is_known_without_the_model() -> None:
     assert (found.code, found.script) == ("zh", "Hans")
 
 
-def test_the_mapped_model_ranks_as_the_library_does() -> None:
+def test_the_mapped_model_ranks_as_the_library_does(tmp_path: Path) -> None:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    whole, rank = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True), mapped_rank()
+    whole = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    ranks = mapped_rank(), mapped_rank(tmp_path), mapped_rank(tmp_path)
     for languages in (frozenset(("de", "fr", "en")), frozenset(("ja", "ko"))):
         whole.set_languages(languages)
         for text in ("Guten Morgen, wie geht es dir?", "Bonjour à tous", "今天天气很好", "Привет, мир", "x", ""):
-            assert rank(text, languages) == whole.rank(text)
+            assert [rank(text, languages) for rank in ranks] == [whole.rank(text)] * 3
+
+
+def test_the_model_is_unpacked_once_for_all_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped_rank(tmp_path / "cache")
+    monkeypatch.setattr(language_model, "_unpacked", _fails)
+    mapped_rank(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("fault", ["cut", "changed", "writable by others"])
+def test_a_kept_model_that_is_not_to_be_trusted_is_replaced(tmp_path: Path, fault: str) -> None:
+    mapped_rank(tmp_path)
+    [path] = tmp_path.iterdir()
+    before = path.read_bytes()
+    if fault == "cut":
+        path.write_bytes(before[: len(before) // 2])
+    elif fault == "changed":
+        path.write_bytes(before[:-100] + bytes(100))
+    else:
+        path.chmod(0o666)
+    mapped_rank(tmp_path)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o600)
+
+
+def test_a_kept_model_of_another_library_is_removed_and_other_files_stay(tmp_path: Path) -> None:
+    old, other = tmp_path / f"languages-{'0' * 64}-{'1' * 64}.npy", tmp_path / "languages-mine.npy"
+    for path in (old, other):
+        path.write_bytes(b"")
+    mapped_rank(tmp_path)
+    assert (old.exists(), other.exists()) == (False, True)
+
+
+def test_the_model_opens_where_it_cannot_be_kept(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    assert dict(mapped_rank(taken)("Guten Morgen", frozenset(("de", "fr"))))["de"] > 0.5
+
+
+def _fails() -> bytes:
+    raise AssertionError("the model was unpacked")
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12345", "😀!?", "OK"])

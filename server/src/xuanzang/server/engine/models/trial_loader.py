@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import signal
-import stat
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -31,7 +30,7 @@ from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.engine.hardware import processor
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.whole_files import remove_abandoned, write_whole
+from xuanzang.server.whole_files import is_private, remove_abandoned, write_whole
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -91,16 +90,12 @@ class TriedBundles:
         """Return all entries, the oldest first; none of a list that others may write."""
         try:
             with self._file.open("rb") as file:
-                if _is_private(os.fstat(file.fileno())):
+                if is_private(os.fstat(file.fileno())):
                     return file.read(_MAX_BYTES).decode("ascii", "replace").split()
         except OSError:
             return []
         _LOGGER.warning("tried bundles not read: others may write the list", extra={"file": str(self._file)})
         return []
-
-
-def _is_private(status: os.stat_result) -> bool:
-    return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 async def _answers(

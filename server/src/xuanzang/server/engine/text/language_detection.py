@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
-import mmap
 import re
-import tempfile
 import threading
-from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from xuanzang.server.engine.text.scripts import CJK, LATIN, Writing, is_written_in, script_of, writing_of
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from xuanzang.server.engine.text.language_model import Rank
 
 MAX_READ_CHARACTERS = 1000
 """Characters of a text that are looked at; more would change no answer."""
@@ -80,10 +77,6 @@ class Detection:
             for code, confidence in found
             if confidence >= _MIN_CONFIDENCE
         ]
-
-
-Rank: TypeAlias = Callable[[str, frozenset[str]], Iterable[tuple[str, float]]]
-"""Text and languages to labels of these with their probabilities; equal ones if the text says nothing."""
 
 
 class Libraries(NamedTuple):
@@ -209,12 +202,19 @@ def is_installed() -> bool:
 
 
 @cache
-def shared_detector() -> LanguageDetector:
+def shared_detector(folder: Path | None = None) -> LanguageDetector:
     """Return the detector of the process, which knows scripts only without the libraries of the extra `detection`.
 
-    It reads its model, half a second, when it is first needed.
+    It reads its model when it is first needed: in half a second, or at once if it was kept in the folder before.
     """
-    return LanguageDetector(Libraries(mapped_rank, _chinese_script) if is_installed() else None)
+    return LanguageDetector(Libraries(partial(mapped_rank, folder), _chinese_script) if is_installed() else None)
+
+
+def mapped_rank(folder: Path | None = None) -> Rank:
+    """Open the model of the words of languages, kept in a folder."""
+    from xuanzang.server.engine.text import language_model  # noqa: PLC0415 - an extra, and numpy
+
+    return language_model.mapped_rank(_language_of, folder)
 
 
 def _chinese_script(text: str) -> str:
@@ -222,42 +222,3 @@ def _chinese_script(text: str) -> str:
 
     scripts = {hanzidentifier.SIMPLIFIED: "Hans", hanzidentifier.TRADITIONAL: "Hant"}
     return scripts.get(hanzidentifier.identify(text), "")
-
-
-def mapped_rank() -> Rank:
-    """Read the model of py3langid, 70 MB, of which a process keeps in memory only what its texts touch."""
-    import numpy as np  # noqa: PLC0415 - values of callers must not bring it along
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415 - an extra
-
-    read = LanguageIdentifier.from_model_file(MODEL_FILE)
-    table, moves = _in_file(read.nb_ptc), memoryview(_in_file(read.tk_nextmove)).cast(read.tk_nextmove.typecode)
-    identifier = LanguageIdentifier(
-        np.frombuffer(table, read.nb_ptc.dtype).reshape(read.nb_ptc.shape),
-        *(read.nb_pc, read.nb_classes, moves, array("i", read.tk_output)),
-        tk_row=read.tk_row,
-        norm_probs=True,
-    )
-
-    @lru_cache(32)
-    def among(languages: frozenset[str]) -> LanguageIdentifier | None:
-        """Return an identifier that knows only some languages, and takes a third of the time; None if it knows none."""
-        labels = {label for label in identifier.labels if _language_of(label, languages) in languages}
-        restricted = copy.copy(identifier)
-        restricted.set_languages(labels)
-        # It has copied its part.
-        table.madvise(mmap.MADV_DONTNEED)
-        return restricted if labels else None
-
-    def rank(text: str, languages: frozenset[str]) -> Iterable[tuple[str, float]]:
-        known = among(languages)
-        return known.rank(text) if known else ()
-
-    return rank
-
-
-def _in_file(values: npt.NDArray[Any] | array[int]) -> mmap.mmap:
-    """Return the bytes of some values, in a file that has no name and goes with them."""
-    with tempfile.TemporaryFile() as file:
-        file.write(values.tobytes())
-        file.flush()
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
