@@ -19,7 +19,7 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.model_runner import MAX_SECONDS_AFTER_DONE, steps_after_done
+from xuanzang.server.engine.scheduling.model_runner import MAX_SECONDS_AFTER_DONE, SENTENCES_PER_STEP
 from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
@@ -70,7 +70,7 @@ class Xuanzang:
 
 def step_limit(decoder: Decoder) -> StepLimit:
     """Return the steps that a decoder takes one after another, as in a worker that nobody interrupts."""
-    return StepLimit(64, math.inf, Interrupt(), steps_after_done(len(decoder)), MAX_SECONDS_AFTER_DONE)
+    return StepLimit(64, math.inf, Interrupt(), len(decoder) // SENTENCES_PER_STEP, MAX_SECONDS_AFTER_DONE)
 
 
 def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sentence, TargetHypothesis]:

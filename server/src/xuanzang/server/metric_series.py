@@ -46,6 +46,7 @@ class Gauge:
 
     def __init__(self, _bounds: Sequence[float] = ()) -> None:
         self.value = 0.0
+        """The number, for writers who do not write at the same time; others use `inc` and `dec`."""
         self._lock = threading.Lock()
         self._read: Callable[[], float] | None = None
 
@@ -59,17 +60,13 @@ class Gauge:
         with self._lock:
             self.value -= amount
 
-    def set(self, value: float) -> None:
-        """Replace it."""
-        self.value = float(value)
-
     def set_function(self, read: Callable[[], float]) -> None:
         """Show what a function returns, which is called whenever the metrics are read."""
         self._read = read
 
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
         """Return what is shown of it under the name of its metric."""
-        yield Sample(name, labels, float(self._read()) if self._read else self.value)
+        yield Sample(name, labels, float(self._read() if self._read else self.value))
 
 
 class Histogram:

@@ -82,7 +82,7 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
             else:
                 series, revoked = self._metrics.of_keys.of((key_id,)), self._metrics.refusals["revoked"]
                 self._callers[key_id] = KeyCaller(key, series, revoked=revoked, clock=self._clock)
-        self._metrics.keys.set(self.usable)
+        self._metrics.keys.value = self.usable
 
     def _warn_of_readers(self) -> None:
         if others_may_read(self._file):

@@ -70,15 +70,15 @@ class AccessMetrics:
     def set_expiries(self, expiries: Mapping[str, float]) -> None:
         """Show when certificates expire: Unix seconds by kind, of `CERTIFICATES`."""
         for certificate, expiry in expiries.items():
-            self._expiry.labels(certificate).set(expiry)
+            self._expiry.labels(certificate).value = expiry
 
     def watch(self, file: ReloadedFile) -> None:
         """Create the series of a file that has been read."""
-        self._current.labels(file).set(1)
+        self._current.labels(file).value = 1
         for result in ("ok", "error"):
             self._reloads.labels(file, result)
 
     def reloaded(self, file: ReloadedFile, ok: bool) -> None:  # noqa: FBT001 - a callback with one argument more
         """Count a reload; `ok`: whether the new state is in use, and not the old one."""
         self._reloads.labels(file, "ok" if ok else "error").inc()
-        self._current.labels(file).set(ok)
+        self._current.labels(file).value = ok

@@ -66,7 +66,7 @@ class EngineThreads:
     def start(self, metrics: ServerMetrics) -> None:
         """Start the workers."""
         self.workers = [Worker(number, scheduler=self.scheduler) for number in range(self._count)]
-        metrics.workers.set(self._count)
+        metrics.workers.value = self._count
         for tier, name in enumerate(TIERS):
             metrics.held_places[name].set_function(partial(self.scheduler.held_places, tier))
             metrics.waiting_places[name].set_function(partial(self.scheduler.waiting_places, tier))
@@ -207,8 +207,8 @@ class Engine:
     def _report_machine(self) -> None:
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
-        self._metrics.server.memory_limit_bytes.set(memory_limit())
-        self._metrics.server.cache_limit_bytes.set(self._threads.scheduler.max_cache_bytes)
+        self._metrics.server.memory_limit_bytes.value = memory_limit()
+        self._metrics.server.cache_limit_bytes.value = self._threads.scheduler.max_cache_bytes
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics, self._settings)

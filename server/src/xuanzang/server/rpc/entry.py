@@ -30,6 +30,7 @@ from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
 from xuanzang.server.rpc.grpc_private import Accepted
 from xuanzang.server.rpc.methods import Method, Service
+from xuanzang.server.time_limits import TimeLimit, TimeLimits
 
 # RPCs that are refused unread are counted together, after this time.
 _UNREAD_SECONDS = 0.1
@@ -69,10 +70,8 @@ class Entry:
         self._authenticator, self._gate, self._screen = authenticator, gate, screen
         self._observation = observation or Observation()
         self._log, self._text_log = RpcLog(), RpcLog("text")
-        # Tasks that wait for the message of a unary RPC, the oldest first, and until when; and those that have waited
-        # too long.
-        self._waiting: dict[asyncio.Task[Any], float] = {}
-        self._idle: set[asyncio.Task[Any]] = set()
+        # Of unary RPCs until their messages have come.
+        self._time_limits = TimeLimits()
         self._routes: dict[str, _Route] = {}
         self._unread: Counter[_Unread] = Counter()
         self._unread_ids: dict[_Unread, str] = {}
@@ -210,36 +209,16 @@ class Entry:
             InvalidInputError: The caller sent none.
             IdleRpcError: It did not come in time.
         """
-        task, loop = cast("asyncio.Task[Any]", asyncio.current_task()), asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_later(self._idle_seconds, self._end_waiting)
-        # A timer for each would cost more than the rest of the way.
-        self._waiting[task] = loop.time() + self._idle_seconds
         try:
-            message: Any = await rpc.grpc.read()
-        except asyncio.CancelledError:
-            if task in self._idle and not task.uncancel():
-                raise _idle(self._idle_seconds) from None
-            raise
+            with TimeLimit(self._time_limits, rpc.active_at + self._idle_seconds):
+                message: Any = await rpc.grpc.read()
+        except TimeoutError:
+            raise _idle(self._idle_seconds) from None
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
-        finally:
-            del self._waiting[task]
-            self._idle.discard(task)
         if message is grpc.aio.EOF:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
         return cast("bytes", message)
-
-    def _end_waiting(self) -> None:
-        """Cancel the tasks that have waited too long, and look again when the next one will have."""
-        loop = asyncio.get_running_loop()
-        for task, until in self._waiting.items():
-            if until > loop.time():
-                loop.call_at(until, self._end_waiting)
-                return
-            if task not in self._idle:
-                self._idle.add(task)
-                task.cancel()
 
     def _observe(self, rpc: RpcContext, method: Method) -> None:
         rpc.request_id = chosen_id(rpc.metadata)

@@ -35,6 +35,7 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.text.traditional import TraditionalWriter, settled_by
 from xuanzang.server.engine.types import ContentFormat, FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.time_limits import TimeLimit, TimeLimits
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
@@ -58,6 +59,8 @@ class SharedResources:
     """Detector of languages, for the quality of translations; None if the server has none."""
     turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By caller: held while texts of one of its calls are split and tokenised in a thread."""
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
+    """Deadlines of the calls."""
     requests: set[Request] = field(default_factory=set)
     """Requests that are submitted and not answered yet."""
     answers: AnswerCache | None = None
@@ -101,7 +104,7 @@ class RunningCall:
         self._emit = None if self._has_markup else emit
         self._watch = watch
         self._answers = shared.answers if keeps_answers else None
-        self._timeout = None if context.deadline == math.inf else asyncio.Timeout(context.deadline)
+        self._limit = None if context.deadline == math.inf else TimeLimit(shared.time_limits, context.deadline)
 
     async def run(self) -> list[list[Hypothesis]]:
         """Translate, once.
@@ -118,7 +121,7 @@ class RunningCall:
         if self._context.deadline <= time.monotonic():
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
-            async with self._timeout or _UNLIMITED:
+            with self._limit or _UNLIMITED:
                 prepared = await self._prepare()
                 with self._hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared) if prepared.searches else ())
@@ -275,7 +278,7 @@ class RunningCall:
                 abandoned = "deadline"
                 raise
             except asyncio.CancelledError:
-                abandoned = "deadline" if self._timeout and self._timeout.expired() else "cancelled"
+                abandoned = "deadline" if self._limit and self._limit.is_over else "cancelled"
                 raise
             finally:
                 self._close(request, abandoned)

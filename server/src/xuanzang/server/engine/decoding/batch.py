@@ -202,9 +202,9 @@ class Batch:
 
     def _close_gaps(self) -> None:
         """Move the last sentences to the indices that others have left."""
-        taken = [index for index, sentence in enumerate(self._sentences) if sentence is not None]
-        if len(taken) == len(self._sentences):
+        if None not in self._sentences:
             return
+        taken = [index for index, sentence in enumerate(self._sentences) if sentence is not None]
         kept = np.arange(len(taken))
         gaps = [index for index, sentence in enumerate(self._sentences[: len(taken)]) if sentence is None]
         kept[gaps] = taken[len(taken) - len(gaps) :]

@@ -79,7 +79,7 @@ class BeamSearch:
 
     def join(self, indices: Ints, options: Sequence[SearchOptions]) -> None:
         """Begin the search of sentences at batch indices, of sentences that have left or the next ones."""
-        if (more := int(indices.max()) + 1 - len(self)) > 0:
+        if (more := int(indices.max()) + 1 - len(self.sentences)) > 0:
             self.beams = self.beams.extended(more)
             self._history.extend(more)
         for index, option in zip(indices.tolist(), options, strict=True):
@@ -96,7 +96,9 @@ class BeamSearch:
         beams.scores[indices, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
         beams.positions[indices] = 0
         beams.parents[indices] = np.arange(self.beam_size)
-        self.required.join(indices, [option.phrases for option in options])
+        phrases = [option.phrases for option in options]
+        if self.required.indices.size or any(phrases):
+            self.required.join(indices, phrases)
         if self.details:
             self.details.join(indices)
 
@@ -117,7 +119,7 @@ class BeamSearch:
     def free_steps(self) -> int:
         """How many steps from now, at least one, concern the search only if a sentence is done in them."""
         # Of edits only those of the first step are given.
-        concerned = self.details or self._recorded or len(self.required) or self._step + 1 < self._edited_until
+        concerned = self.details or self._recorded or self.required.indices.size or self._step + 1 < self._edited_until
         return 1 if concerned else max(1, self._inspected_from - 1 - self._step)
 
     def advance_by(
@@ -144,7 +146,7 @@ class BeamSearch:
             score = final_score(total, length, self.sentences[index].options.decoding, None)
             self.sentences[index].finished.add(Ending(parent, self._eos_id, length, score, None), is_best=False)
         self._step += taken.steps
-        self._history.skip(taken.steps - 1)
+        self._history.steps += taken.steps - 1
         done = [index for index in taken.inspected if self._advance_sentence(index, candidates.of(index))]
         self._history.add(self.beams.token_ids, self.beams.parents, self.beams.positions)
         found = [self._result(index, ago) for index, ago in taken.done] + [self._result(index) for index in done]
@@ -336,7 +338,7 @@ class BeamSearch:
             for index in edited
             for position in self._live(index)
         }
-        return stack(edits, batch=len(self), beam=self.beam_size)
+        return stack(edits, batch=len(self.sentences), beam=self.beam_size)
 
     def _edited_tokens(self, index: int, beam_position: int) -> Sequence[int]:
         """Return the tokens of a hypothesis whose logits are edited, or as many numbers if only that counts."""

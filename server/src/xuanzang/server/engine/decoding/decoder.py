@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
 
 from xuanzang.kernels.decode import ONE_STEP, StepLimit
 from xuanzang.server.engine.decoding.batch import Batch, BatchShape
@@ -35,9 +34,11 @@ class Decoder:
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
         """Encode sentences and begin their search beside those in the batches."""
-        by_shape = sorted(sentences, key=_shape)
-        for shape, group in groupby(by_shape, key=_shape):
-            self._batch(shape).admit(list(group))
+        groups: dict[BatchShape, list[Sentence]] = {}
+        for sentence in sentences:
+            groups.setdefault(_shape(sentence), []).append(sentence)
+        for shape, group in sorted(groups.items()):
+            self._batch(shape).admit(group)
 
     def _batch(self, shape: BatchShape) -> Batch:
         """Return the batch of a shape. An empty one keeps its memory until a batch of another shape is begun."""

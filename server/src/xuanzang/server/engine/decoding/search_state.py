@@ -108,43 +108,30 @@ class History:
 
     def __init__(self, beam_size: int) -> None:
         # Token and parent of each hypothesis, [batch, step, 2, beam]; sentences of any age share the steps.
-        self._links = np.zeros((0, _STEPS_CHUNK, 2, beam_size), dtype=np.int32)
-        self._steps = 0
-
-    @property
-    def links(self) -> npt.NDArray[np.int32]:
-        """Token and parent of each hypothesis after each step, [batch, step, 2, beam]."""
-        return self._links
-
-    @property
-    def steps(self) -> int:
-        """Steps that have been recorded: where the next one goes."""
-        return self._steps
-
-    def skip(self, steps: int) -> None:
-        """Take note of steps that were written to `links`."""
-        self._steps += steps
+        self.links: npt.NDArray[np.int32] = np.zeros((0, _STEPS_CHUNK, 2, beam_size), dtype=np.int32)
+        self.steps = 0
+        """Steps that have been recorded, or written to `links`: where the next one goes."""
 
     def extend(self, more: int) -> None:
         """Make room for sentences after the last one."""
-        self._links = extended(self._links, more)
+        self.links = extended(self.links, more)
 
     def select(self, order: Order) -> None:
         """Keep some sentences, in the order given."""
-        self._links = order.apply(self._links)
+        self.links = order.apply(self.links)
 
     def add(self, token_ids: Ints, parents: Ints, positions: Ints) -> None:
         """Record the token that each hypothesis got and its parent, [batch, beam]; `positions` are its tokens."""
         self.make_room(1, int(positions.max()) - 1)
-        self._links[:, self._steps, 0] = token_ids
-        self._links[:, self._steps, 1] = parents
-        self._steps += 1
+        self.links[:, self.steps, 0] = token_ids
+        self.links[:, self.steps, 1] = parents
+        self.steps += 1
 
     def make_room(self, steps: int, needed: int) -> None:
         """Have room for steps, if there is none forget those before the oldest sentence began."""
-        if self._steps + steps > self._links.shape[1]:
-            self._links = extended(self._links[:, self._steps - needed : self._steps], max(steps, _STEPS_CHUNK), axis=1)
-            self._steps = needed
+        if self.steps + steps > self.links.shape[1]:
+            self.links = extended(self.links[:, self.steps - needed : self.steps], max(steps, _STEPS_CHUNK), axis=1)
+            self.steps = needed
 
     def tokens(self, index: int, beam_position: int, count: int, *, ago: int = 0) -> list[int]:
         """Return the last `count` tokens of the hypothesis that had a beam position some steps ago."""
@@ -160,8 +147,8 @@ class History:
         return self._follow(steps, ancestors.pop())
 
     def _last(self, index: int, count: int, ago: int) -> _Steps:
-        end = self._steps - ago
-        steps: _Steps = self._links[index, end - count : end].tolist()
+        end = self.steps - ago
+        steps: _Steps = self.links[index, end - count : end].tolist()
         return steps
 
     @staticmethod

@@ -166,13 +166,13 @@ class CatalogMetrics:
     def show(self, before: Catalog, after: Catalog) -> None:
         """Show a catalog in the place of another."""
         for model in set(before.models) - set(after.models):
-            model.metrics.model_ready.set(0)
-            model.metrics.model_live.set(0)
+            model.metrics.model_ready.value = 0
+            model.metrics.model_live.value = 0
             self._metrics.model_info.remove(*self._facts(model))
         for model in after.models:
             self._metrics.model_info.labels(*self._facts(model)).set(1)
-            model.metrics.model_ready.set(1)
-            model.metrics.model_live.set(model is after.live(model.name))
+            model.metrics.model_ready.value = 1
+            model.metrics.model_live.value = model is after.live(model.name)
 
     def _facts(self, model: LoadedModel) -> tuple[str, ...]:
         return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)

@@ -88,7 +88,7 @@ class LiveModels:
         self._retirement.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
         for model in self.catalog.models:
-            model.metrics.model_ready.set(0)
+            model.metrics.model_ready.value = 0
 
     def listen(self, listener: Listener) -> None:
         """Report the names of the served models after each change from now on."""

@@ -68,7 +68,7 @@ class LoadedModel:
             require_weights()
             if opening:
                 opening.result()
-        self.metrics.model_load_duration_seconds.set(time.monotonic() - started)
+        self.metrics.model_load_duration_seconds.value = time.monotonic() - started
 
     def _prepare(self, metrics: Metrics) -> None:
         bundle = self.bundle
@@ -152,8 +152,8 @@ class LoadedModel:
         if memory is not None and self._weights_bytes >= memory:
             reason = f"the weights have {self._weights_bytes} bytes, and --model-memory-mb allows {memory} in all"
             raise BundleError(self.bundle.directory, [reason])
-        self.metrics.model_workers_limit.set(self.limits.workers or math.inf)
-        self.metrics.model_cache_limit_bytes.set(math.inf if memory is None else memory - self._weights_bytes)
+        self.metrics.model_workers_limit.value = self.limits.workers or math.inf
+        self.metrics.model_cache_limit_bytes.value = math.inf if memory is None else memory - self._weights_bytes
 
     @property
     def max_cache_bytes(self) -> int | None:

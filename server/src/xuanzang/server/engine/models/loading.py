@@ -52,7 +52,7 @@ def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: floa
         reasons = [reason for share in found for reason in share]
     if reasons:
         raise BundleError(model.bundle.directory, reasons)
-    model.metrics.warmup_duration_seconds.set(time.monotonic() - started)
+    model.metrics.warmup_duration_seconds.value = time.monotonic() - started
 
 
 def _differences(model: LoadedModel, samples: Sequence[Sample], deadline: float, together: int) -> list[str]:

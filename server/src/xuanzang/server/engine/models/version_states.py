@@ -141,7 +141,7 @@ class VersionStates:
 
     def _keep(self, refusals: Mapping[VersionName, BundleError]) -> None:
         self._refusals = refusals
-        self._metrics.server.bundles_refused.set(len(refusals))
+        self._metrics.server.bundles_refused.value = len(refusals)
 
     @contextmanager
     def loading(self, version: VersionName) -> Iterator[None]:

@@ -39,20 +39,18 @@ class PageMemory:
     def __init__(self, page: tuple[int, ...], *, dtype: npt.DTypeLike) -> None:
         self.array: Array = np.zeros((0, *page), dtype=dtype)
         """All pages there is room for; new ones are 0 or as they were given back."""
+        self.nbytes = 0
+        """Bytes of memory held."""
         self._page_bytes = math.prod(page) * self.array.itemsize
         self._space: mmap.mmap | None = None
         self._held = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory held."""
-        return self._held * self._page_bytes
 
     def hold(self, count: int) -> None:
         """Make room for a number of pages, unless there is already; the contents stay."""
         if count > len(self.array):
             self._move(count)
         self._held = max(self._held, count)
+        self.nbytes = self._held * self._page_bytes
 
     def trim(self, count: int) -> None:
         """Give back the memory beyond a number of pages."""
@@ -64,6 +62,7 @@ class PageMemory:
         else:
             self.array = self.array[:count].copy()
         self._held = count
+        self.nbytes = count * self._page_bytes
 
     def _move(self, count: int) -> None:
         before, held = self.array, self._held

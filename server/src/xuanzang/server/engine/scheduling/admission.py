@@ -65,10 +65,10 @@ class Admission:
         Raises:
             OverloadedError: It does not fit now, or would not be done in time.
         """
-        self._require_room(flow, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if not cost or self._places.is_idle:
             return
+        self._require_room(flow, cost)
         asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
         seconds = useful_until - time.monotonic()
         estimate = self._seconds_until_begun(asked) if accepts_part else self._seconds_until_done(asked)
@@ -131,13 +131,15 @@ class Admission:
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
         """Measure the sentences that a worker has answered or given up, at least one, since it last recorded."""
-        self._throughput.record(sum(sentence.cost for sentence in done), seconds)
+        tokens = 0
         for sentence in done:
+            tokens += sentence.cost
             if sentence.target_tokens:
                 tier, share = sentence.queued.tier, sentence.target_tokens / sentence.queued.target_tokens
                 # Those that are done have just left.
                 rows = self._places.rows_of(worker, tier) + len(done)
                 self._decoding_time.record(sentence.target_tokens, sentence.seconds, rows=rows, share=share)
+        self._throughput.record(tokens, seconds)
 
     def _require_room(self, flow: FlowKey, cost: int) -> None:
         """Refuse a request that the queue has no room for.
@@ -183,9 +185,8 @@ class Admission:
 
     def _held_tokens(self, asked: _Asked) -> int:
         """Return the predicted tokens of the sentences whose places a request must wait for; 0 if some are free."""
-        if self._places.has_room(asked.flow.caller, asked.tier):
-            return 0
-        return self._places.remaining_tokens(asked.tier)
+        tokens = self._places.remaining_tokens(asked.tier)
+        return 0 if not tokens or self._places.has_room(asked.flow.caller, asked.tier) else tokens
 
     def _seconds_until_begun(self, asked: _Asked) -> float | None:
         """Estimate when a request would be begun if it were submitted now; None before the first measurement."""

@@ -61,7 +61,7 @@ class _Flow:
         self.by_length: list[tuple[int, int, QueuedSentence]] = []
         # Time at which it goes first, number and sentence, of sentences with a deadline.
         self.by_time: list[tuple[float, int, QueuedSentence]] = []
-        self.cost = self.places = 0
+        self.cost = 0
         # Of all sentences together, on the clock of `time.monotonic`.
         self.queued_at = 0.0
         self.deficit = _QUANTUM
@@ -73,7 +73,6 @@ class _Flow:
         if queued.goes_first_at < math.inf:
             insort(self.by_time, (queued.goes_first_at, number, queued))
         self.cost += queued.cost
-        self.places += queued.places
         self.queued_at += queued.queued_at
 
     def remove(self, queued: QueuedSentence) -> None:
@@ -82,7 +81,6 @@ class _Flow:
         if queued.goes_first_at < math.inf:
             del self.by_time[bisect_left(self.by_time, (queued.goes_first_at, number))]
         self.cost -= queued.cost
-        self.places -= queued.places
         self.queued_at -= queued.queued_at
 
     def waited(self, now: float) -> float:
@@ -126,15 +124,13 @@ class FairQueue:
         self._taken = 0
         self.count = 0
         self.cost = 0
+        self.places: dict[str, int] = {}
+        """Places that the waiting sentences of each caller will take."""
 
     def backlog(self, key: FlowKey) -> int:
         """Return the predicted tokens of the waiting sentences of a flow."""
         flow = self._flows.get(key)
         return flow.cost if flow else 0
-
-    def waiting(self) -> list[tuple[str, int]]:
-        """Return the caller of each flow, and the places that its sentences will take."""
-        return [(key.caller, flow.places) for key, flow in self._flows.items()]
 
     def waited(self, callers: Collection[str], now: float) -> tuple[float, int]:
         """Return for how long the sentences of some callers have waited, and how many they are.
@@ -160,9 +156,11 @@ class FairQueue:
         due = self._taken + _PATIENCE * self.count
         for queued in sentences:
             self.cost += queued.cost
-            flow = self._flows.get(queued.request.flow)
+            key = queued.request.flow
+            self.places[key.caller] = self.places.get(key.caller, 0) + queued.places
+            flow = self._flows.get(key)
             if flow is None:
-                flow = self._flows[queued.request.flow] = _Flow()
+                flow = self._flows[key] = _Flow()
             flow.add(queued, next(self._numbers), due)
 
     def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
@@ -182,7 +180,7 @@ class FairQueue:
         """
         taken: list[QueuedSentence] = []
         tokens = 0
-        while flows := self._open_flows(gate):
+        while flows := [flow for key, flow in self._flows.items() if gate.is_open(key)]:
             flow, queued = self._next(flows, sweep, now)
             if taken and tokens + queued.source_tokens > max_source_tokens:
                 break
@@ -194,16 +192,18 @@ class FairQueue:
             self._taken += 1
             self._remove(flow, queued)
             taken.append(queued)
+            if not self.count:
+                break
         return taken
-
-    def _open_flows(self, gate: Gate) -> list[_Flow]:
-        return [flow for key, flow in self._flows.items() if gate.is_open(key)]
 
     def _next(self, flows: Sequence[_Flow], sweep: Sweep, now: float) -> tuple[_Flow, QueuedSentence]:
         """Return the first of the sentences that their callers' shares suffice for."""
         while True:
-            first = ((flow, *flow.next(sweep, self._taken, now)) for flow in flows)
-            affordable = [(rank, flow, queued) for flow, rank, queued in first if queued.cost <= flow.deficit]
+            affordable = []
+            for flow in flows:
+                rank, queued = flow.next(sweep, self._taken, now)
+                if queued.cost <= flow.deficit:
+                    affordable.append((rank, flow, queued))
             if affordable:
                 _, flow, queued = min(affordable, key=itemgetter(0))
                 return flow, queued
@@ -214,5 +214,9 @@ class FairQueue:
         flow.remove(queued)
         self.count -= 1
         self.cost -= queued.cost
+        key = queued.request.flow
+        self.places[key.caller] -= queued.places
         if not flow.sentences:
-            del self._flows[queued.request.flow]
+            del self._flows[key]
+            if not self.places[key.caller]:
+                del self.places[key.caller]

@@ -19,21 +19,15 @@ from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, u
 from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import FinishReason
 
-_SENTENCES_PER_STEP = 4
+# One that is done waits a step for each so many sentences of its batch: in a large one another is done in nearly every
+# step, and each return to Python costs all of them a part of a step.
+SENTENCES_PER_STEP = 4
 # What is left of the sentences is counted anew after so many steps, even if none has joined or left.
 _COUNTED_STEPS = 16
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
 _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 # Steps of a large model take longer than a return to Python, so they save nothing.
 MAX_SECONDS_AFTER_DONE = 0.05
-
-
-def steps_after_done(sentences: int) -> int:
-    """Return how many steps one that is done waits for others, among so many sentences.
-
-    In a large batch one is done in nearly every step, and each return to Python costs all of them a part of a step.
-    """
-    return sentences // _SENTENCES_PER_STEP
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -141,12 +135,11 @@ class ModelRunner:
         given_up = self._give_up_some(leaving, now) if leaving else []
         if not self._running:
             return given_up
-        after_done = steps_after_done(len(self._running))
         limit = StepLimit(
             1 if is_read_along else steps,
             min(cutoff - now, seconds),
             self._interrupt,
-            after_done,
+            len(self._running) // SENTENCES_PER_STEP,
             MAX_SECONDS_AFTER_DONE,
         )
         started = time.perf_counter()

@@ -69,6 +69,8 @@ class Room(NamedTuple):
 
 
 _NO_ROOM = Room(0, {})
+# Sentences, predicted tokens and tier of a caller who has asked for nothing.
+_NOT_ASKED = (0, 0, 0)
 
 
 class Places:
@@ -85,23 +87,23 @@ class Places:
         """Of each worker the tiers of which it has sentences; replaced when they change."""
         # By tier, all workers together: places, and predicted tokens that are still to be worked on.
         self._total, self._tokens = [0] * len(TIERS), [0] * len(TIERS)
-        # Sentences and predicted tokens of requests that are not closed, by caller.
-        self._asked: dict[str, tuple[int, int]] = {}
+        # Sentences and predicted tokens of requests that are not closed, and the tier of so many, by caller.
+        self._asked: dict[str, tuple[int, int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
         self._alone = (0, "", -math.inf)
-        # When the last request of a tier lighter than each came while other callers were there.
-        self._lighter_came = [-math.inf] * len(TIERS)
+        self.yields_until = [-math.inf] * len(TIERS)
+        """By tier, until when callers of lighter ones are expected, who must not wait for long steps."""
 
     def ask(self, request: Request, now: float) -> None:
         """Count a request until it is closed."""
         self._add(request, 1)
         caller = request.flow.caller
-        tier = self._own_tier(caller)
+        _, _, tier = self._asked[caller]
         heaviest, alone, until = self._alone
         if len(self._asked) > 1:
             self._alone = (0, "", -math.inf)
             heavier = len(TIERS) - tier - 1
-            self._lighter_came[tier + 1 :] = [now] * heavier
+            self.yields_until[tier + 1 :] = [now + _EXPECTED_SECONDS] * heavier
         elif caller != alone or tier >= heaviest or now > until:
             # Its next sentence joins the batch of this one, so it is in no tier of single ones.
             self._alone = (max(tier, LIGHT), caller, now + _ALONE_SECONDS)
@@ -112,21 +114,20 @@ class Places:
 
     def _add(self, request: Request, sign: int) -> None:
         caller = request.flow.caller
-        sentences, tokens = self._asked.pop(caller, (0, 0))
+        sentences, tokens, _ = self._asked.pop(caller, _NOT_ASKED)
         if sentences := sentences + sign * request.sentence_count:
-            self._asked[caller] = sentences, tokens + sign * request.cost
-
-    def yields(self, tier: int) -> bool:
-        """Whether callers of lighter tiers are expected, who must not wait for long steps."""
-        return self._lighter_came[tier] > time.monotonic() - _EXPECTED_SECONDS
+            tokens += sign * request.cost
+            self._asked[caller] = sentences, tokens, _tier_of(sentences, tokens)
 
     def tier_of(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
-        """Return the tier in which the next sentence of a caller is decoded.
+        """Return the tier in which the next sentence of a caller is decoded, if it asks for some more.
 
         A caller goes back to a lighter tier when the heavier one has none of its sentences, and a lone one after a
         while: if its sentences are now more and now fewer they are in one batch all the same.
         """
-        tier = self._own_tier(caller, sentences=sentences, tokens=tokens)
+        asked, cost, tier = self._asked.get(caller, _NOT_ASKED)
+        if sentences:
+            tier = _tier_of(asked + sentences, cost + tokens)
         heaviest, alone, _ = self._alone
         if caller == alone:
             tier = max(tier, heaviest)
@@ -134,14 +135,6 @@ class Places:
             for places in self._places:
                 if caller in places[heavier]:
                     return heavier
-        return tier
-
-    def _own_tier(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
-        asked, cost = self._asked.get(caller, (0, 0))
-        asked, cost = asked + sentences, cost + tokens
-        tier = 0
-        while asked > TIERS[tier].max_sentences or cost > TIERS[tier].max_tokens:
-            tier += 1
         return tier
 
     def take(self, worker: int, queued: QueuedSentence) -> None:
@@ -202,11 +195,8 @@ class Places:
     def waiting(self) -> dict[int, dict[str, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
         tiers: dict[int, dict[str, int]] = {}
-        if not self._queue.count:
-            return tiers
-        for caller, places in self._queue.waiting():
-            callers = tiers.setdefault(self.tier_of(caller), {})
-            callers[caller] = callers.get(caller, 0) + places
+        for caller, places in self._queue.places.items():
+            tiers.setdefault(self.tier_of(caller), {})[caller] = places
         return tiers
 
     def wanted(self, tier: int) -> int:
@@ -217,7 +207,7 @@ class Places:
         """Predict the sentences that so many more will be decoded with: those of lighter tiers take time from them."""
         waiting = 0
         if self._queue.count:
-            waiting = sum(places for caller, places in self._queue.waiting() if self.tier_of(caller) <= tier)
+            waiting = sum(places for caller, places in self._queue.places.items() if self.tier_of(caller) <= tier)
         running = sum(self._total[: tier + 1])
         return min(max((waiting + running + sentences) / len(self._running), 1.0), float(self._limit))
 
@@ -230,10 +220,11 @@ class Places:
         return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self._running)))
 
     def have_room(self, caller: str) -> list[int]:
-        """Return the workers that may take sentences of the tier of a caller who has just asked for some."""
-        tier = self.tier_of(caller)
-        waiting = self.waiting().get(tier, {})
-        return [worker for worker in range(len(self._running)) if self.room(worker, tier, waiting).callers]
+        """Return the workers that may take sentences of the tier of a caller whose sentences wait."""
+        for tier, waiting in self.waiting().items():
+            if caller in waiting:
+                return [worker for worker in range(len(self._running)) if self.room(worker, tier, waiting).callers]
+        return []
 
     def rooms(self, worker: int) -> Iterator[tuple[int, Room]]:
         """Return the tiers of which a worker may take sentences, the lightest first, and how many."""
@@ -250,7 +241,9 @@ class Places:
         not count, so that the batch grows for a while.
         """
         held, workers = self._places[worker][tier], len(self._running)
-        limit = max(1, int(self._limit * _SHORT_SHARE)) if self.yields(tier) else self._limit
+        limit = self._limit
+        if self.yields_until[tier] > time.monotonic():
+            limit = max(1, int(limit * _SHORT_SHARE))
         here = self._running[worker][tier]
         total = self._total[tier] + sum(waiting.values())
         room = min(-(-total // workers), limit) - here
@@ -274,6 +267,14 @@ class Places:
         """Return how many places a worker may give to a caller before others have as many of its sentences."""
         places = [places[tier].get(caller, 0) for places in self._places]
         return -(-(sum(places) + waiting[caller]) // len(places)) - places[worker]
+
+
+def _tier_of(sentences: int, tokens: int) -> int:
+    """Return the tier of callers who have asked for so much."""
+    tier = 0
+    while sentences > TIERS[tier].max_sentences or tokens > TIERS[tier].max_tokens:
+        tier += 1
+    return tier
 
 
 class Turns:

@@ -157,9 +157,9 @@ class LoopInbox:
     def of_running_loop(cls) -> LoopInbox:
         """Return the inbox of the running loop, which is made with the first call."""
         loop = asyncio.get_running_loop()
-        if loop not in cls._of_loops:
-            cls._of_loops[loop] = cls(loop)
-        return cls._of_loops[loop]
+        if (inbox := cls._of_loops.get(loop)) is None:
+            inbox = cls._of_loops[loop] = cls(loop)
+        return inbox
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the loop look for calls; `of_running_loop` calls this."""
@@ -174,9 +174,10 @@ class LoopInbox:
         loop.add_reader(self._read_end, self._make_calls)
 
     def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> bool:
-        """Leave a call, from any thread."""
+        """Leave a call, from any thread; it is dropped if the loop has ended, and with it all that could await it."""
         loop = self._loop()
         if loop is None or loop.is_closed():
+            _LOGGER.warning("result dropped: the event loop is closed")
             return False
         self._calls.append((callback, arguments))
         # Two threads may both write, which does no harm.
@@ -280,25 +281,20 @@ class Request:
 
     def deliver(self, position: int, result: SentenceResult) -> None:
         """Hand over the result of a sentence, from any thread."""
-        self._call_in_loop(self._keep, position, result)
+        self._inbox.leave(self._keep, position, result)
 
     def report_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         """Hand over the beginning of a sentence that will not change, from any thread."""
         if self._listener:
-            self._call_in_loop(self._listener.on_prefix, position, self.context.codec.decode(target_ids))
+            self._inbox.leave(self._listener.on_prefix, position, self.context.codec.decode(target_ids))
 
     def fail(self, error: Exception) -> None:
         """End the request with an error, unless it is answered already, from any thread."""
-        self._call_in_loop(self._keep_error, error)
+        self._inbox.leave(self._keep_error, error)
 
     def close(self) -> None:
         """Let go of the sentences: they have their request, so that each would keep the other."""
         self.sentences = ()
-
-    def _call_in_loop(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> None:
-        if not self._inbox.leave(callback, *arguments):
-            # With the loop every task has ended that could await this.
-            _LOGGER.warning("result dropped: the event loop is closed")
 
     def _keep(self, position: int, result: SentenceResult) -> None:
         self._results[position] = result

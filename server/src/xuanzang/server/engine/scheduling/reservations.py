@@ -84,23 +84,20 @@ class Reservations:
         serving = self._serving(model) if limit else set()
         return limit is None or worker in serving or len(serving) < limit
 
-    def lack(self, worker: int, queued: QueuedSentence) -> Lack | None:
-        """Return whose memory is too short for a worker to take a sentence now; None if nobody's is."""
-        model = queued.request.model
-        use = self._uses[worker].get(BatchKey.of(queued), _UNUSED)
+    def reserve(self, worker: int, queued: QueuedSentence) -> Lack | None:
+        """Count a sentence that a worker takes, until its next report; return whose memory is too short instead."""
+        model, key = queued.request.model, BatchKey.of(queued)
+        use = self._uses[worker].get(key, _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
         reserved = self._reserved.total()
         # One that is alone may have all.
         if reserved and reserved + more > self.max_cache_bytes * _MEMORY_SHARES[queued.tier]:
             return "server"
         limit = model.max_cache_bytes
-        return "model" if limit is not None and self._reserved[model] + more > limit else None
-
-    def reserve(self, worker: int, queued: QueuedSentence) -> None:
-        """Count a sentence that a worker takes; the worker's next report replaces this."""
-        key = BatchKey.of(queued)
-        use = self._uses[worker].get(key, _UNUSED)
+        if limit is not None and self._reserved[model] + more > limit:
+            return "model"
         self._replace(worker, {key: BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)})
+        return None
 
     def release(self, worker: int, queued: QueuedSentence) -> None:
         """Take back what was reserved for a sentence that the worker does not get after all."""
@@ -141,8 +138,8 @@ class Reservations:
             self._publish(key.model)
 
     def _publish(self, model: LoadedModel) -> None:
-        model.metrics.cache_reserved_bytes.set(self._reserved[model])
-        model.metrics.model_workers.set(len(self._serving(model)))
+        model.metrics.cache_reserved_bytes.value = self._reserved[model]
+        model.metrics.model_workers.value = len(self._serving(model))
         if not self._reserved[model]:
             # An unloaded model must not be kept.
             del self._reserved[model]
@@ -184,9 +181,8 @@ class Gate:
     def admits(self, queued: QueuedSentence) -> bool:
         """Reserve what a sentence needs, or close the gate for it and those that wait for the same."""
         queued.tier = self._tier
-        lack = self._reservations.lack(self._worker, queued)
+        lack = self._reservations.reserve(self._worker, queued)
         if lack is None:
-            self._reservations.reserve(self._worker, queued)
             self._places.take(self._worker, queued)
             self._left -= queued.places
             self._left_of[queued.request.flow.caller] -= queued.places

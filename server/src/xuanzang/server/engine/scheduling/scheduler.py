@@ -120,8 +120,8 @@ class Scheduler:
             self._admission.set_urgency(request, now)
             self._places.ask(request, now)
             self._queue.add(request.sentences)
-            request.model.metrics.requests_waiting.inc()
-            request.model.metrics.queue_tokens.inc(request.cost)
+            request.model.metrics.requests_waiting.value += 1
+            request.model.metrics.queue_tokens.value += request.cost
             # A worker that is full asks by itself when it has room again.
             have_room = self._places.have_room(request.flow.caller)
             self._tell_workers([self.interrupts[worker] for worker in have_room])
@@ -130,14 +130,13 @@ class Scheduler:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
         request.abandoned = abandoned
         with self._lock:
-            if abandoned:
-                self._tell_workers()
             self._places.settle(request)
-            if self._remove(request):
-                # Others may have waited behind them for memory.
+            if abandoned:
+                # Others may have waited for memory behind those that are left.
+                self._remove(request)
                 self._tell_workers()
             metrics = request.model.metrics
-            (metrics.requests_running if request.started else metrics.requests_waiting).dec()
+            (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
             self._admission.calibrate(request, abandoned)
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
@@ -184,7 +183,7 @@ class Scheduler:
         is_idle = not self._places.tiers[worker]
         taken = self._take_in_turn(worker, now)
         for queued in taken:
-            queued.request.model.metrics.queue_tokens.dec(queued.cost)
+            queued.request.model.metrics.queue_tokens.value -= queued.cost
         # An idle worker tries what it gets first, so that estimates made under load are renewed.
         tried = taken[0].request if taken and is_idle else None
         for queued in taken:
@@ -207,7 +206,7 @@ class Scheduler:
             if tier <= turn and self._is_worth_joining(worker, tier, room, now):
                 gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
                 max_source_tokens = self._settings.max_join_source_tokens
-                if self._places.yields(tier):
+                if self._places.yields_until[tier] > now:
                     max_source_tokens //= _JOINS_OF_YIELDING
                 sweep = self._sweeps[worker][tier]
                 taken += self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
@@ -260,11 +259,10 @@ class Scheduler:
         message = "the deadline would pass before the translation is done"
         request.fail(DeadlineExceededError(message, in_queue=not request.started))
 
-    def _remove(self, request: Request) -> bool:
-        """Remove what is left of a request from the queue; return whether anything was."""
-        removed = self._queue.remove(request.sentences)
-        request.model.metrics.queue_tokens.dec(sum(queued.cost for queued in removed))
-        return bool(removed)
+    def _remove(self, request: Request) -> None:
+        """Remove what is left of a request from the queue."""
+        for queued in self._queue.remove(request.sentences):
+            request.model.metrics.queue_tokens.value -= queued.cost
 
     def report(
         self, worker: int, *, held: Mapping[Holder, Held] = NOTHING_HELD, uses: Mapping[BatchKey, BatchUse] = NO_USES
@@ -301,8 +299,8 @@ def _count_started(sentences: Iterable[QueuedSentence]) -> None:
         metrics.queue_duration_seconds.observe(now - queued.queued_at)
         if not queued.request.started:
             queued.request.started = True
-            metrics.requests_waiting.dec()
-            metrics.requests_running.inc()
+            metrics.requests_waiting.value -= 1
+            metrics.requests_running.value += 1
 
 
 def _max_cache_bytes(settings: EngineSettings) -> int:

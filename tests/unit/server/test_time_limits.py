@@ -1,0 +1,89 @@
+"""Time limits of many tasks with one timer."""
+
+import asyncio
+import time
+
+import pytest
+
+from xuanzang.server.time_limits import TimeLimit, TimeLimits
+
+
+async def waited(limits: TimeLimits, seconds: float) -> str:
+    """Wait for ever, within a limit."""
+    try:
+        with TimeLimit(limits, time.monotonic() + seconds):
+            await asyncio.Event().wait()
+    except TimeoutError:
+        return "late"
+    return "never"
+
+
+async def test_limits_end_in_their_order_whatever_the_order_of_their_tasks() -> None:
+    limits, ended = TimeLimits(), list[int]()
+
+    async def note(number: int) -> None:
+        assert await waited(limits, 0.02 * number) == "late"
+        ended.append(number)
+
+    await asyncio.gather(*(note(number) for number in (3, 1, 4, 2)))
+    assert ended == [1, 2, 3, 4]
+    assert not limits.begun
+
+
+async def test_a_limit_in_the_past_ends_the_next_wait() -> None:
+    assert await waited(TimeLimits(), -1) == "late"
+
+
+async def test_a_task_that_ends_in_time_leaves_no_limit_behind() -> None:
+    limits = TimeLimits()
+    with TimeLimit(limits, time.monotonic() + 60) as limit:
+        await asyncio.sleep(0)
+    assert not limits.begun
+    assert not limit.is_over
+
+
+async def test_a_task_that_others_cancel_is_cancelled_and_not_late() -> None:
+    waiting = asyncio.create_task(waited(TimeLimits(), 60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_cancellation_in_the_moment_of_the_limit_stays_one() -> None:
+    limits = TimeLimits()
+    waiting = asyncio.create_task(waited(limits, 60))
+    await asyncio.sleep(0)
+    [limit] = limits.begun
+    limit.reach()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_an_error_inside_a_limit_that_is_over_is_raised_as_it_is() -> None:
+    async def fail_late() -> None:
+        with TimeLimit(TimeLimits(), time.monotonic() + 60) as limit:
+            limit.reach()
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                raise KeyError from None
+
+    with pytest.raises(KeyError):
+        await fail_late()
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_many_limits_have_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, timers = TimeLimits(), list[float]()
+    look_at = limits.look_at
+    monkeypatch.setattr(limits, "look_at", lambda when: (timers.append(when), look_at(when)))
+    waiting = [asyncio.create_task(waited(limits, 60 + number)) for number in range(50)]
+    await asyncio.sleep(0)
+    assert len(timers) == 1
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
