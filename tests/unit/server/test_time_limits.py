@@ -80,7 +80,12 @@ async def test_an_error_inside_a_limit_that_is_over_is_raised_as_it_is() -> None
 async def test_many_limits_have_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     limits, timers = TimeLimits(), list[float]()
     look_at = limits.look_at
-    monkeypatch.setattr(limits, "look_at", lambda when: (timers.append(when), look_at(when)))
+
+    def note(when: float) -> None:
+        timers.append(when)
+        look_at(when)
+
+    monkeypatch.setattr(limits, "look_at", note)
     waiting = [asyncio.create_task(waited(limits, 60 + number)) for number in range(50)]
     await asyncio.sleep(0)
     assert len(timers) == 1

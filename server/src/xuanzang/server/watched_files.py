@@ -16,27 +16,40 @@ _INTERVAL_SECONDS = 1.0
 Content = TypeVar("Content")
 
 
+class Watch(Protocol):
+    """Says whether files have changed."""
+
+    def have_changed(self) -> bool:
+        """Whether a file has changed since the last question; asked in a thread."""
+
+
 class Reloadable(Protocol):
     """Something made of files."""
 
-    async def reload_if_changed(self) -> None:
-        """Take over the files if they have changed; keep what there is if they are not valid."""
+    @property
+    def watch(self) -> Watch:
+        """The files."""
+
+    async def reload(self) -> None:
+        """Take over what is new in the files; keep what there is if they are not valid."""
 
 
 class WatchedFiles:
     """Files whose changes are noticed by their size, time and place on the disk."""
 
-    def __init__(self, files: Iterable[Path]) -> None:
-        self._files = tuple(files)
+    def __init__(self, files: Iterable[Path] = (), *, folder: Path | None = None, pattern: str = "*") -> None:
+        """Remember files as they are now: some that are named, and those of a folder that fit a pattern."""
+        self._files, self._folder, self._pattern = tuple(files), folder, pattern
         self._seen = self._looks()
 
     def have_changed(self) -> bool:
-        """Whether a file has changed since the last question, or since the beginning."""
+        """Whether a file has changed, come or gone since the last question, or since the beginning."""
         seen, self._seen = self._seen, self._looks()
         return seen != self._seen
 
-    def _looks(self) -> list[tuple[int, ...] | None]:
-        return [look_at(file) for file in self._files]
+    def _looks(self) -> dict[Path, tuple[int, ...] | None]:
+        found = self._folder.glob(self._pattern) if self._folder else ()
+        return {file: look_at(file) for file in (*self._files, *found)}
 
 
 class ReloadedContent(ABC, Generic[Content]):
@@ -49,7 +62,7 @@ class ReloadedContent(ABC, Generic[Content]):
             kept: Line of the log when the files are not valid, which says what stays in use.
             count: Counter of reloads; its argument says whether the new state is in use.
         """
-        self._watched = WatchedFiles(files)
+        self.watch = WatchedFiles(files)
         self._kept = kept
         self._count = count
 
@@ -60,11 +73,6 @@ class ReloadedContent(ABC, Generic[Content]):
     @abstractmethod
     def _take_over(self, content: Content) -> None:
         """Use the content from now on, in the event loop."""
-
-    async def reload_if_changed(self) -> None:
-        """Read the files again if one has changed; files that are not valid are logged and counted."""
-        if await asyncio.to_thread(self._watched.have_changed):
-            await self.reload()
 
     async def reload(self) -> None:
         """Read the files again; if they are not valid, that is logged and counted."""
@@ -80,14 +88,23 @@ class ReloadedContent(ABC, Generic[Content]):
 
 async def reload_when_changed(parts: Sequence[Reloadable], *, interval: float = _INTERVAL_SECONDS) -> None:
     """Reload parts when their files change, looked at every `interval` seconds, until cancelled."""
-    while True:
+    while parts:
         await asyncio.sleep(interval)
-        for part in parts:
-            try:
-                await part.reload_if_changed()
-            except Exception:
-                # A fault of one look must not end all later ones: a revoked key would stay valid.
-                _LOGGER.exception("a reload failed")
+        await reload_changed(parts)
+
+
+async def reload_changed(parts: Sequence[Reloadable]) -> None:
+    """Reload the parts whose files have changed since the last look."""
+    for part in await asyncio.to_thread(_changed, parts):
+        try:
+            await part.reload()
+        except Exception:
+            # A fault of one must not end all later looks: a revoked key would stay valid.
+            _LOGGER.exception("a reload failed")
+
+
+def _changed(parts: Iterable[Reloadable]) -> list[Reloadable]:
+    return [part for part in parts if part.watch.have_changed()]
 
 
 def look_at(file: Path) -> tuple[int, ...] | None:

@@ -26,6 +26,7 @@ from keyed_rpcs import (
 
 from xuanzang.server.access.keys import change_keys
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -162,7 +163,7 @@ async def test_a_changed_file_is_taken_over_and_used_quotas_stay_used(serve: Any
         await unary(served, bearer(key))
         keys_file.change(requests_per_minute=3)
         added = keys_file.add()
-        await served.keys.reload_if_changed()
+        await reload_changed([served.keys])
         assert code_of(await unary(served, bearer(added))) is Code.OK
         codes = [code_of(await unary(served, bearer(key))) for _ in range(3)]
         assert codes == [Code.OK, Code.OK, Code.RESOURCE_EXHAUSTED]
@@ -179,7 +180,7 @@ async def test_a_revoked_key_ends_in_open_streams_too(serve: Any, keys_file: Key
         await call.write(pb.StreamTranslateTextRequest(content="a"))
         assert not (await call.read()).HasField("error")
         end(keys_file)
-        await served.keys.reload_if_changed()
+        await reload_changed([served.keys])
         await call.write(pb.StreamTranslateTextRequest(content="a"))
         assert code_of((await call.read()).error) is Code.UNAUTHENTICATED
         await call.done_writing()
@@ -199,7 +200,7 @@ async def test_a_broken_file_keeps_the_old_keys_and_says_so(
         else:
             keys_file.path.write_text(content)
         with caplog.at_level(logging.ERROR):
-            await served.keys.reload_if_changed()
+            await reload_changed([served.keys])
         assert code_of(await unary(served, bearer(key))) is Code.OK
         assert served.value("nmt_file_current", file="keys") == 0
         assert served.value("nmt_file_reloads_total", file="keys", result="error") == 1
@@ -207,7 +208,7 @@ async def test_a_broken_file_keeps_the_old_keys_and_says_so(
         assert str(keys_file.path) in vars(record)["reason"]
         change_keys(keys_file.path.with_name("new"), lambda _: [])
         keys_file.path.with_name("new").replace(keys_file.path)
-        await served.keys.reload_if_changed()
+        await reload_changed([served.keys])
         assert served.value("nmt_file_current", file="keys") == 1
         assert code_of(await unary(served, bearer(key))) is Code.UNAUTHENTICATED
 

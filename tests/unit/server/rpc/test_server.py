@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from xuanzang.server.access.tls import TLSFiles
 from xuanzang.server.commands.probe import is_serving
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
+from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -181,7 +182,7 @@ async def test_new_files_are_shown_to_new_connections_and_old_connections_stay(
         async with _secure_channel(authority, served.rpc.port) as old:
             assert await _translated(old) == grpc.StatusCode.OK
             replace(newer, "translate.example.com")
-            await served.tls.reload_if_changed()
+            await reload_changed([served.tls])
             assert await _translated(old) == grpc.StatusCode.OK
         async with _secure_channel(newer, served.rpc.port) as new:
             assert await _translated(new) == grpc.StatusCode.OK
@@ -198,7 +199,7 @@ async def test_the_expiry_of_certificates_is_shown(serve: Any, tls: TLSFiles, au
         issued = authority.issue_cert("translate.example.com", not_after=renewed)
         issued.private_key_pem.write_to_path(str(tls.key))
         tls.certificate.write_bytes(issued.cert_chain_pems[0].bytes())
-        await served.tls.reload_if_changed()
+        await reload_changed([served.tls])
         shown = served.value("nmt_tls_certificate_expiry_timestamp_seconds", certificate="server")
         assert shown == int(renewed.timestamp())
 
@@ -209,7 +210,7 @@ async def test_authorities_of_clients_are_reloaded(serve: Any, tls: TLSFiles, au
     async with serve(tls=tls) as served:
         for issuer in (authority, newer):
             issuer.cert_pem.write_to_path(str(tls.client_ca))
-            await served.tls.reload_if_changed()
+            await reload_changed([served.tls])
             for client in (authority, newer):
                 async with _secure_channel(authority, served.rpc.port, own=client) as channel:
                     expected = grpc.StatusCode.OK if client is issuer else grpc.StatusCode.UNAVAILABLE
@@ -222,7 +223,7 @@ async def test_files_that_do_not_go_together_change_nothing(
 ) -> None:
     async with serve(tls=tls) as served:
         getattr(tls, damaged).write_bytes(trustme.CA().issue_cert("x").private_key_pem.bytes())
-        await served.tls.reload_if_changed()
+        await reload_changed([served.tls])
         assert served.value("nmt_file_current", file="tls") == 0
         async with _secure_channel(authority, served.rpc.port, own=authority) as channel:
             assert await _translated(channel) == grpc.StatusCode.OK

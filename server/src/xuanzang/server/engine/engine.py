@@ -197,7 +197,7 @@ class Engine:
             followed = FollowedFolder(self.live, watch)
             interval = self._settings.watch_models
             self._watching.append(asyncio.create_task(reload_when_changed([followed], interval=interval)))
-        await self.glossaries.reload_if_changed()
+        await self.glossaries.reload()
         self._watching.append(asyncio.create_task(reload_when_changed([self.glossaries, self.promoter])))
 
     async def open_detector(self) -> None:
@@ -324,8 +324,8 @@ class Engine:
             EngineError: The folder has no bundle, or the engine is stopping.
             BundleError: The folder cannot be read.
         """
-        await self.glossaries.reload_if_changed()
-        await self.promoter.reload_if_changed()
+        await self.glossaries.reload()
+        await self.promoter.reload()
         await self.live.reload()
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error

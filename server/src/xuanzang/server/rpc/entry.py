@@ -46,6 +46,8 @@ class _Route:
     series: RpcMetrics
     handled: Callable[[grpc.StatusCode], Any]
     """Counter of the RPCs that ended with a status."""
+    log_text: Callable[..., None]
+    """Logs the end of a single text of a stream."""
 
 
 class Entry:
@@ -84,7 +86,9 @@ class Entry:
                 self._metrics.register_rpc(labels)
             # Finding a series by its labels takes as long as counting, so it is done once for each status.
             handled = cache(partial(_series_of, self._metrics, labels))
-            self._routes[method.path] = _Route(method=method, series=self._metrics.of_rpc(labels), handled=handled)
+            log_text = partial(self._text_log.write, method.path)
+            series = self._metrics.of_rpc(labels)
+            self._routes[method.path] = _Route(method=method, series=series, handled=handled, log_text=log_text)
 
     def begin(self, path: str, context: ServicerContext) -> errors.Refusal | Accepted:
         """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it."""
@@ -106,8 +110,7 @@ class Entry:
         """Take an RPC from its first message to its status."""
         method, began = route.method, time.perf_counter()
         answer, code, status, reason = None, grpc.StatusCode.UNKNOWN, None, None
-        rpc.grpc, rpc.sent = context, route.series.msg_sent
-        rpc.log_text = partial(self._text_log.write, method.path)
+        rpc.grpc, rpc.sent, rpc.log_text = context, route.series.msg_sent, route.log_text
         route.series.started.inc()
         if method.is_gated:
             self._observe(rpc, method)

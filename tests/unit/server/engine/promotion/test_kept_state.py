@@ -316,13 +316,13 @@ async def test_what_servers_of_one_folder_decide_holds_for_all_of_them(restart: 
         *(server.promoter.pin("small", 1 + number % 3) for number in range(30) for server in (one, other))
     )
     for server in (one, other):
-        await server.promoter.reload_if_changed()
+        await server.promoter.reload()
     assert one.live.catalog.pins == other.live.catalog.pins
     await one.promoter.pin("small", None)
     await one.promoter.force("small", 2, reason="a test")
     # The second knows the first one's decision before it makes its own.
     await other.promoter.force("small", 1, reason="a test")
-    await one.promoter.reload_if_changed()
+    await one.promoter.reload()
     for server in (one, other, await restart(one, promotion="direct")):
         assert server.live.catalog.pins == {}
         assert server.live.catalog.standings["small"] == Standing(live=1, previous=2)
@@ -338,7 +338,7 @@ async def test_a_decision_about_a_version_that_is_not_loaded_here_yet_waits_for_
     add_version(3)
     await ahead.live.load("small", 3)
     await ahead.promoter.pin("small", 2)
-    await behind.promoter.reload_if_changed()
+    await behind.promoter.reload()
     assert (live_version(behind), behind.live.catalog.pins) == (1, {})
     # What it decides about other things takes nothing from the other server's decision.
     await behind.promoter.settle()

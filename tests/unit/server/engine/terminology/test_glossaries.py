@@ -51,16 +51,16 @@ def test_a_faulty_file_is_refused_with_the_reason(tmp_path: Path, name: str, con
 async def test_changes_of_the_folder_are_taken_over_and_faulty_ones_are_not(tmp_path: Path) -> None:
     folder = GlossaryFolder(tmp_path)
     path = write(tmp_path, "tech", HEAD + "源\tspring\n")
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.find("tech").entry_count == 1
     write(tmp_path, "tech", HEAD + "源\tspring\n表\ttable\n")
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.find("tech").entry_count == 2
     write(tmp_path, "tech", "nothing")
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.find("tech").entry_count == 2
     path.unlink()
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.glossaries == []
     with pytest.raises(InvalidInputError) as error:
         folder.find("tech")
@@ -69,7 +69,7 @@ async def test_changes_of_the_folder_are_taken_over_and_faulty_ones_are_not(tmp_
 
 async def test_a_server_without_the_folder_has_no_glossaries(tmp_path: Path) -> None:
     folder = GlossaryFolder(tmp_path / "none")
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.glossaries == []
 
 
@@ -79,7 +79,7 @@ async def test_a_link_that_leads_nowhere_costs_no_other_glossary(tmp_path: Path)
     (tmp_path / "link.tsv").symlink_to(tmp_path / "nowhere")
     (tmp_path / "endless.tsv").symlink_to(tmp_path / "endless.tsv")
     for _ in range(2):
-        await folder.reload_if_changed()
+        await folder.reload()
         assert [each.name for each in folder.glossaries] == ["tech"]
 
 
@@ -88,12 +88,12 @@ async def test_a_glossary_whose_link_loses_its_file_stays(tmp_path: Path) -> Non
     folder.path.mkdir()
     target = write(tmp_path, "target", HEAD + "源\tspring\n")
     (folder.path / "tech.tsv").symlink_to(target)
-    await folder.reload_if_changed()
+    await folder.reload()
     target.unlink()
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.find("tech").entry_count == 1
     (folder.path / "tech.tsv").unlink()
-    await folder.reload_if_changed()
+    await folder.reload()
     assert folder.glossaries == []
 
 
@@ -102,14 +102,14 @@ async def test_a_folder_that_cannot_be_looked_into_loses_no_glossary(
 ) -> None:
     folder = GlossaryFolder(tmp_path)
     write(tmp_path, "tech", HEAD + "源\tspring\n")
-    await folder.reload_if_changed()
+    await folder.reload()
 
     def fail(_: Path) -> None:
         raise PermissionError
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "iterdir", fail)
-        await folder.reload_if_changed()
+        await folder.reload()
     assert folder.find("tech").entry_count == 1
 
 
@@ -123,7 +123,7 @@ async def test_the_event_loop_asks_the_disk_nothing(tmp_path: Path, monkeypatch:
         return stat(path, **options)
 
     monkeypatch.setattr(Path, "stat", record)
-    await GlossaryFolder(tmp_path).reload_if_changed()
+    await GlossaryFolder(tmp_path).reload()
     assert asking
     assert threading.main_thread() not in asking
 
@@ -136,5 +136,5 @@ async def test_what_a_killed_writer_leaves_behind_is_removed(tmp_path: Path) -> 
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", killed, str(tmp_path / "tech.tsv"))
     assert await process.wait() == 9
     assert len(files(tmp_path)) == 1
-    await GlossaryFolder(tmp_path).reload_if_changed()
+    await GlossaryFolder(tmp_path).reload()
     assert files(tmp_path) == []

@@ -46,7 +46,7 @@ async def test_a_stored_glossary_can_be_named_at_once_and_is_read_again(
     stored = await store.create(draft(CAT, DOG))
     assert folder.find("animals") is stored
     again = GlossaryFolder(folder.path)
-    await again.reload_if_changed()
+    await again.reload()
     read = again.find("animals")
     assert (read.entries, read.version, read.sha256) == ((CAT, DOG), "2", stored.sha256)
     assert [path.name for path in folder.path.iterdir()] == ["animals.tsv"]

@@ -151,7 +151,9 @@ class Batch:
         else:
             self._decoder.run()
             steps = 1
-            done = search.advance(self._candidates, self._attention, inspection if len(search.required) else None)
+            done = search.advance(
+                self._candidates, self._attention, inspection if search.required.indices.size else None
+            )
         return Advance(steps, [(self._leave(index), hypotheses) for index, hypotheses in done])
 
     def _reorder(self, order: Sequence[int]) -> None:

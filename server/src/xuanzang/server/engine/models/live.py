@@ -262,11 +262,16 @@ class FollowedFolder:
     """The folder of the models, whose changes are taken over as files that are read again."""
 
     def __init__(self, live: LiveModels, watch: FolderWatch) -> None:
-        self._live, self._watch = live, watch
+        self._live, self._folder = live, watch
+        self.watch = self
 
-    async def reload_if_changed(self) -> None:
+    def have_changed(self) -> bool:
+        """Whether to look at the folder: always, because a version has settled when two looks find the same."""
+        return True
+
+    async def reload(self) -> None:
         """Take over what has changed; a folder that cannot be read changes nothing."""
         try:
-            await self._live.follow(self._watch)
+            await self._live.follow(self._folder)
         except BundleError as error:
             _LOGGER.warning("the folder of the models cannot be read", extra={"reasons": error.reasons})

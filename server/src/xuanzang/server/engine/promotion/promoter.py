@@ -23,6 +23,7 @@ from xuanzang.server.engine.promotion.kept_state import (
 )
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.watched_files import WatchedFiles
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Promoter:
         self._settings = settings
         self._pins = pins
         self._state_file = state_file
+        self.watch = WatchedFiles([state_file.path])
         self._metrics = metrics
         self._verdicts: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
         self._refusals: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
@@ -90,7 +92,7 @@ class Promoter:
         await asyncio.gather(*self._changing, return_exceptions=True)
         await self._state_file.settle()
 
-    async def reload_if_changed(self) -> None:
+    async def reload(self) -> None:
         """Take up what another server of the folder has decided."""
         if self._state_file.has_changed:
             async with self._state_file.exclusive() as decided:

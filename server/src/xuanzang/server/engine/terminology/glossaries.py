@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex
+from xuanzang.server.watched_files import WatchedFiles
 from xuanzang.server.whole_files import remove_abandoned
 
 FOLDER = "glossaries"
@@ -66,6 +67,7 @@ class GlossaryFolder:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
+        self.watch = WatchedFiles(folder=folder, pattern="*.tsv")
         self._reading = asyncio.Lock()
         self._seen: dict[Path, _State] = {}
         self._glossaries: dict[str, Glossary] = {}
@@ -82,12 +84,12 @@ class GlossaryFolder:
             raise InvalidInputError([FieldViolation(field="glossary", description=description)])
         return self._glossaries[name]
 
-    async def reload_if_changed(self) -> None:
+    async def reload(self) -> None:
         """Read new and changed files; keep what there is of those that are not valid."""
         async with self._reading:
-            await self._reload_if_changed()
+            await self._reload()
 
-    async def _reload_if_changed(self) -> None:
+    async def _reload(self) -> None:
         states = await asyncio.to_thread(_look, self.path, self._seen)
         changed = [path for path, state in states.items() if self._seen.get(path) != state]
         gone = {path.stem for path in self._seen} - {path.stem for path in states}

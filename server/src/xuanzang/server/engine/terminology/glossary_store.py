@@ -77,7 +77,7 @@ class GlossaryStore:
         """
         content = await asyncio.to_thread(_checked_content, draft)
         async with self._changing:
-            await self._folder.reload_if_changed()
+            await self._folder.reload()
             if self._holds(draft.name, content, replace=replace):
                 return self.get(draft.name)
             await self._change(partial(_write, self._file(draft.name), content))
@@ -87,7 +87,7 @@ class GlossaryStore:
     async def delete(self, name: str) -> None:
         """Delete a glossary and its file; raise GlossaryNotFoundError, or GlossaryStateError if that fails."""
         async with self._changing:
-            await self._folder.reload_if_changed()
+            await self._folder.reload()
             self.get(name)
             await self._change(self._file(name).unlink)
             _LOGGER.info("glossary deleted", extra={"glossary": name})
@@ -114,7 +114,7 @@ class GlossaryStore:
         except OSError as error:
             _LOGGER.warning("the folder of the glossaries cannot be written", extra={"reason": str(error)})
             raise GlossaryStateError("the server cannot write into its folder of glossaries") from error
-        await self._folder.reload_if_changed()
+        await self._folder.reload()
 
 
 def _checked_content(draft: GlossaryDraft) -> bytes:
