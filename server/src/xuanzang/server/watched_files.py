@@ -38,9 +38,9 @@ class WatchedFiles:
     """Files whose changes are noticed by their size, time and place on the disk."""
 
     def __init__(self, files: Iterable[Path] = (), *, folder: Path | None = None, pattern: str = "*") -> None:
-        """Remember files as they are now: some that are named, and those of a folder that fit a pattern."""
+        """Remember files as they are now, or watch those of a folder that fit a pattern, from the first question on."""
         self._files, self._folder, self._pattern = tuple(files), folder, pattern
-        self._seen = self._looks()
+        self._seen = None if folder else self._looks()
 
     def have_changed(self) -> bool:
         """Whether a file has changed, come or gone since the last question, or since the beginning."""
