@@ -21,13 +21,19 @@ _TIMEOUTS = (
 _NOTE = "# Written by generate_asyncio.py from {}: change that file, and run `make client`."
 _GENERATORS = ("translate_progressively", "translate_stream")
 """Methods that return generators, and so are not awaited."""
+_PRIVATE = "_repeat|_translate_pending"
+"""Private methods that call a server."""
 _CLIENT = (
     ('"""Blocking client."""', '"""Client for asyncio."""'),
     ("import Iterable, Iterator, Sequence", "import AsyncGenerator, AsyncIterable, Iterable, Sequence"),
     ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("_methods.documents import DocumentCalls", "_methods.aio_documents import AsyncDocumentCalls"),
     ("_methods.glossaries import GlossaryCalls", "_methods.aio_glossaries import AsyncGlossaryCalls"),
     ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
-    ("class TranslationClient(GlossaryCalls)", "class AsyncTranslationClient(AsyncGlossaryCalls)"),
+    (
+        "class TranslationClient(DocumentCalls, GlossaryCalls)",
+        "class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls)",
+    ),
     (
         '''"""Client of one or several xuanzang servers; threads may share it.
 
@@ -53,14 +59,11 @@ _CLIENT = (
     ("texts: Iterable[str],", "texts: Iterable[str] | AsyncIterable[str],"),
     ("read_parts", "aio_read_parts"),
     ("whole(parts)", "whole([part async for part in parts])"),
-    ("documents.calls import translate", "documents.calls import aio_translate"),
-    ("return translate(job", "return await aio_translate(job"),
     # What awaits cannot be subscripted.
     (
         "return self.translate([text], timeout=timeout, **options)[0]",
         "return (self.translate([text], timeout=timeout, **options))[0]",
     ),
-    ("lambda text: self.translate_one", "lambda text: SELF.translate_one"),
     ("-> grpc.Channel:", "-> grpc.aio.Channel:"),
     ("grpc.insecure_channel", "grpc.aio.insecure_channel"),
     ("grpc.secure_channel", "grpc.aio.secure_channel"),
@@ -72,8 +75,24 @@ _GLOSSARIES = (
     ("of a blocking client", "of an asyncio client"),
     ("-> BlockingCalls:", "-> AsyncCalls:"),
 )
+_DOCUMENTS = (
+    ("for the blocking client", "for the asyncio client"),
+    ("import closing, contextmanager", "import aclosing, contextmanager"),
+    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
+    ("DocumentCalls", "AsyncDocumentCalls"),
+    ("of a blocking client", "of an asyncio client"),
+    ("BlockingStream(", "AsyncStream("),
+    ("with closing(", "async with aclosing("),
+    ("for item in items", "async for item in items"),
+    ("def result_or_retry", "async def result_or_retry"),
+    ("result = result_or_retry(", "result = await result_or_retry("),
+    ("return client.translate_one", "return await client.translate_one"),
+    ("-> BlockingCalls:", "-> AsyncCalls:"),
+)
 GENERATED = (
     ("_client.py", "_aio_client.py", _CLIENT),
+    ("_methods/documents.py", "_methods/aio_documents.py", _DOCUMENTS),
     ("_methods/glossaries.py", "_methods/aio_glossaries.py", _GLOSSARIES),
 )
 """Source, generated file, and the differences."""
@@ -95,11 +114,10 @@ def generated(source: str, target: str, differences: Iterable[tuple[str, str]]) 
         if blocking not in text:
             raise ValueError(f"{source} has no {blocking!r}: change the differences of generate_asyncio.py")
         text = text.replace(blocking, asynchronous)
-    methods = re.findall(r"(?<!@property\n)^    def ([a-z]\w*|_repeat)\(\s*self\b", text, re.MULTILINE)
+    methods = re.findall(rf"(?<!@property\n)^    def ([a-z]\w*|{_PRIVATE})\(\s*self\b", text, re.MULTILINE)
     awaited = "|".join(name for name in methods if name not in (*_GENERATORS, "for_caller"))
     text = re.sub(rf"^    def ({awaited})\(", r"    async def \1(", text, flags=re.MULTILINE)
     text = re.sub(rf"\bself\.(_open_calls\.(?:apart|unary)|{awaited})\(", r"await self.\1(", text)
-    text = text.replace("SELF.", "self.")
     heading, _, rest = text.partition("\n\n")
     text = f"{heading}\n\n{_NOTE.format(Path(source).name)}\n{_TIMEOUTS}\n\n{rest}"
     for command in (("check", "--quiet", "--fix-only", "--select=I,F401"), ("format", "--quiet")):

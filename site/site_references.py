@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from site_protos import ProtoPage
 
 import xuanzang.client
-import xuanzang.client.documents
+import xuanzang.documents
 import xuanzang.server
 
 _PROTOS = {
@@ -24,9 +24,7 @@ _CLIENTS = ("TranslationClient", "AsyncTranslationClient")
 _SDK = "# Python SDK\n\nThe module `xuanzang.client`: in a clone, `pip install -e proto -e client`.\n\n"
 _TRANSLATORS = ("Translator", "AsyncTranslator")
 _IN_PROCESS = "# In one process\n\nThe module `xuanzang.server`; [In one process](../python.md) shows its use.\n\n"
-_DOCUMENTS = (
-    "# Documents in Python\n\nThe module `xuanzang.client.documents`; [Documents](../documents.md) shows its use.\n\n"
-)
+_DOCUMENTS = "# Documents in Python\n\nThe module `xuanzang.documents`; [Documents](../documents.md) shows its use.\n\n"
 
 
 def references(root: Path) -> dict[str, str]:
@@ -42,12 +40,12 @@ def references(root: Path) -> dict[str, str]:
     protos = {page: ProtoPage(title, files[name]).text() for page, (title, name) in _PROTOS.items()}
     others = [name for name in xuanzang.client.__all__ if name not in _CLIENTS]
     values = [name for name in xuanzang.server.__all__ if name not in _TRANSLATORS]
-    documents = [name for name in xuanzang.client.documents.__all__ if name != "SUFFIXES"]
+    documents = [name for name in xuanzang.documents.__all__ if name != "SUFFIXES"]
     return {
         **protos,
         "reference/sdk.md": _SDK + _directives("xuanzang.client", [*_CLIENTS, *others]),
         "reference/in-process.md": _IN_PROCESS + _directives("xuanzang.server", [*_TRANSLATORS, *values]),
-        "reference/documents.md": _DOCUMENTS + _directives("xuanzang.client.documents", documents),
+        "reference/documents.md": _DOCUMENTS + _directives("xuanzang.documents", documents),
     }
 
 

@@ -17,19 +17,20 @@ ROOT = Path(__file__).parents[2]
 ENGINE = "xuanzang.server.engine"
 
 BREAKING = {
-    "Rooms: the three ends never meet, export reads model, proto knows nobody": (
+    "Rooms: the three ends never meet, export reads model, proto and documents know nobody": (
         "xuanzang.client._calls.channel",
         "xuanzang.server.metrics",
     ),
     "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.batch", "torch"),
     "The client needs only grpcio and protobuf": ("xuanzang.client._values.results", "numpy"),
-    "The client needs the libraries of documents only in their formats": (
-        "xuanzang.client.documents.opening",
-        "pyromark",
+    "Documents need nothing but two libraries, each in its format": ("xuanzang.documents.opening", "pyromark"),
+    "The client works without documents: what needs them is loaded when a document is translated": (
+        "xuanzang.client._client",
+        "xuanzang.documents",
     ),
-    "Documents' floors: calls for a job, a job on a document, a document of a format": (
-        "xuanzang.client.documents.encoding",
-        "xuanzang.client.documents.job",
+    "Documents' floors: a job on a document, a document of a format, a format of spans": (
+        "xuanzang.documents.encoding",
+        "xuanzang.documents.job",
     ),
     "What becomes of a failed call is decided without gRPC": ("xuanzang.client._reliability.plan", "grpc"),
     "The network's floors: layers of attention over a cache": (

@@ -11,7 +11,7 @@ from gateways import running_gateway
 from stand_in_server import StandIn, standing_in
 
 from xuanzang.client import SamplingOptions, TranslateOptions
-from xuanzang.client._commands.arguments.parser import parser
+from xuanzang.client.__main__ import parser
 from xuanzang.client._commands.arguments.translation import translate_options
 from xuanzang.gateway.apis.inference.inferences import PARAMETERS
 from xuanzang.gateway.apis.json_api.messages import BaseRequest, Options, Sampling
@@ -49,9 +49,7 @@ VALUES: dict[str, Any] = {
 
 
 def of_command() -> Collection[str]:
-    commands = ("translate", "documents", "models", "detect", "explain", "replay", "glossaries")
-    made = parser({}, **{name: lambda *_: 0 for name in commands})
-    return translate_options(made.parse_args(["translate", "a"])).keys()
+    return translate_options(parser({}).parse_args(["translate", "a"])).keys()
 
 
 PLACES: dict[str, Callable[[], Collection[str]]] = {

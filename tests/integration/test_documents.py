@@ -13,7 +13,7 @@ import pytest
 from document_texts import word, word_body
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
-from xuanzang.client.documents import TranslationMemory
+from xuanzang.documents import TranslationMemory
 
 if TYPE_CHECKING:
     from tests.integration.conftest import RunningServer

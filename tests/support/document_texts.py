@@ -9,7 +9,7 @@ from collections.abc import Callable
 from html import escape, unescape
 from typing import Any
 
-from xuanzang.client.documents.opening import DocumentFile
+from xuanzang.documents.opening import DocumentFile
 
 Translate = Callable[[str], str]
 

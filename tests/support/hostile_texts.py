@@ -10,8 +10,8 @@ from html import escape
 
 from document_texts import word
 
-from xuanzang.client.documents import Limits
-from xuanzang.client.documents.opening import DocumentFile
+from xuanzang.documents import Limits
+from xuanzang.documents.opening import DocumentFile
 
 _SINGLE = "a0 \t\n\r\u200f\u0301猫é\u2028‹›«[](){}<>|\\/`*_~#+-=!?.,:;'\"&@%$^\x00\ufeff🐈"
 _TAGS = (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "kernels", "model", "export", "server", "client", "hub", "loadtest", "batch", "gateway")
+ROOMS = ("proto", "kernels", "model", "export", "server", "documents", "client", "hub", "loadtest", "batch", "gateway")
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
 
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from xuanzang.client.documents import DocumentError, DocumentSummary, DocumentTranslation
+from xuanzang.client import DocumentTranslation
+from xuanzang.documents import DocumentError, DocumentSummary
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore, Work
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimits

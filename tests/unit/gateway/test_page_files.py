@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.client import FinishReason, GlossaryOutcome, ProtectedPattern, QualityFlag
-from xuanzang.client.documents import SUFFIXES
+from xuanzang.documents import SUFFIXES
 from xuanzang.gateway.page_serving import page_files
 from xuanzang.server.engine.settings import EngineSettings
 

@@ -52,6 +52,7 @@ from xuanzang.client._values.quality import Quality, QualityFlag
 from xuanzang.client._values.replay import Difference, Replay
 from xuanzang.client._values.results import (
     DetectedLanguage,
+    DocumentTranslation,
     FinishReason,
     GlossaryMatch,
     GlossaryOutcome,
@@ -77,6 +78,7 @@ __all__ = [
     "DecodingDefaults",
     "DetectedLanguage",
     "Difference",
+    "DocumentTranslation",
     "EffectiveOptions",
     "Exchange",
     "ExplainOptions",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -18,10 +17,11 @@ from xuanzang.client._calls.diagnosis import first_contact
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._messages import requests, responses
 from xuanzang.client._messages.explanations import explanation, explanation_request
+from xuanzang.client._methods.documents import DocumentCalls
 from xuanzang.client._methods.glossaries import GlossaryCalls
 from xuanzang.client._methods.progressive import read_parts, whole
 from xuanzang.client._methods.stream import BlockingStream
-from xuanzang.client._methods.stream_state import StreamState
+from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
 from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
 from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
 from xuanzang.client._values.offers import Model
@@ -29,18 +29,10 @@ from xuanzang.client._values.options import TLSConfig, TranslateOptions, lists_o
 from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StreamedTranslation, Translation
 from xuanzang.client._values.usage import OnUsage
-from xuanzang.client.documents.calls import translate
-from xuanzang.client.documents.document import Limits
-from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, TranslatedTexts, document_options
-from xuanzang.client.documents.memory import TranslationMemory
-from xuanzang.client.documents.opening import DocumentFile, DocumentTexts
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-_TEXTS_IN_FLIGHT = 128
-"""Texts of a stream that were sent and have no answer yet, unless the caller says otherwise."""
 
-
-class TranslationClient(GlossaryCalls):
+class TranslationClient(DocumentCalls, GlossaryCalls):
     """Client of one or several xuanzang servers; threads may share it.
 
     A call that a server did not answer is made again, on another address if there is one, within its timeout;
@@ -195,7 +187,7 @@ class TranslationClient(GlossaryCalls):
         texts: Iterable[str],
         *,
         ordered: bool = False,
-        max_in_flight: int = _TEXTS_IN_FLIGHT,
+        max_in_flight: int = TEXTS_IN_FLIGHT,
         timeout: float | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Iterator[StreamedTranslation]:
@@ -221,93 +213,6 @@ class TranslationClient(GlossaryCalls):
         state = StreamState(requests.translation_settings(**options), ordered=ordered)
         seconds = self._seconds(timeout)
         return BlockingStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
-
-    @lists_options(TranslateOptions)
-    def translate_document(
-        self,
-        source: str | Path | bytes,
-        *,
-        suffix: str | None = None,
-        encoding: str | None = None,
-        columns: Sequence[str] | None = None,
-        memory: TranslationMemory | None = None,
-        on_progress: OnProgress | None = None,
-        limits: Limits | None = None,
-        timeout: float | None = None,
-        **options: Unpack[TranslateOptions],
-    ) -> DocumentTranslation:
-        """Translate the texts of a file; everything else in it stays as it is. docs/documents.md tells what, by format.
-
-        A text that the server refuses stays as it was, too; `summary.refusals` names it.
-
-        Args:
-            source: Path, or the content of a file.
-            suffix: Suffix that tells the format, such as ".md"; None: that of the path.
-            encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
-            columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
-            memory: Memory in which texts are looked up first, and which keeps their translations.
-            on_progress: Receiver of the number of texts done and of all texts.
-            limits: Limits of the file; None: the default ones.
-            timeout: Time limit in seconds of each wait for an answer; None: the client's.
-            options: Keyword arguments listed in TranslateOptions.
-
-        Returns:
-            The translated file, and what was done.
-
-        Raises:
-            DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
-            OSError: The file cannot be read.
-            TranslationError: The server could not be reached, failed, or refused more than single texts.
-            ValueError: The memory is damaged, or `timeout` is out of range.
-        """
-        file = self._open_calls.apart(
-            DocumentFile.of, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
-        )
-        texts = self._open_calls.apart(file.texts)
-        found = self.translate_document_texts(texts, memory=memory, on_progress=on_progress, timeout=timeout, **options)
-        content = self._open_calls.apart(file.written, found.translations)
-        return DocumentTranslation(content=content, summary=found.summary)
-
-    @lists_options(TranslateOptions)
-    def translate_document_texts(
-        self,
-        texts: DocumentTexts,
-        *,
-        memory: TranslationMemory | None = None,
-        on_progress: OnProgress | None = None,
-        timeout: float | None = None,
-        **options: Unpack[TranslateOptions],
-    ) -> TranslatedTexts:
-        """Translate the texts of a document that was read elsewhere, such as in another process.
-
-        `DocumentFile` reads them, and writes the file with the translations.
-
-        Args:
-            texts: Texts.
-            memory: Memory in which texts are looked up first, and which keeps their translations.
-            on_progress: Receiver of the number of texts done and of all texts.
-            timeout: Time limit in seconds of each wait for an answer; None: the client's.
-            options: Keyword arguments listed in TranslateOptions.
-
-        Returns:
-            The translations, and what was done.
-
-        Raises:
-            TranslationError: The server could not be reached, failed, or refused more than single texts.
-            ValueError: The memory is damaged, or `timeout` is out of range.
-        """
-        options = document_options(texts, options)
-        models = self.list_models(timeout=timeout) if memory else []
-        job = self._open_calls.apart(Job, texts, models, options, memory=memory, on_progress=on_progress)
-        stream = BlockingStream(
-            job.pending,
-            StreamState(requests.translation_settings(**options), ordered=False),
-            self._open_calls,
-            timeout=self._seconds(timeout),
-            max_in_flight=_TEXTS_IN_FLIGHT,
-            on_usage=job.count,
-        )
-        return translate(job, stream.run(), lambda text: self.translate_one(text, timeout=timeout, **options))
 
     @lists_options(ExplainOptions)
     def explain(

@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, Mapping[str, Known]] = {
     "use a server": {
         "translate": Known("xuanzang-client", "Translate texts, a file or standard input"),
         "documents": Known(
-            "xuanzang-client", "Translate documents: Markdown, HTML, Word, subtitles, tables and others"
+            "xuanzang-documents", "Translate documents: Markdown, HTML, Word, subtitles, tables and others"
         ),
         "models": Known("xuanzang-client", "List the models that a server offers"),
         "detect": Known("xuanzang-client", "Detect the language of texts"),

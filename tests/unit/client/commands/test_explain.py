@@ -14,7 +14,7 @@ from xuanzang.client import (
     ServerFaultError,
     TranslationClient,
 )
-from xuanzang.client._commands.drawing import lines
+from xuanzang.client._commands.explain import lines
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 

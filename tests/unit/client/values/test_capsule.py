@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xuanzang.client import Capsule, Exchange, SamplingOptions, ServerFaultError, TranslationClient
-from xuanzang.client._commands.replay_report import report_lines
+from xuanzang.client._commands.capsules import report_lines
 from xuanzang.client._values.capsule import MAX_EXCHANGES
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -1,4 +1,4 @@
-"""The command `xuanzang documents`."""
+"""The command `xuanzang documents`, which xuanzang-documents brings along: its arguments, and what it does."""
 
 from __future__ import annotations
 
@@ -9,27 +9,81 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.documents import document_options
+from xuanzang.client._commands.arguments.connection import Commands
+from xuanzang.client._commands.arguments.search import add_search
+from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.progress import Progress
-from xuanzang.client.documents.job import DocumentSummary
-from xuanzang.client.documents.memory import TranslationMemory
+from xuanzang.client._values.options import TranslateOptions
+from xuanzang.documents import SUFFIXES, DocumentSummary, TranslationMemory
+
+_DESCRIPTION = f"""\
+Translates the texts of files ({" ".join(SUFFIXES)}) and leaves everything else in them as it is.
+Without -o and -d, the translation of report.docx into en is report.en.docx.
+
+What was translated before the command was interrupted is not asked again by the next one: until a file is
+finished, its translations are in a file beside the output, or else in the one of --memory.
+"""
+_OF_SINGLE_TEXTS = frozenset({"--num-hypotheses", "--min-target-length", "--coverage-penalty", "--target-prefix"})
 
 
-def translate_documents(client: TranslationClient, arguments: argparse.Namespace) -> int:
-    """Translate files and write a line about each.
+def add_documents(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """Add `xuanzang documents`."""
+    command = commands.add_parser(
+        "documents",
+        help="translate documents: Markdown, HTML, Word, subtitles, tables and others",
+        description=_DESCRIPTION,
+        parents=[shared],
+    )
+    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file to translate")
+    _add_files(command.add_argument_group("files"))
+    translation = command.add_argument_group("translation")
+    _add_translation(translation)
+    add_terms(translation)
+    command.set_defaults(command=_translate_documents)
 
-    Args:
-        client: Client to translate with.
-        arguments: Arguments of the command.
 
-    Returns:
-        The exit code: 1 if a text has stayed as it was.
+def _add_files(group: argparse._ArgumentGroup) -> None:
+    place = group.add_mutually_exclusive_group()
+    place.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write, for a single FILE")
+    place.add_argument("-d", "--directory", type=Path, metavar="DIR", help="folder to write files of the same names to")
+    group.add_argument(
+        "--column",
+        dest="columns",
+        action="append",
+        metavar="NAME",
+        help="column of a table to translate, or key of JSON values; repeatable",
+    )
+    group.add_argument("--encoding", metavar="NAME", help="encoding of the files, such as gb18030 (default: declared)")
+    group.add_argument(
+        "--memory",
+        type=Path,
+        metavar="FILE",
+        help="translation memory: what is in it is not asked again; created with mode 0600",
+    )
+    group.add_argument(
+        "--memory-megabytes",
+        type=int,
+        default=256,
+        metavar="N",
+        help="maximum size of the memory; what was not used for longest goes first (default: 256)",
+    )
 
-    Raises:
-        OSError: A file cannot be read or written.
-        TranslationError: The server could not be reached, failed, or refused more than single texts.
-        ValueError: The arguments contradict each other, or a file is over a limit or not of its format.
-    """
+
+def _add_translation(group: argparse._ArgumentGroup) -> None:
+    add_search(group, without=_OF_SINGLE_TEXTS)
+    group.add_argument(
+        "--refuse-long-sentences",
+        action="store_true",
+        help="leave sentences over the model's limit as they are that have no comma or white space to cut them at",
+    )
+    group.add_argument(
+        "--pass-through-unserved",
+        action="store_true",
+        help="without --source: count texts in languages that no model translates as done, not as refused",
+    )
+
+
+def _translate_documents(client: TranslationClient, arguments: argparse.Namespace) -> int:
     outputs = {file: _output(file, arguments) for file in arguments.files}
     if len(set(outputs.values())) < len(arguments.files):
         raise ValueError("several files would have the same output: translate them one by one, or without -o and -d")
@@ -45,7 +99,7 @@ def _translate(client: TranslationClient, file: Path, output: Path, arguments: a
             columns=arguments.columns,
             memory=memory,
             on_progress=on_progress,
-            **document_options(arguments),
+            **_options(arguments),
         )
         translation.write(output)
     for refusal in translation.summary.refusals:
@@ -112,3 +166,20 @@ def _counts(summary: DocumentSummary) -> str:
         f" ({summary.characters} characters, {summary.sentences} sentences), {len(summary.refusals)} refused"
         + (f", {summary.passed_through} passed through" if summary.passed_through else "")
     )
+
+
+def _options(arguments: argparse.Namespace) -> TranslateOptions:
+    return {
+        "source_language": arguments.source,
+        "target_language": arguments.target,
+        "model": arguments.model,
+        "beam_size": arguments.beam_size,
+        "length_penalty": arguments.length_penalty,
+        "max_target_length": arguments.max_target_length,
+        "repetition_penalty": arguments.repetition_penalty,
+        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
+        "suppressed_texts": arguments.suppressed_texts,
+        "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        "pass_through_unserved": arguments.pass_through_unserved or None,
+        **term_options(arguments),
+    }

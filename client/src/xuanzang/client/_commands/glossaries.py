@@ -11,19 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.glossary_file import read_glossary
+from xuanzang.client._commands.arguments.connection import Commands
+from xuanzang.client._commands.arguments.terms import read_glossary
 from xuanzang.client._values.offers import StoredGlossary
 
 
-def add_glossaries(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser
-) -> argparse.ArgumentParser:
-    """Add the command.
-
-    Args:
-        commands: Commands of the parser.
-        shared: Parent parser with the options of the server.
-    """
+def add_glossaries(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """Add `xuanzang glossaries`."""
     command = commands.add_parser(
         "glossaries",
         help="list, store and delete glossaries of the server",
@@ -43,24 +37,10 @@ def add_glossaries(
     create.add_argument("--glossary-version", default="", metavar="TEXT", help="version to write into it")
     create.add_argument("--display-name", default="", metavar="TEXT", help="name for people, in any characters")
     create.add_argument("--replace", action="store_true", help="take the place of another one of that name")
-    return command
+    command.set_defaults(command=_glossaries)
 
 
-def glossaries(client: TranslationClient, arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Args:
-        client: Client to call with.
-        arguments: Arguments of the command.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        TranslationError: The server refused, or could not be reached.
-        OSError: The file cannot be read.
-        ValueError: A line of the file is no entry.
-    """
+def _glossaries(client: TranslationClient, arguments: argparse.Namespace) -> int:
     for line in _ACTIONS[arguments.action](client, arguments):
         sys.stdout.write(f"{line}\n")
     return 0

@@ -1,19 +1,25 @@
-"""The commands themselves, apart from their arguments: translate texts, list models."""
+"""What `xuanzang translate` does: texts are translated as they come, and results written in the same order."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from typing import IO, TextIO
+from pathlib import Path
+from typing import TextIO
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._commands.arguments.translation import translate_options
+from xuanzang.client._commands.capsules import kept
+from xuanzang.client._commands.progress import Progress
+from xuanzang.client._commands.streams import from_file, opened_input, opened_output, read_lines, read_whole, report
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._values.offers import Model
+from xuanzang.client._methods.documents import result_or_retry
 from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation
-
-_LISTED_LANGUAGES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,78 +34,63 @@ class Layout:
     """One line per result, because texts are lines; a text without a translation leaves an empty one."""
 
 
-def translate(
-    client: TranslationClient,
-    texts: Iterable[str],
-    options: TranslateOptions,
-    *,
-    layout: Layout,
-    output: TextIO,
-    report: Callable[[str], None],
-    advance: Callable[[], None],
-    keep: Callable[[Translation], None] = lambda _: None,
-) -> int:
-    """Translate texts and write the results in the same order.
+def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
+    """Run the command.
 
     Args:
         client: Client to translate with.
-        texts: Any number of texts, read only as fast as results are written.
-        options: Options of every text.
-        layout: Format of the results.
-        output: Destination of the results.
-        report: Callback for a message about each text without a translation.
-        advance: Callback after each text.
-        keep: Callback for each translation.
+        arguments: Arguments of the command.
 
     Returns:
-        Number of texts without a translation.
+        The exit code: 1 if a text has no translation.
 
     Raises:
+        OSError: A file cannot be read or written.
         TranslationError: The server could not be reached, or failed.
+        ValueError: Two arguments contradict each other, or one needs another.
     """
-    failures = 0
-    for item in client.translate_stream(texts, ordered=True, **options):
-        result = _result_or_retry(client, item, options)
-        if isinstance(result, TranslationError):
-            failures += 1
-            report(_failure_message(item.index, item.source, result, layout))
+    options = translate_options(arguments)
+    by_line = _by_line(arguments)
+    layout = Layout(json=arguments.json, scores=arguments.scores, by_line=by_line)
+    texts = arguments.texts or (read_lines if by_line else read_whole)(opened_input(arguments))
+    with opened_output(arguments.output) as output, _progress(arguments) as advance, kept(arguments.capsule) as keep:
+        if arguments.progressive:
+            results = _translate_progressively(client, texts, options, layout, output)
         else:
+            results = _translate(client, texts, options, layout, output, keep)
+        failures = 0
+        for failure in results:
+            if failure:
+                failures += 1
+                report(failure)
+            output.flush()
+            advance()
+    return 1 if failures else 0
+
+
+def _translate(
+    client: TranslationClient,
+    texts: Iterable[str],
+    options: TranslateOptions,
+    layout: Layout,
+    output: TextIO,
+    keep: Callable[[Translation], None],
+) -> Iterator[str]:
+    """Write the result of each text, read only as fast as results are written, and yield why it has none, or ""."""
+    for item in client.translate_stream(texts, ordered=True, **options):
+        result = result_or_retry(client, item, options)
+        if isinstance(result, Translation):
             keep(result)
         output.writelines(line + "\n" for line in _lines(item, result, layout))
-        output.flush()
-        advance()
-    return failures
+        yield _failure(item.index, item.source, result, layout) if isinstance(result, TranslationError) else ""
 
 
-def translate_progressively(
-    client: TranslationClient,
-    texts: Iterable[str],
-    options: TranslateOptions,
-    *,
-    layout: Layout,
-    output: TextIO,
-    report: Callable[[str], None],
-    advance: Callable[[], None],
-) -> int:
-    """Translate one text after another and write each part of a result as soon as it is final.
-
-    Args:
-        client: Client to translate with.
-        texts: Any number of texts.
-        options: Options of every text.
-        layout: Format of the results; only `by_line` applies.
-        output: Destination of the results.
-        report: Callback for a message about each refused text.
-        advance: Callback after each text.
-
-    Returns:
-        Number of refused texts.
-
-    Raises:
-        TranslationError: The server could not be reached, or failed.
-    """
-    failures = 0
+def _translate_progressively(
+    client: TranslationClient, texts: Iterable[str], options: TranslateOptions, layout: Layout, output: TextIO
+) -> Iterator[str]:
+    """Write each part of a result as soon as it is final, and yield why a text was refused, or ""."""
     for index, text in enumerate(texts):
+        failure = ""
         try:
             for part in client.translate_progressively(text, **options):
                 output.write(_one_line(part.text_delta, layout))
@@ -107,65 +98,27 @@ def translate_progressively(
                 if part.translation is not None:
                     output.writelines("\n" + _plain(other, layout) for other in part.translation.hypotheses[1:])
         except InvalidRequestError as error:
-            failures += 1
-            report(_failure_message(index, text, error, layout))
+            failure = _failure(index, text, error, layout)
         output.write("\n")
-        output.flush()
-        advance()
-    return failures
+        yield failure
 
 
-def read_lines(file: IO[bytes]) -> Iterator[str]:
-    r"""Yield the lines of a file without their "\n"; a "\r" before it is kept, a byte order mark is not.
-
-    A byte that is not UTF-8 becomes a lone surrogate, which no request can hold: the client refuses such a line and
-    goes on with the next one.
-
-    The file is closed here, by the thread that reads it: another thread would block on a read that may never return.
-    """
-    with file:
-        for number, line in enumerate(file, start=1):
-            encoding = "utf-8-sig" if number == 1 else "utf-8"
-            yield line.decode(encoding, errors="surrogateescape").removesuffix("\n")
+def _by_line(arguments: argparse.Namespace) -> bool:
+    """Return whether texts are the lines of a file; one with tags is a single text."""
+    return not arguments.texts and arguments.content_format in (None, "text")
 
 
-def read_whole(file: IO[bytes]) -> Iterator[str]:
-    """Yield the text of a file without a line break at its end, and without a byte order mark."""
-    with file:
-        yield file.read().decode("utf-8-sig", errors="surrogateescape").removesuffix("\n")
-
-
-def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> None:
-    """Write a table of models, or one JSON object per model."""
-    if as_json:
-        output.writelines(json.dumps(asdict(model), ensure_ascii=False) + "\n" for model in models)
+@contextmanager
+def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
+    """Draw progress for a file, unless standard error is no terminal or the results go to the same screen."""
+    results_on_screen = arguments.output is None and sys.stdout.isatty()
+    if not (from_file(arguments) and _by_line(arguments)) or not sys.stderr.isatty() or results_on_screen:
+        yield lambda: None
         return
-    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "LICENCE", "MANIFEST")]
-    for model in models:
-        languages = _listed(model.source_languages), _listed(model.target_languages)
-        default = "yes" if model.is_default else "no"
-        facts = model.precision, default, model.licence or "-", model.manifest_sha256[:12]
-        rows.append((model.name, model.version, *languages, *facts))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    output.writelines(line + "\n" for line in lines)
-
-
-def _listed(languages: Sequence[str]) -> str:
-    """Return codes of languages, or their number where there are many; `--json` has all."""
-    return ",".join(languages) if len(languages) <= _LISTED_LANGUAGES else f"{len(languages)} languages"
-
-
-def _result_or_retry(
-    client: TranslationClient, item: StreamedTranslation, options: TranslateOptions
-) -> Translation | TranslationError:
-    """Return the result of a text, after one more call if its error is retryable; gRPC retries only whole calls."""
-    if item.error is None or not item.error.retryable:
-        return item.result
-    try:
-        return client.translate_one(item.source, **options)
-    except TranslationError as error:
-        return error
+    with Path(arguments.file).open("rb") as file:
+        total = sum(1 for _ in file)
+    with closing(Progress(total, sys.stderr)) as progress:
+        yield progress.advance
 
 
 def _lines(item: StreamedTranslation, result: Translation | TranslationError, layout: Layout) -> list[str]:
@@ -185,7 +138,7 @@ def _one_line(text: str, layout: Layout) -> str:
     return text.replace("\n", " ") if layout.by_line else text
 
 
-def _failure_message(index: int, text: str, error: TranslationError, layout: Layout) -> str:
+def _failure(index: int, text: str, error: TranslationError, layout: Layout) -> str:
     return f"{'line' if layout.by_line else 'text'} {index + 1}: {_reason(error, text)}"
 
 

@@ -20,6 +20,8 @@ from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._values.results import StreamedTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+TEXTS_IN_FLIGHT = 128
+"""Texts of a stream that were sent and have no answer yet, unless the caller says otherwise."""
 # A text that ends the connection each time must not end it each time.
 _MAX_BREAKS = 3
 

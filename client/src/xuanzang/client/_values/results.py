@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import enum
+import logging
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xuanzang.client._errors import TranslationError
+from xuanzang.client._output import replaced_file
 from xuanzang.client._values.capsule import Capsule, Exchange
 from xuanzang.client._values.options import ProtectedPattern
 from xuanzang.client._values.provenance import Provenance
 from xuanzang.client._values.quality import Quality
+
+if TYPE_CHECKING:
+    from xuanzang.documents import DocumentSummary
 
 
 class FinishReason(enum.Enum):
@@ -167,6 +174,28 @@ class ProgressiveTranslation:
     """Text to append to that of the previous parts; all together are the text of the best hypothesis."""
     translation: Translation | None
     """The whole translation in the last part, None in all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentTranslation:
+    """A translated document."""
+
+    content: bytes
+    """Content of the file."""
+    summary: DocumentSummary
+    """What was done."""
+
+    def write(self, path: str | Path) -> None:
+        """Write the file beside its place and move it there once it is whole.
+
+        Args:
+            path: File to write or replace.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        with replaced_file(Path(path), report=logging.getLogger("xuanzang.client").warning) as output:
+            output.buffer.write(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from xuanzang.client.documents import DocumentError, DocumentFile, DocumentTexts
+from xuanzang.documents import DocumentError, DocumentFile, DocumentTexts
 from xuanzang.gateway.documents.worker import LENGTH_BYTES, Facts, Outcome, facts_of, give_back_memory, message
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from xuanzang.client import TranslationError
-from xuanzang.client.documents import DocumentError, DocumentTranslation
+from xuanzang.client import DocumentTranslation, TranslationError
+from xuanzang.documents import DocumentError
 from xuanzang.gateway.documents.processes import DocumentCostError
 from xuanzang.gateway.errors import RefusedError, fault_of
 from xuanzang.gateway.limits import Holder, SharedLimits

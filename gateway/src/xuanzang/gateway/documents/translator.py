@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xuanzang.client import AsyncTranslationClient, TranslateOptions
-from xuanzang.client.documents import DocumentFile, DocumentTranslation, Limits
+from xuanzang.client import AsyncTranslationClient, DocumentTranslation, TranslateOptions
+from xuanzang.documents import DocumentFile, Limits
 from xuanzang.gateway.documents.processes import DocumentProcesses
 from xuanzang.gateway.limits import Holder, SharedLimits
 from xuanzang.gateway.settings import Settings

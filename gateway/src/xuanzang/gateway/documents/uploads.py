@@ -11,7 +11,7 @@ from pathlib import PurePath
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from xuanzang.client.documents import SUFFIXES
+from xuanzang.documents import SUFFIXES
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
 _MAX_FIELDS = 64

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from xuanzang.client.documents import DocumentError, DocumentFile, Limits
+from xuanzang.documents import DocumentError, DocumentFile, Limits
 
 LENGTH_BYTES = 8
 """Size of the length of a part of a message."""

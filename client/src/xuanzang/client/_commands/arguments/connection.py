@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._values.options import TLSConfig
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
+"""Commands of a parser, to which each command adds its own, with its arguments and what it does."""
 
 
 def server_options(default_address: str) -> argparse.ArgumentParser:

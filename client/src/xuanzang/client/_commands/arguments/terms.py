@@ -1,11 +1,10 @@
-"""Arguments of what translations keep: terms and protected texts."""
+"""Arguments of what translations keep: terms, which a file may hold, and protected texts."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from xuanzang.client._commands.arguments.glossary_file import read_glossary
 from xuanzang.client._values.options import TranslateOptions
 
 
@@ -41,3 +40,28 @@ def term_options(arguments: argparse.Namespace) -> TranslateOptions:
         "glossary_name": arguments.glossary_name,
         "protected_patterns": arguments.protect and arguments.protect.split(","),
     }
+
+
+def read_glossary(file: Path) -> dict[str, list[str]]:
+    """Read a file of terms, as the server reads those of its own.
+
+    Args:
+        file: Lines of a term, a tab, and its translations with tabs between them; empty lines, and those that begin
+            with "#", are left out.
+
+    Returns:
+        Translations by term.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not UTF-8, or a line has no translation.
+    """
+    entries: dict[str, list[str]] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        term, *translations = (part.strip() for part in line.split("\t"))
+        if not term or not all(translations) or not translations:
+            raise ValueError(f"{file}, line {number}: must be a term, a tab and a translation")
+        entries[term] = translations
+    return entries

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.arguments.search import add_search, search_options
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._values.options import SamplingOptions, TranslateOptions
@@ -62,18 +63,8 @@ def _sampling(arguments: argparse.Namespace) -> SamplingOptions | None:
     return sampling if arguments.sample or sampling != SamplingOptions() else None
 
 
-def add_translate(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser
-) -> argparse.ArgumentParser:
-    """Add the parser of the command.
-
-    Args:
-        commands: Commands to which it is added.
-        shared: Options of the server and the connection.
-
-    Returns:
-        The parser.
-    """
+def add_translate(commands: Commands, shared: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add `xuanzang translate`; the caller says what it does."""
     command = commands.add_parser(
         "translate",
         help="translate texts, a file or standard input",

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from starlette.responses import JSONResponse, Response
 
-from xuanzang.client import TranslateOptions
-from xuanzang.client.documents import DocumentSummary, DocumentTranslation
+from xuanzang.client import DocumentTranslation, TranslateOptions
+from xuanzang.documents import DocumentSummary
 from xuanzang.gateway.apis.deepl.glossaries import glossary_for
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore, StoredDocument
 from xuanzang.gateway.documents.translator import DocumentTranslator

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 from starlette.routing import Route
 
-from xuanzang.client import TranslateOptions
-from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation
+from xuanzang.client import DocumentTranslation, TranslateOptions
+from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary
 from xuanzang.gateway.apis.json_api.calls import render
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState

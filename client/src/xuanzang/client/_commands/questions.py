@@ -1,0 +1,85 @@
+"""The commands `xuanzang models` and `xuanzang detect`: what a server offers, and which languages texts are in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import TextIO
+
+from xuanzang.client._client import TranslationClient
+from xuanzang.client._commands.arguments.connection import Commands
+from xuanzang.client._commands.streams import opened_input, opened_output, read_lines
+from xuanzang.client._values.offers import Model
+from xuanzang.client._values.results import DetectedLanguage
+
+_TEXTS_PER_CALL = 256
+_LISTED_LANGUAGES = 8
+
+
+def add_models(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """Add `xuanzang models`."""
+    command = commands.add_parser("models", help="list the models that the server offers", parents=[shared])
+    command.add_argument("--json", action="store_true", help="write one JSON object per model")
+    command.set_defaults(command=_models)
+
+
+def add_detect(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """Add `xuanzang detect`."""
+    command = commands.add_parser(
+        "detect",
+        help="detect the language of texts",
+        description="Writes the likeliest language of each TEXT or, if none is given, of each line of a file or of "
+        "standard input, a tab, and its probability; `und` and 0 if nothing tells the language.",
+        parents=[shared],
+    )
+    source = command.add_mutually_exclusive_group()
+    source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text in any language")
+    source.add_argument("-f", "--file", metavar="FILE", help="file with one text per line; - is standard input")
+    command.add_argument("--json", action="store_true", help="write one JSON list of all likely languages per text")
+    command.set_defaults(command=_detect)
+
+
+def _models(client: TranslationClient, arguments: argparse.Namespace) -> int:
+    models = client.list_models()
+    with opened_output() as output:
+        if arguments.json:
+            output.writelines(json.dumps(asdict(model), ensure_ascii=False) + "\n" for model in models)
+        else:
+            output.writelines(f"{line}\n" for line in _table(models))
+    return 0
+
+
+def _table(models: Iterable[Model]) -> Iterator[str]:
+    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "LICENCE", "MANIFEST")]
+    for model in models:
+        languages = _listed(model.source_languages), _listed(model.target_languages)
+        default = "yes" if model.is_default else "no"
+        facts = model.precision, default, model.licence or "-", model.manifest_sha256[:12]
+        rows.append((model.name, model.version, *languages, *facts))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _listed(languages: Sequence[str]) -> str:
+    """Return codes of languages, or their number where there are many; `--json` has all."""
+    return ",".join(languages) if len(languages) <= _LISTED_LANGUAGES else f"{len(languages)} languages"
+
+
+def _detect(client: TranslationClient, arguments: argparse.Namespace) -> int:
+    texts = iter(arguments.texts or [line.rstrip("\r") for line in read_lines(opened_input(arguments))])
+    with opened_output() as output:
+        while some := list(islice(texts, _TEXTS_PER_CALL)):
+            _write(client.detect_languages(some), output, as_json=arguments.json)
+    return 0
+
+
+def _write(detected: Iterable[Sequence[DetectedLanguage]], output: TextIO, *, as_json: bool) -> None:
+    for languages in detected:
+        if as_json:
+            output.write(json.dumps([asdict(language) for language in languages]) + "\n")
+        else:
+            best = languages[0] if languages else DetectedLanguage(code="und", confidence=0.0)
+            output.write(f"{best.code}\t{best.confidence:.2f}\n")

@@ -1,0 +1,153 @@
+"""The translation of a document by a server: options and keys of its texts, and what a server's answers mean for them.
+
+The one module of the client that imports documents; it is loaded when a document is translated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from xuanzang.client._errors import InvalidRequestError, TranslationError
+from xuanzang.client._values.offers import Model
+from xuanzang.client._values.options import SamplingOptions, TranslateOptions
+from xuanzang.client._values.results import FinishReason, Translation
+from xuanzang.client._values.usage import Usage
+from xuanzang.documents import (
+    Answer,
+    Copied,
+    DocumentTexts,
+    Job,
+    KeyOf,
+    OnProgress,
+    TranslatedTexts,
+    TranslationMemory,
+)
+
+# They change what is told about a translation, not its text.
+_IRRELEVANT = ("return_scores", "token_details", "return_provenance", "partial_on_deadline", "model")
+_COPIED = {FinishReason.UNSERVED_LANGUAGE: Copied.UNSERVED_LANGUAGE, FinishReason.COPIED: Copied.NOTHING_TO_TRANSLATE}
+
+
+class ServerJob:
+    """The translation of one document by the models of a server.
+
+    Args:
+        texts: Texts of the document.
+        models: Models of the server; needed with a memory only.
+        options: Options of the translation.
+        memory: Memory to look in and to add to; None: none.
+        on_progress: Receiver of progress.
+
+    Raises:
+        ValueError: The memory is damaged.
+    """
+
+    def __init__(
+        self,
+        texts: DocumentTexts,
+        models: Sequence[Model],
+        options: TranslateOptions,
+        *,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        # Texts that are HTML have no details of tokens.
+        self.options: TranslateOptions = (
+            {**options, "content_format": "html", "token_details": None} if texts.is_html else options
+        )
+        """Options of its texts."""
+        self._models = models
+        key = key_function(models, self.options) if memory else None
+        self._job = Job(texts, memory=memory, key=key, on_progress=on_progress)
+        self._sentences = 0
+        self.pending = self._job.pending
+        """Texts to ask for, each once, in the order of the document."""
+        self.save = self._job.save
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether the memory lacks translations."""
+        return self._job.has_unsaved
+
+    def count(self, usage: Usage) -> None:
+        """Count what a call has used."""
+        self._sentences += usage.sentences
+
+    def record(self, text: str, result: Translation | TranslationError) -> bool:
+        """Record the result of a text, and return whether `save` is to be called.
+
+        Raises:
+            TranslationError: The error concerns other texts as well.
+        """
+        return self._job.record(text, self._answer(result))
+
+    def finish(self) -> TranslatedTexts:
+        """Return the translations."""
+        return self._job.finish(sentences=self._sentences)
+
+    def _answer(self, result: Translation | TranslationError) -> Answer:
+        if isinstance(result, TranslationError):
+            # Any other error concerns the other texts as well.
+            is_of_the_text = all(each.field.startswith("content") for each in result.violations)
+            if not (isinstance(result, InvalidRequestError) and is_of_the_text):
+                raise result
+            return Answer(refusal=result.message)
+        reasons = [hypothesis.finish_reason for hypothesis in result.hypotheses]
+        copied = _COPIED.get(reasons[0])
+        if copied is Copied.NOTHING_TO_TRANSLATE and result.detected_language:
+            copied = Copied.IN_TARGET_LANGUAGE
+        may_be_kept = FinishReason.DEADLINE not in reasons and answered_by(self._models, self.options, result)
+        return Answer(translation=result.text, copied=copied, may_be_kept=may_be_kept)
+
+
+def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyOf | None:
+    """Return the function from a text to its key.
+
+    A key covers the text, the languages, the options, and the manifest's digest of every model that may answer, so that
+    a changed bundle is asked again.
+
+    Args:
+        models: Models of the server.
+        options: Options of the translation.
+
+    Returns:
+        The function; None if nothing can be kept, because tokens are drawn at random, no model is known to answer, or a
+        glossary of the server is named, which may change under its name.
+    """
+    if options.get("glossary_name"):
+        return None
+    sampling = options.get("sampling")
+    if isinstance(sampling, SamplingOptions) and sampling.seed is None:
+        return None
+    manifests = sorted(model.manifest_sha256 for model in models if may_answer(model, options))
+    if not all(manifests) or not manifests:
+        return None
+    known = {name: value for name, value in options.items() if value is not None and name not in _IRRELEVANT}
+    request = json.dumps([manifests, known], sort_keys=True, default=asdict).encode()
+    return lambda text: hashlib.sha256(request + b"\0" + text.encode("utf-8", errors="surrogatepass")).digest()
+
+
+def may_answer(model: Model, options: Mapping[str, object]) -> bool:
+    """Whether a model may answer a request with these options."""
+    name, _, version = str(options.get("model") or "").partition("/")
+    if name and name != model.name:
+        return False
+    if version != model.version if version else not model.is_default:
+        return False
+    wanted = ("source_language", model.source_languages), ("target_language", model.target_languages)
+    return all(_covers(languages, options.get(key)) for key, languages in wanted)
+
+
+def answered_by(models: Iterable[Model], options: Mapping[str, object], translation: Translation) -> bool:
+    """Whether a translation is of one of the models that the keys cover, and not of one that has come since."""
+    made = (translation.model, translation.model_version)
+    return any(made == (model.name, model.version) for model in models if may_answer(model, options))
+
+
+def _covers(languages: Iterable[str], wanted: object) -> bool:
+    """Whether a language may be meant: the server matches "zh-CN" with "zh"."""
+    primary = str(wanted or "").partition("-")[0].lower()
+    return not primary or any(primary == each.partition("-")[0].lower() for each in languages)

@@ -1,0 +1,100 @@
+"""Tables as text (.csv, .tsv): the fields of named columns; all other bytes stay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xuanzang.documents.document import Document, DocumentError, ReadSettings
+from xuanzang.documents.encoding import EncodedText
+from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replacement
+
+_QUOTED = r'"[^"]*(?:""[^"]*)*"'
+_SHOWN = 50
+"""Columns that a message lists."""
+_SHOWN_CHARACTERS = 100
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    start: int
+    end: int
+    raw: str
+
+    @property
+    def value(self) -> str:
+        return self.raw[1:-1].replace('""', '"') if self.raw.startswith('"') else self.raw
+
+
+def read(raw: bytes, settings: ReadSettings) -> Document:
+    """Read a table whose first row names its columns; see `Format`."""
+    source = EncodedText.decode(raw, settings.encoding)
+    delimiter = "\t" if settings.suffix == ".tsv" else _delimiter(source.text)
+    rows = _rows(source.text, delimiter)
+    header = [field.value for field in next(rows, [])]
+    indices = chosen_columns(header, settings.columns)
+    edits = [edit for row in rows for index in indices if index < len(row) for edit in _edits(row[index], delimiter)]
+    return SplicedDocument(source, edits)
+
+
+def chosen_columns(header: Sequence[str], columns: Sequence[str] | None) -> list[int]:
+    """Return the indices of the named columns, in the order of the table.
+
+    Args:
+        header: Names of all columns.
+        columns: Names of those to translate.
+
+    Raises:
+        DocumentError: None is named, or one does not exist.
+    """
+    if not columns:
+        raise DocumentError(f"name the columns to translate (--column) of: {_listed(header)}")
+    for column in columns:
+        if column not in header:
+            raise DocumentError(f"no column {column!r}; it has: {_listed(header)}")
+    return [index for index, name in enumerate(header) if name in columns]
+
+
+def _listed(header: Sequence[str]) -> str:
+    names = [name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…" for name in header[:_SHOWN]]
+    return ", ".join(names) + (f" and {len(header) - _SHOWN} more" if len(header) > _SHOWN else "")
+
+
+def _delimiter(text: str) -> str:
+    """Return the delimiter of a .csv: the semicolon if the header has more of them than commas."""
+    header = re.sub(_QUOTED, "", text[: 64 * 1024].partition("\n")[0])
+    return ";" if header.count(";") > header.count(",") else ","
+
+
+def _rows(text: str, delimiter: str) -> Iterator[list[_Field]]:
+    pattern = re.compile(rf'{_QUOTED}|[^"{delimiter}\r\n][^{delimiter}\r\n]*|')
+    row: list[_Field] = []
+    at, line = 0, 1
+    while at < len(text) or row:
+        match = pattern.match(text, at)
+        assert match is not None  # noqa: S101 - it matches nothing, too
+        row.append(_Field(start=at, end=match.end(), raw=match[0]))
+        line += match[0].count("\n")
+        at = match.end()
+        if text.startswith(delimiter, at):
+            at += 1
+            continue
+        end = _LINE_END.match(text, at)
+        if end is None and at < len(text):
+            raise DocumentError(f"line {line}: a quotation mark is not closed, or something follows it")
+        yield row
+        row, at, line = [], end.end() if end else at, line + 1
+
+
+def _edits(field: _Field, delimiter: str) -> Iterator[Edit]:
+    value = field.value
+    before, text, after = parted(value)
+
+    def write(translation: str) -> str:
+        content = before + translation + after
+        special = any(each in content for each in (delimiter, '"', "\r", "\n"))
+        return '"' + content.replace('"', '""') + '"' if special or field.raw.startswith('"') else content
+
+    return replacement(field.start, field.end, text, write)

@@ -1,0 +1,167 @@
+"""Files by their suffixes: their texts, and the same files with translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Self, cast
+
+from xuanzang.documents.document import Document, DocumentError, Format, Limits, ReadSettings
+
+_FORMATS = {
+    ".txt": "plain_text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".srt": "subtitles",
+    ".vtt": "subtitles",
+    ".po": "gettext",
+    ".pot": "gettext",
+    ".json": "json_values",
+    ".jsonl": "json_values",
+    ".ndjson": "json_values",
+    ".csv": "tables",
+    ".tsv": "tables",
+    ".parquet": "parquet",
+    ".xliff": "xml.xliff",
+    ".xlf": "xml.xliff",
+    ".docx": "xml.docx",
+}
+SUFFIXES = tuple(_FORMATS)
+"""Suffixes of the files that can be translated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentTexts:
+    """The texts of a document, which are all that a translation of it asks for."""
+
+    places: Mapping[str, str]
+    """Place of the first occurrence of each text, such as "line 12", in the order of the document."""
+    counts: Mapping[str, int]
+    """How often each text occurs."""
+    guarded: bool
+    """Whether a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+    is_html: bool
+    """Whether texts are HTML, whose tags stand for the markup within them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentFile:
+    """A file to translate. Processes can hand it to each other, and the results of its methods."""
+
+    content: bytes
+    """Content of the file."""
+    name: str
+    """Name for messages."""
+    settings: ReadSettings
+    """What its format is told beside the content."""
+
+    @classmethod
+    def of(
+        cls,
+        source: str | Path | bytes,
+        *,
+        suffix: str | None = None,
+        encoding: str | None = None,
+        columns: Sequence[str] | None = None,
+        limits: Limits | None = None,
+    ) -> Self:
+        """Take a file, and read nothing but its content.
+
+        Args:
+            source: Path, or the content of a file.
+            suffix: Suffix that tells the format, such as ".md"; None: that of the path.
+            encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
+            columns: Names of the columns or keys whose texts are translated; None: all, where the format allows it.
+            limits: Limits of the document; None: the default ones.
+
+        Raises:
+            DocumentError: The file is over the limit of its size.
+            OSError: The file cannot be read.
+            TypeError: A lone name instead of a sequence of them.
+        """
+        if isinstance(columns, str):
+            raise TypeError("columns must be a sequence of names, not a str")
+        limits = limits or Limits()
+        known = (suffix or ("" if isinstance(source, bytes) else Path(source).suffix)).lower()
+        settings = ReadSettings(
+            suffix=known, encoding=encoding, columns=None if columns is None else tuple(columns), limits=limits
+        )
+        name = "the document" if isinstance(source, bytes) else str(source)
+        with _named(name):
+            return cls(content=_content(source, limits.file_bytes), name=name, settings=settings)
+
+    def document(self) -> Document:
+        """Read the file.
+
+        Raises:
+            DocumentError: The format is unknown or lacks its library, or the file is not of it, is over a limit, or
+                needs an argument.
+        """
+        with _named(self.name):
+            return _format(self.settings.suffix).read(self.content, self.settings)
+
+    def texts(self) -> DocumentTexts:
+        """Return the texts of the file.
+
+        Raises:
+            DocumentError: As `document`.
+        """
+        document = self.document()
+        places: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        limit = self.settings.limits.units
+        for number, unit in enumerate(document.units(), start=1):
+            if number > limit:
+                raise DocumentError(f"{self.name}: more than {limit} texts, the limit of units")
+            places.setdefault(unit.text, unit.where)
+            counts[unit.text] = counts.get(unit.text, 0) + 1
+        return DocumentTexts(places=places, counts=counts, guarded=document.guarded, is_html=document.is_html)
+
+    def written(self, translations: Mapping[str, str]) -> bytes:
+        """Return the file with translations.
+
+        Args:
+            translations: Translations by text; a text without one stays as it is.
+
+        Raises:
+            DocumentError: As `document`, or the file's encoding lacks a character of a translation.
+        """
+        document = self.document()
+        with _named(self.name):
+            return document.render(translations)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    try:
+        yield
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+
+
+def _format(suffix: str) -> Format:
+    if suffix not in _FORMATS:
+        raise DocumentError(f"no format has the suffix {suffix!r}; known: {' '.join(SUFFIXES)}")
+    try:
+        return cast("Format", import_module(f"xuanzang.documents.formats.{_FORMATS[suffix]}"))
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        message = f"{suffix} needs pyarrow, of the extra `parquet`: pip install -e 'documents[parquet]'"
+        raise DocumentError(message) from error
+
+
+def _content(source: str | Path | bytes, limit: int) -> bytes:
+    if isinstance(source, bytes):
+        content = source
+    else:
+        with Path(source).open("rb") as file:
+            content = file.read(limit + 1)
+    if len(content) > limit:
+        raise DocumentError(f"larger than {limit} bytes, the limit of file_bytes")
+    return content

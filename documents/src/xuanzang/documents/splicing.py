@@ -1,0 +1,131 @@
+"""Documents that are text: translations take the places of spans, and every other byte stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xuanzang.documents.document import Unit
+from xuanzang.documents.encoding import EncodedText
+
+_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)\S+|[^\s@]+@[^\s@]+\.[a-z]+", re.IGNORECASE)
+_CJK = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+_BROKEN_CJK = re.compile(rf"(?<={_CJK})[ \t]*[\r\n]\s*(?={_CJK})")
+_WHITE_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A span that translations replace."""
+
+    start: int
+    """Index of its first character."""
+    end: int
+    """Index after its last character."""
+    texts: tuple[str, ...]
+    """Texts to translate, one or more; without a translation of each, the span stays as it is."""
+    render: Callable[[tuple[str, ...]], str]
+    """Function from the translations to what takes the place of the span."""
+    fills: bool = False
+    """Whether the span is a place for the translation beside its text, which is filled even with an equal text."""
+
+
+def translatable(text: str) -> bool:
+    """Whether a text has letters, and is no URL or e-mail address."""
+    return any(map(str.isalpha, text)) and not _ADDRESS.fullmatch(text.strip())
+
+
+def flowing(text: str) -> str:
+    """Return a text with each run of white space as one space, and none where a line of Chinese or Japanese breaks."""
+    return _WHITE_SPACE.sub(" ", _BROKEN_CJK.sub("", text))
+
+
+def one_line(translation: str) -> str:
+    """Return a translation with line ends as spaces."""
+    return _WHITE_SPACE.sub(" ", translation) if "\n" in translation or "\r" in translation else translation
+
+
+def parted(value: str) -> tuple[str, str, str]:
+    """Return the white space before a text, the text, and the white space after it."""
+    start, end = stripped_span(value, 0, len(value))
+    return value[:start], value[start:end], value[end:]
+
+
+def stripped_span(source: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without the white space at both its ends."""
+    content = source[start:end].lstrip()
+    start = end - len(content)
+    return start, start + len(content.rstrip())
+
+
+def replacement(start: int, end: int, text: str, write: Callable[[str], str]) -> Iterator[Edit]:
+    """Yield an edit that replaces a span by the translation of its text, unless there is nothing to translate.
+
+    Args:
+        start: Index of the first character.
+        end: Index after the last one.
+        text: What the span says.
+        write: Function from the translation to what the file holds.
+    """
+    if translatable(text):
+        yield Edit(start=start, end=end, texts=(text,), render=lambda found: write(found[0]))
+
+
+def spliced(source: str, edits: Sequence[Edit], translations: Mapping[str, str]) -> str:
+    """Return a text with its edits made.
+
+    Args:
+        source: The text.
+        edits: Spans in their order, none inside another.
+        translations: Translations by text.
+    """
+    pieces: list[str] = []
+    at = 0
+    for edit in edits:
+        found = tuple(translations[text] for text in edit.texts if text in translations)
+        if len(found) < len(edit.texts) or (found == edit.texts and not edit.fills):
+            continue
+        pieces += source[at : edit.start], edit.render(found)
+        at = edit.end
+    return "".join(pieces) + source[at:]
+
+
+class SplicedDocument:
+    """A document of one text.
+
+    Args:
+        source: The text.
+        edits: Spans that translations replace, in their order.
+        guarded: Whether translations must keep placeholders.
+        is_html: Whether texts are HTML.
+        errors: What becomes of characters that the encoding lacks, as in `str.encode`.
+    """
+
+    def __init__(
+        self,
+        source: EncodedText,
+        edits: Sequence[Edit],
+        *,
+        guarded: bool = False,
+        is_html: bool = False,
+        errors: str = "strict",
+    ) -> None:
+        self.guarded, self.is_html = guarded, is_html
+        self._source = source
+        self._edits = edits
+        self._errors = errors
+
+    def units(self) -> Iterator[Unit]:
+        """Yield the texts to translate with their lines."""
+        line, at = 1, 0
+        for edit in self._edits:
+            line += self._source.text.count("\n", at, edit.start)
+            at = edit.start
+            for text in edit.texts:
+                yield Unit(text=text, where=f"line {line}")
+
+    def render(self, translations: Mapping[str, str]) -> bytes:
+        """Return the file with translations."""
+        text = spliced(self._source.text, self._edits, translations)
+        return self._source.encode(text, errors=self._errors)
