@@ -104,11 +104,11 @@ def test_an_encrypted_or_ambiguous_archive_is_refused() -> None:
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if "formats.markdown" in name]:
+    for name in [name for name in sys.modules if "formats.parquet" in name]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyromark", None)
-    with pytest.raises(DocumentError, match=r"\.md needs pyromark, of the client's extra `documents`"):
-        read(".md", b"a")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DocumentError, match=r"\.parquet needs pyarrow, of the extra `parquet`"):
+        read(".parquet", b"a", columns=("a",))
 
 
 _NEVER_EMPTY = (".json", ".vtt", ".xliff", ".xlf", ".docx", ".parquet", ".csv", ".tsv")
