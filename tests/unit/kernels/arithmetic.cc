@@ -175,6 +175,9 @@ int main() {
       check_columns(*simd, size);
       for (size_t rows = 1; rows <= xuanzang::kProjected; ++rows) check_projection(*simd, size / 4 * 4 + 4, rows);
     }
+    for (size_t depth : {64, 68, 256}) {
+      for (size_t rows = 1; rows <= simd->projected; ++rows) check_projection(*simd, depth, rows);
+    }
     std::printf("%s\n", simd->isa);
   }
 }

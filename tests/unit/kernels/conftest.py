@@ -25,6 +25,8 @@ class Operator:
     """One operator in two sessions: as a kernel for an instruction set, and as standard operators."""
 
     isa = ""
+    has_products = False
+    """Whether there are kernels for products, too."""
     library: Path
 
     def __init__(
@@ -79,7 +81,7 @@ class Operator:
             inputs: Those of three sentences or more with three hypotheses or more.
             inspected: Number of hypotheses that are inspected.
         """
-        if self.isa != "avx512_vnni":
+        if not self.has_products:
             pytest.skip("there is no kernel for this instruction set")
         scores = inputs["scores"].copy()
         # As after a first step, of a sentence that is done, and one in between.
@@ -113,12 +115,24 @@ def built() -> Path:
     return kernels.library
 
 
-@pytest.fixture(scope="session", params=["avx512_vnni", "avx512", "avx2", "generic"])
+@pytest.fixture(scope="session", params=["amx", "avx512_vnni", "avx512", "avx2", "generic"])
 def operator(request: pytest.FixtureRequest, built: Path) -> type[Operator]:
     """Opens an operator with kernels for each instruction set that this machine has."""
     if request.param not in supported_isas():
         pytest.skip("this processor has no such instructions")
-    return type("OperatorForIsa", (Operator,), {"isa": request.param, "library": built})
+    return operator_for(request.param, built)
+
+
+def operator_for(isa: str, library: Path) -> type[Operator]:
+    has_products = isa in {"amx", "avx512_vnni"}
+    return type("OperatorForIsa", (Operator,), {"isa": isa, "has_products": has_products, "library": library})
+
+
+@pytest.fixture(scope="session")
+def operators_with_products(built: Path) -> list[type[Operator]]:
+    """Open an operator with the kernels of each instruction set that has products."""
+    found = [operator_for(isa, built) for isa in supported_isas()]
+    return [each for each in found if each.has_products]
 
 
 def _model(

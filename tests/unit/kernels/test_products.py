@@ -43,7 +43,7 @@ def network(rng: np.random.Generator, width: int, inner: int, outer: int) -> Arr
 @given(
     st.integers(0, 2**32 - 1),
     st.tuples(st.integers(0, 4), st.integers(1, 30)),
-    st.sampled_from([1, 6, 64, 100]),
+    st.sampled_from([1, 6, 64, 100, 256]),
     st.sampled_from([1, 40, 256, 300, 768]),
     st.booleans(),
 )
@@ -97,10 +97,23 @@ def test_a_row_has_the_same_products_in_any_company_and_with_several_threads(ope
 def test_a_wrong_network_is_refused(
     operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
 ) -> None:
-    if operator.isa != "avx512_vnni":  # type: ignore[attr-defined]
+    if not operator.has_products:  # type: ignore[attr-defined]
         pytest.skip("these instructions have no kernel for it")
     rng = np.random.default_rng(1)
     inputs = {"x": states(rng, 2, 3, 16)} | network(rng, 16, 32, 16)
     opened = operator(feed_forward(), inputs)
     with pytest.raises(InvalidArgument, match=f"FeedForward: {message}"):
         opened.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 15, 16, 17, 31, 32, 33, 90])
+def test_all_instruction_sets_multiply_alike_to_the_last_bit(
+    operators_with_products: list[OpenOperator], rows: int
+) -> None:
+    rng = np.random.default_rng(rows)
+    x, layers = {"x": states(rng, rows, 128)}, network(rng, 128, 320, 128)
+    for name in ("inner_weight_scale", "outer_weight_scale"):
+        layers[name] = rng.normal(size=layers[name].shape).astype(np.float32)
+    found = [operator(feed_forward(), x, constants=layers).run(x)["products"] for operator in operators_with_products]
+    for products in found[1:]:
+        np.testing.assert_array_equal(products, found[0])

@@ -6,7 +6,7 @@ see, where they lie. `xuanzang.kernels.steps` has what works between two runs of
 `xuanzang.kernels.decode` takes step after step.
 
 The library holds the kernels for several instruction sets and uses the best that the processor has. The environment
-variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "avx512" or "avx512_vnni".
+variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "avx512", "avx512_vnni" or "amx".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Kernels:
     library: Path | None = None
     """File for `onnxruntime.SessionOptions.register_custom_ops_library`; None without kernels."""
     isa: str = "none"
-    """Instruction set: "generic", "avx2", "avx512" or "avx512_vnni"; "none" without kernels."""
+    """Instruction set: "generic", "avx2", "avx512", "avx512_vnni" or "amx"; "none" without kernels."""
     reason: Reason = ""
     """Why there are none; empty with kernels."""
     detail: str = ""

@@ -21,10 +21,10 @@ std::atomic<const Library*> known_library{nullptr};
 
 }  // namespace
 
-// The operators for one instruction set, with or without those that multiply by matrices.
+// The operators for one instruction set; those that multiply by matrices only where it has products of its own.
 class Operators {
  public:
-  Operators(const OrtApi& api, const Simd& simd, bool projects)
+  Operators(const OrtApi& api, const Simd& simd)
       : paged_attention_(api, simd),
         cross_attention_(api, simd),
         best_continuations_(api, simd),
@@ -36,7 +36,6 @@ class Operators {
         quantized_product_(api, simd),
         feed_forward_(api, simd),
         simd_(&simd),
-        projects_(projects),
         domain_(nullptr, api.ReleaseCustomOpDomain) {
     OrtCustomOpDomain* domain = nullptr;
     check(api, api.CreateCustomOpDomain(kDomain, &domain));
@@ -46,7 +45,7 @@ class Operators {
                                                    &add_norm_quantize_, &chosen_logits_, &source_attention_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
-    if (!projects) return;
+    if (!simd.project) return;
     for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
              &projected_continuations_, &shortlisted_continuations_, &quantized_product_, &feed_forward_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
@@ -56,7 +55,6 @@ class Operators {
   Operators(const Operators&) = delete;
 
   const Simd* simd() const { return simd_; }
-  bool projects() const { return projects_; }
   OrtCustomOpDomain* domain() const { return domain_.get(); }
 
  private:
@@ -71,15 +69,11 @@ class Operators {
   const CustomOp<QuantizedProduct> quantized_product_;
   const CustomOp<FeedForward> feed_forward_;
   const Simd* simd_;
-  const bool projects_;
   Owned<OrtCustomOpDomain> domain_;
 };
 
 Library::Library(const OrtApi& api) : api_(api) {
-  for (const Simd* simd : supported_simd()) {
-    operators_.emplace_back(api, *simd, false);
-    if (simd->project) operators_.emplace_back(api, *simd, true);
-  }
+  for (const Simd* simd : supported_simd()) operators_.emplace_back(api, *simd);
 }
 
 const Library& Library::of(const OrtApiBase& base) {
@@ -98,8 +92,7 @@ void Library::add_to(OrtSessionOptions* options) const {
   const Simd* const simd = chosen_simd();
   if (!simd) throw std::invalid_argument("XUANZANG_KERNELS_ISA names no instruction set that can be used here");
   for (const Operators& operators : operators_) {
-    if (operators.simd() != simd || operators.projects() != projects(*simd)) continue;
-    check(api_, api_.AddCustomOpDomain(options, operators.domain()));
+    if (operators.simd() == simd) check(api_, api_.AddCustomOpDomain(options, operators.domain()));
   }
 }
 

@@ -11,14 +11,17 @@ constexpr size_t kPerOperation = 6;
 // Rows in parts of about one size, which share what the caches hold of a matrix; two for threads where it pays.
 class Parts {
  public:
-  explicit Parts(size_t rows)
-      : rows_(rows), count_(rows < 2 * kProjected ? 1 : std::max<size_t>(2, (rows + 47) / 48)) {}
+  Parts(const Simd& simd, size_t rows)
+      : rows_(rows), count_(rows < 2 * kProjected ? 1 : std::max<size_t>(2, (rows + most(simd) - 1) / most(simd))) {}
 
   size_t count() const { return count_; }
   size_t first(size_t part) const { return rows_ * part / count_; }
   size_t size(size_t part) const { return first(part + 1) - first(part); }
 
  private:
+  // Whole runs of what is multiplied at once.
+  static size_t most(const Simd& simd) { return (48 + simd.projected - 1) / simd.projected * simd.projected; }
+
   size_t rows_, count_;
 };
 
@@ -58,7 +61,7 @@ class States {
 };
 
 struct alignas(64) Tile {
-  float products[kProjected][kBlock];
+  float products[kMaxProjected][kBlock];
 };
 
 // Multiplies rows by a block of columns, some at once; calls use(row, products) for each of them.
@@ -68,7 +71,7 @@ void multiply(const Simd& simd, const PackedColumns& columns, size_t block, cons
   const Panels panels = columns.panels();
   Tile tile;
   size_t row = 0;
-  for (size_t left = (count + kProjected - 1) / kProjected; left; --left) {
+  for (size_t left = (count + simd.projected - 1) / simd.projected; left; --left) {
     const size_t some = (count - row + left - 1) / left;
     simd.project(panels, block, rows + row * panels.depth, some, tile.products[0], kBlock);
     for (size_t i = 0; i < some; ++i, ++row) use(row, tile.products[i]);
@@ -91,7 +94,7 @@ void QuantizedProduct::compute(const Context& context, const Kept& kept) {
   const PackedColumns& columns = kept.columns.or_read(context, 1, given);
   const States x(context, columns);
   float* const target = x.output(context, columns).data;
-  const Parts parts(x.count());
+  const Parts parts(context.simd(), x.count());
   const size_t operations = x.count() * columns.depth() * columns.vocab_size() / kPerOperation;
   context.parallel(parts.count() * columns.blocks(), operations, [&](size_t index) {
     const size_t part = index / columns.blocks(), first = parts.first(part);
@@ -111,7 +114,7 @@ void FeedForward::compute(const Context& context, const Kept& kept) {
   // What is below 0 becomes 0.
   const Rounding rounding{1.0f / outer.x_scale(), outer.x_zero(), 0.0f};
   const size_t operations = x.count() * (inner.depth() * inner.vocab_size() + outer.depth() * outer.vocab_size());
-  const Parts parts(x.count());
+  const Parts parts(context.simd(), x.count());
   context.parallel(parts.count(), operations / kPerOperation, [&](size_t part) {
     thread_local std::vector<uint8_t> states;
     const size_t first = parts.first(part), count = parts.size(part);

@@ -9,6 +9,13 @@
 #include <immintrin.h>
 #endif
 
+// Compilers that know AMX come with assemblers that do; only Linux is asked for it.
+#if defined(__x86_64__) && defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define XUANZANG_HAS_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 // Each instruction set is compiled from the same lines. These use no inline function of the standard library: the
 // linker would keep one of its versions for all.
 #define XUANZANG_PRAGMA(text) _Pragma(#text)
@@ -22,6 +29,22 @@
 #endif
 
 #if defined(__x86_64__)
+
+#if defined(XUANZANG_HAS_AMX)
+XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni")
+#define XUANZANG_WIDTH 16
+#define XUANZANG_VNNI
+#define XUANZANG_AMX
+#define XUANZANG_ISA "amx"
+namespace xuanzang::amx {
+#include "simd.inc"
+}
+#undef XUANZANG_AMX
+#undef XUANZANG_VNNI
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+#endif
 
 XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni")
 #define XUANZANG_WIDTH 16
@@ -70,6 +93,19 @@ namespace {
 
 constexpr const char* kForcedIsa = "XUANZANG_KERNELS_ISA";
 
+#if defined(XUANZANG_HAS_AMX)
+
+// Whether the processor multiplies matrices of 8-bit integers in tiles, and the system lets this process do so.
+bool may_use_tiles() {
+  constexpr unsigned kTiles = 1u << 24, kIntegers = 1u << 25;
+  constexpr long kAskForState = 0x1023, kTileData = 18;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && edx & kTiles && edx & kIntegers &&
+         syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+}
+
+#endif
+
 std::vector<const Simd*> find_supported() {
   std::vector<const Simd*> supported;
 #if defined(__x86_64__)
@@ -78,23 +114,16 @@ std::vector<const Simd*> find_supported() {
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl");
-  if (has_avx512 && __builtin_cpu_supports("avx512vnni")) supported.push_back(&avx512_vnni::kSimd);
+  const bool has_vnni = has_avx512 && __builtin_cpu_supports("avx512vnni");
+#if defined(XUANZANG_HAS_AMX)
+  if (has_vnni && may_use_tiles()) supported.push_back(&amx::kSimd);
+#endif
+  if (has_vnni) supported.push_back(&avx512_vnni::kSimd);
   if (has_avx512) supported.push_back(&avx512::kSimd);
   if (has_avx2) supported.push_back(&avx2::kSimd);
 #endif
   supported.push_back(&generic::kSimd);
   return supported;
-}
-
-// Whether the processor multiplies matrices of 8-bit integers in tiles, as onnxruntime does then.
-bool has_tiles() {
-#if defined(__x86_64__)
-  constexpr unsigned kAmxInt8 = 1u << 25;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && edx & kAmxInt8;
-#else
-  return false;
-#endif
 }
 
 bool is_forced() {
@@ -103,11 +132,6 @@ bool is_forced() {
 }
 
 }  // namespace
-
-bool projects(const Simd& simd) {
-  static const bool tiles = has_tiles();
-  return simd.project && (!tiles || is_forced());
-}
 
 const std::vector<const Simd*>& supported_simd() {
   static const std::vector<const Simd*> supported = find_supported();

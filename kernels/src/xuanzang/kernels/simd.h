@@ -62,8 +62,10 @@ struct Columns {
 
 // Columns of a panel: four vectors of AVX-512.
 constexpr size_t kPanel = 64;
-// Rows that are multiplied at once: as many as leave registers for a panel.
+// Rows that vectors multiply at once: as many as leave registers for a panel.
 constexpr size_t kProjected = 6;
+// Rows that any instruction set multiplies at once.
+constexpr size_t kMaxProjected = 32;
 
 // A matrix of 8-bit integers for products with unsigned ones; columns up to a whole block are zeros.
 struct Panels {
@@ -103,10 +105,13 @@ struct Simd {
   // Rounds floats to integers.
   void (*quantize)(const float* x, size_t size, const Rounding&, uint8_t* quantized);
 
-  // Multiplies up to kProjected rows, `depth` bytes from one to the next, by the columns of a block.
+  // Multiplies up to `projected` rows, `depth` bytes from one to the next, by the columns of a block.
   //
   // products: [count, kBlock], `stride` floats from one row's to the next's. Null if onnxruntime's are as fast.
   void (*project)(const Panels&, size_t block, const uint8_t* rows, size_t count, float* products, size_t stride);
+
+  // Rows that `project` multiplies at once.
+  size_t projected;
 };
 
 // The instruction sets that this library was compiled for and the processor has, best first; the last is "generic".
@@ -115,9 +120,5 @@ const std::vector<const Simd*>& supported_simd();
 // The best instruction set, or the one that the environment variable XUANZANG_KERNELS_ISA names; null if that names
 // none of `supported_simd`.
 const Simd* chosen_simd();
-
-// Whether `project` is worth its while here. Where the processor has AMX, onnxruntime's product of many rows is faster;
-// XUANZANG_KERNELS_ISA overrules that.
-bool projects(const Simd&);
 
 }  // namespace xuanzang

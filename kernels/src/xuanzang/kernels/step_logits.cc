@@ -56,7 +56,7 @@ size_t StepLogits::compute(size_t block, size_t from, size_t most, Tile& tile) c
 
 size_t StepLogits::project(size_t block, size_t from, size_t most, Tile& tile) const {
   // In parts of about one size.
-  const size_t parts = (most + kProjected - 1) / kProjected, count = (most + parts - 1) / parts;
+  const size_t parts = (most + simd_.projected - 1) / simd_.projected, count = (most + parts - 1) / parts;
   const uint8_t* const states = buffers_.states.data() + from * columns_.depth();
   simd_.project(columns_.panels(), block, states, count, tile.of_rows[0], kBlock);
   return count;

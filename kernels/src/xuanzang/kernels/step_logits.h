@@ -80,7 +80,7 @@ class StepLogits {
 
  private:
   struct alignas(64) Tile {
-    float of_rows[kProjected][kBlock];
+    float of_rows[kMaxProjected][kBlock];
   };
 
   size_t own_count() const { return shortlist_ ? shortlist_->own.count() : 0; }
