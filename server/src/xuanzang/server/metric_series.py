@@ -1,4 +1,4 @@
-"""Series that cost little to count, and their declaration: in the annotations of the attributes that hold them."""
+"""Series that cost little to count, and their declaration: as attributes of the classes that hold them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, cast
 
 from prometheus_client import CollectorRegistry
 from prometheus_client import Metric as PrometheusMetric
@@ -154,55 +154,67 @@ class Family(Collector, Generic[Kind]):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Declaration of a metric, in the annotation of an attribute that holds its series."""
+    """Declaration of a metric: an attribute of a class whose instances have its series there."""
 
+    kind: type[Counter | Gauge | Histogram]
     documentation: str
     buckets: Sequence[float] = ()
-    """Upper bounds of a histogram's buckets."""
     label: str = ""
     """Label of a mapping with one series per value, in addition to the labels of all series."""
     values: Sequence[str] = ()
 
-    def declare(self, kind: Any, name: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Any:
-        """Make the metric of a kind, or of a mapping to it, under a name without the endings that the class adds."""
-        if self.label:
-            kind, labels = get_args(kind)[-1], (*labels, self.label)
-        if kind in (Counter, Gauge, Histogram):
-            return Family(kind, name, self.documentation, labels, registry=registry, buckets=self.buckets)
-        return kind(name, self.documentation, labels, registry=registry)
 
-    def series(self, family: Any, labels: tuple[str, ...]) -> object:
-        """Return the series of a metric with some labels, or a mapping to them; the first call makes them at 0."""
-        if self.label:
-            return {value: family.labels(*labels, value) for value in self.values}
-        return family.labels(*labels) if labels or isinstance(family, Family) else family
+def metric(kind: type[Kind], documentation: str, buckets: Sequence[float] = ()) -> Kind:
+    """Declare a metric; `buckets`: upper bounds of a histogram's buckets."""
+    declared: Any = Metric(kind, documentation, buckets)
+    return cast(Kind, declared)
+
+
+def metrics_by(
+    kind: type[Kind], documentation: str, buckets: Sequence[float] = (), **values: Sequence[str]
+) -> Mapping[str, Kind]:
+    """Declare a metric with a label of its own, the only one of `values`; each of them has a series."""
+    [(label, each)] = values.items()
+    declared: Any = Metric(kind, documentation, buckets, label, each)
+    return cast(Mapping[str, Kind], declared)
 
 
 class Families(Generic[Series]):
-    """The metrics that the annotations of a class declare, and instances of the class by labels."""
+    """The metrics that a class declares, and instances of the class by labels."""
 
     def __init__(
         self, series: type[Series], *, prefix: str, labels: tuple[str, ...], registry: CollectorRegistry
     ) -> None:
-        """Declare the metrics `prefix_x` of a class whose annotations of attributes x hold a `Metric` each."""
+        """Declare the metrics `prefix_x` of a class whose attributes x are metrics."""
         self._series = series
-        self._families: dict[str, tuple[Metric, Any]] = {}
-        for name, annotation in get_type_hints(series, include_extras=True).items():
-            kind, metric = get_args(annotation)
-            self._families[name] = metric, metric.declare(kind, f"{prefix}_{name}", labels, registry)
+        self._families: dict[str, tuple[Metric, Family[Any]]] = {}
+        for name, each in vars(series).items():
+            if isinstance(each, Metric):
+                all_labels = (*labels, each.label) if each.label else labels
+                family = Family(
+                    each.kind,
+                    f"{prefix}_{name}",
+                    each.documentation,
+                    all_labels,
+                    registry=registry,
+                    buckets=each.buckets,
+                )
+                self._families[name] = each, family
         self._of: dict[tuple[str, ...], Series] = {}
 
     def of(self, labels: tuple[str, ...]) -> Series:
         """Return the series with these labels; the first call creates them at 0."""
         # Finding a series by its labels takes as long as counting, so it is done once.
         if labels not in self._of:
-            series = {name: metric.series(family, labels) for name, (metric, family) in self._families.items()}
-            self._of[labels] = self._series(**series)
+            made = self._of[labels] = self._series()
+            for name, (each, family) in self._families.items():
+                by_value = {value: family.labels(*labels, value) for value in each.values}
+                setattr(made, name, by_value if each.label else family.labels(*labels))
         return self._of[labels]
 
     def forget(self, labels: tuple[str, ...]) -> None:
         """Remove the series with these labels, if there are any."""
         if self._of.pop(labels, None) is not None:
-            for metric, family in self._families.values():
-                for value in metric.values or ("",):
-                    family.remove(*labels, *([value] if value else []))
+            for each, family in self._families.values():
+                for value in [(value,) for value in each.values] or [()]:
+                    family.remove(*labels, *value)

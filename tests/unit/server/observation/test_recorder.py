@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
 
 from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
+from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation import recorder as recorder_module
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts
@@ -20,12 +20,11 @@ CALLER = CallerFacts("key", "nightly", "private")
 
 @pytest.fixture
 def dropped() -> Counter:
-    return Counter("dropped", "RPCs.", registry=CollectorRegistry())
+    return Counter()
 
 
 def count_of(counter: Counter) -> float:
-    [family] = counter.collect()
-    return family.samples[0].value
+    return counter.value
 
 
 def ended(*calls: CallRecord, request_id: str = "7") -> RpcRecord:

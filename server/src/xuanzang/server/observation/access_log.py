@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from prometheus_client import Counter
+from xuanzang.server.metric_series import Counter
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from prometheus_client import Counter
-
+from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.rpc_record import RpcRecord, UnreadRpcs
 

@@ -170,7 +170,7 @@ class CatalogMetrics:
             model.metrics.model_live.value = 0
             self._metrics.model_info.remove(*self._facts(model))
         for model in after.models:
-            self._metrics.model_info.labels(*self._facts(model)).set(1)
+            self._metrics.model_info.labels(*self._facts(model)).value = 1
             model.metrics.model_ready.value = 1
             model.metrics.model_live.value = model is after.live(model.name)
 
