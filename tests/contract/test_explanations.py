@@ -23,20 +23,12 @@ from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.metadata import METADATA_FILE
 from xuanzang.model.inspection.attention_maps import attention_maps
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.explanation.explainer import Explainer
-from xuanzang.server.engine.explanation.types import (
-    AttentionChoice,
-    AttentionKind,
-    Candidate,
-    CandidateFate,
-    CandidateReason,
-    Explanation,
-    ExplanationLimits,
-)
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
 from xuanzang.server.metrics import Metrics
+from xuanzang.translation.v1 import explanation_pb2 as pb
 
 TEXTS = ["我有三只猫。", "老师有十只马。", "Ann有一只虎。", "他们有两只鱼。", "我们有七只羊和六只牛。"]
 OPTIONS: list[dict[str, Any]] = [
@@ -50,7 +42,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"max_target_length": 5},
     {"target_prefix": "we have", "beam_size": 2},
 ]
-EVERYTHING = AttentionChoice(kinds=tuple(AttentionKind), heads=True)
+EVERYTHING = AttentionChoice(kinds=tuple(pb.AttentionKind.values()[1:]), heads=True)
 
 
 class Explained(NamedTuple):
@@ -58,10 +50,19 @@ class Explained(NamedTuple):
 
     translated: list[Hypothesis]
     hypotheses: list[Hypothesis]
-    explanation: Explanation
+    explanation: pb.Explanation
 
 
 Explain = Callable[..., Explained]
+
+
+def matrix(attention: pb.Attention) -> Any:
+    return np.reshape(attention.weights, (attention.rows, attention.columns))
+
+
+def single(value: float) -> float:
+    """Return a number as the message has it."""
+    return float(np.float32(value))
 
 
 @contextmanager
@@ -120,7 +121,7 @@ def test_what_is_explained_is_the_translation(explain: Explain, options: dict[st
         explained = explain(text, **options)
         assert explained.hypotheses == explained.translated
         best, tokens = explained.hypotheses[0], explained.explanation.target_tokens
-        assert [token.score for token in tokens] == [detail.score for detail in best.tokens]
+        assert [token.score for token in tokens] == [single(detail.score) for detail in best.tokens]
         assert [token.text for token in tokens] == [detail.text for detail in best.tokens]
         spans = [explained.explanation.source_tokens[token.source_token] for token in tokens]
         assert [(s.start, s.end) for s in spans] == [(d.source_start, d.source_end) for d in best.tokens]
@@ -129,17 +130,17 @@ def test_what_is_explained_is_the_translation(explain: Explain, options: dict[st
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_tree_holds_together_from_the_first_step_to_the_last(explain: Explain, options: dict[str, Any]) -> None:
     explained = explain(TEXTS[2], **options)
-    steps, beam_size = explained.explanation.steps, options.get("beam_size", 4)
+    steps, beam_size = explained.explanation.search_steps, options.get("beam_size", 4)
     before: set[int | None] = {None}
-    previous: Sequence[Candidate] = ()
+    previous: Sequence[pb.SearchCandidate] = ()
     for step in steps:
-        kept = {i for i, each in enumerate(step.candidates) if each.fate is CandidateFate.KEPT}
-        assert {each.parent for each in step.candidates} <= before
+        kept = {i for i, each in enumerate(step.candidates) if each.fate == pb.CANDIDATE_FATE_KEPT}
+        assert {each.parent if each.HasField("parent") else None for each in step.candidates} <= before
         assert len(kept) <= beam_size
         for each in step.candidates:
-            if each.fate is not CandidateFate.KEPT:
+            if each.fate != pb.CANDIDATE_FATE_KEPT:
                 assert each.reason
-            if each.parent is not None and each.score is not None:
+            if each.HasField("parent") and each.HasField("score"):
                 assert each.score <= (previous[each.parent].score or 0.0) + 1e-6
         previous = step.candidates
         before = set(kept)
@@ -155,48 +156,48 @@ def test_the_path_of_the_best_hypothesis_sums_to_its_score(explain: Explain, opt
     explanation, best = explained.explanation, explained.hypotheses[0]
     path = [
         step.candidates[token.candidate]
-        for step, token in zip(explanation.steps, explanation.target_tokens, strict=False)
+        for step, token in zip(explanation.search_steps, explanation.target_tokens, strict=False)
     ]
-    assert [each.token_id for each in path] == [token.token_id for token in explanation.target_tokens]
+    assert [each.id for each in path] == [token.id for token in explanation.target_tokens]
     totals = np.cumsum([token.score for token in explanation.target_tokens])
     np.testing.assert_allclose([each.score or 0.0 for each in path], totals, atol=1e-5)
-    assert (path[-1].rank, path[-1].fate) == (1, CandidateFate.FINISHED)
-    assert path[-1].final_score == best.score
+    assert (path[-1].rank, path[-1].fate) == (1, pb.CANDIDATE_FATE_FINISHED)
+    assert path[-1].final_score == single(best.score)
 
 
 def test_attention_is_that_of_the_torch_model(explain: Explain, checkpoint: Checkpoint) -> None:
     for text in TEXTS:
         explained = explain(text)
         explanation = explained.explanation
-        ids = [token.token_id for token in explanation.target_tokens]
+        ids = [token.id for token in explanation.target_tokens]
         tokenizer: Any = FixedTokenizer(checkpoint.target_tokenizer, ids)
         oracle = attention_maps(replace(checkpoint, target_tokenizer=tokenizer), text, "")
         assert [token.piece for token in explanation.source_tokens] == oracle.source_pieces
         assert [token.piece for token in explanation.target_tokens] == oracle.target_output_pieces
         expected = {
-            AttentionKind.CROSS: oracle.cross_attention,
-            AttentionKind.ENCODER: oracle.encoder_self_attention,
-            AttentionKind.DECODER: oracle.decoder_self_attention,
+            pb.ATTENTION_KIND_CROSS: oracle.cross_attention,
+            pb.ATTENTION_KIND_ENCODER: oracle.encoder_self_attention,
+            pb.ATTENTION_KIND_DECODER: oracle.decoder_self_attention,
         }
         for attention in explanation.attention:
             of_layer = expected[attention.kind][attention.layer]
-            wanted = of_layer.mean(axis=0) if attention.head is None else of_layer[attention.head]
-            np.testing.assert_allclose(attention.weights, wanted, atol=1e-4)
+            wanted = of_layer[attention.head] if attention.HasField("head") else of_layer.mean(axis=0)
+            np.testing.assert_allclose(matrix(attention), wanted, atol=1e-4)
 
 
 def test_rows_of_attention_sum_to_one_and_the_mean_is_that_of_the_heads(explain: Explain) -> None:
     attention = explain(TEXTS[4]).explanation.attention
     for each in attention:
-        np.testing.assert_allclose(each.weights.sum(axis=1), 1.0, atol=1e-5)
-    for mean in (each for each in attention if each.head is None):
-        heads = [e.weights for e in attention if (e.kind, e.layer) == (mean.kind, mean.layer) and e.head is not None]
+        np.testing.assert_allclose(matrix(each).sum(axis=1), 1.0, atol=1e-5)
+    for mean in (each for each in attention if not each.HasField("head")):
+        heads = [e.weights for e in attention if (e.kind, e.layer) == (mean.kind, mean.layer) and e.HasField("head")]
         np.testing.assert_allclose(mean.weights, np.mean(heads, axis=0), atol=1e-6)
 
 
 def test_alternatives_are_the_likeliest_tokens_of_the_torch_model(explain: Explain, checkpoint: Checkpoint) -> None:
     explained = explain(TEXTS[0], beam_size=4, min_target_length=0)
     tokens = explained.explanation.target_tokens
-    model, ids = checkpoint.model, [token.token_id for token in tokens]
+    model, ids = checkpoint.model, [token.id for token in tokens]
     source = torch.tensor([checkpoint.source_ids(TEXTS[0])])
     with torch.inference_mode():
         targets = torch.tensor([[model.config.bos_id, *ids[:-1]]])
@@ -204,10 +205,10 @@ def test_alternatives_are_the_likeliest_tokens_of_the_torch_model(explain: Expla
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     log_probs[:, list(model.config.banned_ids)] = -math.inf
     for row, token in zip(log_probs, tokens, strict=True):
-        assert token.score == pytest.approx(float(row[token.token_id]), abs=1e-3)
+        assert token.score == pytest.approx(float(row[token.id]), abs=1e-3)
         best = torch.topk(row, 5).values.tolist()
         assert [each.score for each in token.alternatives] == pytest.approx(best, abs=1e-3)
-        assert [float(row[each.token_id]) for each in token.alternatives] == pytest.approx(best, abs=1e-3)
+        assert [float(row[each.id]) for each in token.alternatives] == pytest.approx(best, abs=1e-3)
 
 
 def test_without_kernels_the_explanation_is_the_same(explain: Explain, open_explain: Callable[[bool], Explain]) -> None:
@@ -221,19 +222,22 @@ def test_without_kernels_the_explanation_is_the_same(explain: Explain, open_expl
 
 
 def test_excluded_tokens_are_named_with_the_option_that_excluded_them(explain: Explain) -> None:
-    steps = explain(TEXTS[0], min_target_length=3, suppressed_texts=("i",), no_repeat_ngram_size=1).explanation.steps
-    early = [each for step in steps[:3] for each in step.candidates if each.reason is CandidateReason.TOO_SHORT]
+    steps = explain(
+        TEXTS[0], min_target_length=3, suppressed_texts=("i",), no_repeat_ngram_size=1
+    ).explanation.search_steps
+    early = [each for step in steps[:3] for each in step.candidates if each.reason == pb.CANDIDATE_REASON_TOO_SHORT]
     assert early
     assert {each.piece for each in early} == {"</s>"}
-    assert not any(each.reason is CandidateReason.TOO_SHORT for step in steps[3:] for each in step.candidates)
-    assert any(each.reason is CandidateReason.SUPPRESSED for step in steps for each in step.candidates)
-    assert any(each.reason is CandidateReason.REPEATED_NGRAM for step in steps for each in step.candidates)
+    assert not any(each.reason == pb.CANDIDATE_REASON_TOO_SHORT for step in steps[3:] for each in step.candidates)
+    assert any(each.reason == pb.CANDIDATE_REASON_SUPPRESSED for step in steps for each in step.candidates)
+    assert any(each.reason == pb.CANDIDATE_REASON_REPEATED_NGRAM for step in steps for each in step.candidates)
 
 
 def test_only_the_layers_and_kinds_that_are_asked_for_are_returned(explain: Explain) -> None:
-    choice = AttentionChoice(kinds=(AttentionKind.DECODER,), layers=(1,))
+    choice = AttentionChoice(kinds=(pb.ATTENTION_KIND_DECODER,), layers=(1,))
     attention = explain(TEXTS[0], choice=choice).explanation.attention
-    assert [(each.kind, each.layer, each.head) for each in attention] == [(AttentionKind.DECODER, 1, None)]
+    [mean] = attention
+    assert (mean.kind, mean.layer, mean.HasField("head")) == (pb.ATTENTION_KIND_DECODER, 1, False)
 
 
 def test_a_forced_end_is_the_last_step_of_its_explanation_and_costs_nothing(
@@ -258,14 +262,14 @@ def test_a_forced_end_is_the_last_step_of_its_explanation_and_costs_nothing(
         explained = explain(TEXTS[4], max_target_length=4, min_target_length=3, num_hypotheses=2)
     explanation, best = explained.explanation, explained.hypotheses[0]
     assert explained.hypotheses == explained.translated
-    assert len(explanation.steps) == 4
-    last = explanation.steps[-1].candidates
-    assert {each.fate for each in last} == {CandidateFate.FINISHED}
-    assert {each.reason for each in last} == {CandidateReason.END_OF_SENTENCE}
+    assert len(explanation.search_steps) == 4
+    last = explanation.search_steps[-1].candidates
+    assert {each.fate for each in last} == {pb.CANDIDATE_FATE_FINISHED}
+    assert {each.reason for each in last} == {pb.CANDIDATE_REASON_END_OF_SENTENCE}
     assert sorted(each.rank for each in last if each.rank) == [1, 2]
     [ended] = [each for each in last if each.rank == 1]
-    assert ended.parent is not None
-    assert ended.score == explanation.steps[-2].candidates[ended.parent].score
-    assert ended.final_score == best.score
-    assert explanation.target_tokens[-1].token_id == ended.token_id
+    assert ended.HasField("parent")
+    assert ended.score == explanation.search_steps[-2].candidates[ended.parent].score
+    assert ended.final_score == single(best.score)
+    assert explanation.target_tokens[-1].id == ended.id
     assert explanation.target_tokens[-1].score == 0.0

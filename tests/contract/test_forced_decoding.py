@@ -17,9 +17,9 @@ from xuanzang.model.data.shortlist import Shortlist, save_shortlist
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.explanation.explainer import head_weights
-from xuanzang.server.engine.explanation.forced_decoding import AttentionGraphs, ForcedDecoding, encoder_states
 from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.explanation.explainer import head_weights
+from xuanzang.server.explanation.forced_decoding import AttentionGraphs, ForcedDecoding, encoder_states
 
 TEXTS = ["我有三只猫。", "Ann有一只猫。我有两只狗。你有三只鸟。" * 2, "狗"]
 OPTIONS = [

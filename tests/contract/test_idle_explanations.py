@@ -12,11 +12,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.explanation.explainer import Explainer
-from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
 from xuanzang.server.metrics import Metrics
+from xuanzang.translation.v1 import explanation_pb2 as pb
 
 TEXTS = ["我有三只猫。", "老师有十只马。", "我们有七只羊和六只牛。"]
 
@@ -43,7 +43,7 @@ async def profiled(models: Path, *, explained: bool) -> Counter[str]:
         for text in TEXTS:
             await engine.translate(Call(texts=(text,), model=model, options=options))
         if explained:
-            choice = AttentionChoice(kinds=tuple(AttentionKind), heads=True)
+            choice = AttentionChoice(kinds=tuple(pb.AttentionKind.values()[1:]), heads=True)
             detailed = replace(options, token_details=True)
             await explainer.explain(Call(texts=(TEXTS[0],), model=model, options=detailed), choice)
     finally:

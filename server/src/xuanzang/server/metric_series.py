@@ -156,7 +156,8 @@ class Family(Collector, Generic[Kind]):
 class Metric:
     """Declaration of a metric: an attribute of a class whose instances have its series there."""
 
-    kind: type[Counter | Gauge | Histogram]
+    kind: type[Any]
+    """Counter, Gauge or Histogram."""
     documentation: str
     buckets: Sequence[float] = ()
     label: str = ""
@@ -216,5 +217,5 @@ class Families(Generic[Series]):
         """Remove the series with these labels, if there are any."""
         if self._of.pop(labels, None) is not None:
             for each, family in self._families.values():
-                for value in [(value,) for value in each.values] or [()]:
-                    family.remove(*labels, *value)
+                for value in each.values or ("",):
+                    family.remove(*labels, *filter(None, [value]))

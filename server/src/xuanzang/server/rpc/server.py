@@ -16,9 +16,9 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.access.tls import Certificates, ReloadedTLS
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.promoter import Promoter
+from xuanzang.server.explanation.explainer import Explainer
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc.admission import RpcGate, Screen

@@ -11,11 +11,10 @@ import pytest
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ExplanationUnavailableError, ModelNotFoundError, OverloadedError
-from xuanzang.server.engine.explanation.explainer import Explainer
-from xuanzang.server.engine.explanation.types import AttentionChoice, ExplanationLimits
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
 from xuanzang.server.metrics import Metrics
 
 LABELS = {"model": "small", "version": "1"}

@@ -22,8 +22,8 @@ from xuanzang.server.engine.decoding.hypotheses import (
 )
 from xuanzang.server.engine.decoding.logit_edits import hypothesis_edits
 from xuanzang.server.engine.decoding.search_state import Candidates
-from xuanzang.server.engine.explanation.recording import MAX_CANDIDATES, SearchTree, path_of
-from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
+from xuanzang.server.explanation.recording import MAX_CANDIDATES, SearchTree, path_of
+from xuanzang.translation.v1 import explanation_pb2 as pb
 
 VOCAB, EOS, LIMIT = 9, 2, 7
 
@@ -63,7 +63,7 @@ def search(seed: int, options: SearchOptions) -> list[TargetHypothesis]:
     raise AssertionError
 
 
-def tree_of(seed: int, **changes: Any) -> tuple[list[TreeStep], list[TargetHypothesis], SearchOptions]:
+def tree_of(seed: int, **changes: Any) -> tuple[list[pb.SearchStep], list[TargetHypothesis], SearchOptions]:
     recorder = SearchRecorder(max_steps=100)
     options = search_options(max_target_length=LIMIT, recorder=recorder, **changes)
     found = search(seed, options)
@@ -71,12 +71,12 @@ def tree_of(seed: int, **changes: Any) -> tuple[list[TreeStep], list[TargetHypot
     return list(tree.steps(recorder.steps)), found, options
 
 
-def ways(steps: Sequence[TreeStep], number: int, candidate: Candidate) -> list[int]:
+def ways(steps: Sequence[pb.SearchStep], number: int, candidate: pb.SearchCandidate) -> list[int]:
     """Return the tokens that lead to a candidate, itself included."""
     before: list[int] = []
-    if candidate.parent is not None:
+    if candidate.HasField("parent"):
         before = ways(steps, number - 1, steps[number - 1].candidates[candidate.parent])
-    return [*before, candidate.token_id]
+    return [*before, candidate.id]
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -105,9 +105,9 @@ def test_every_candidate_has_a_parent_that_was_kept_and_the_sum_of_its_path(seed
     steps, _, options = tree_of(seed, **changes)
     for number, step in enumerate(steps):
         for each in step.candidates:
-            if each.parent is not None:
-                assert steps[number - 1].candidates[each.parent].fate is CandidateFate.KEPT
-            if each.score is not None:
+            if each.HasField("parent"):
+                assert steps[number - 1].candidates[each.parent].fate == pb.CANDIDATE_FATE_KEPT
+            if each.HasField("score"):
                 tokens = ways(steps, number, each)
                 gains = [gain(seed, options, tokens[:place], token) for place, token in enumerate(tokens)]
                 assert each.score == pytest.approx(sum(gains), abs=1e-3)
@@ -122,10 +122,12 @@ def test_the_ranked_hypotheses_are_those_found(seed: int, changes: dict[str, Any
     for (_, number, each), hypothesis in zip(ranked, found, strict=True):
         tokens = [*hypothesis.target_ids, *([EOS] if hypothesis.finished else [])]
         assert ways(steps, number, each) == tokens
-        assert each.final_score == hypothesis.score
-        assert each.reason is (CandidateReason.END_OF_SENTENCE if hypothesis.finished else CandidateReason.MAX_LENGTH)
+        assert each.final_score == float(np.float32(hypothesis.score))
+        assert each.reason == (
+            pb.CANDIDATE_REASON_END_OF_SENTENCE if hypothesis.finished else pb.CANDIDATE_REASON_MAX_LENGTH
+        )
         path = path_of(tokens, steps)
-        assert [step.candidates[index].token_id for step, index in zip(steps, path, strict=False)] == tokens
+        assert [step.candidates[index].id for step, index in zip(steps, path, strict=False)] == tokens
 
 
 @settings(max_examples=40)
@@ -137,17 +139,17 @@ def test_excluded_tokens_are_exactly_those_that_options_forbid(seed: int, change
         for each in step.candidates:
             tokens = ways(steps, number, each)
             grams = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)] if size else []
-            ends_early = each.token_id == EOS and number < minimum
+            ends_early = each.id == EOS and number < minimum
             suppressed = any(tuple(tokens[-len(s) :]) == s for s in changes["suppressed_sequences"])
             repeats = bool(grams) and grams[-1] in grams[:-1]
             if number < len(changes["prefix_ids"]):
-                assert each.reason in (CandidateReason.FORCED, CandidateReason.SEARCH_OVER)
-            elif each.score is None:
+                assert each.reason in (pb.CANDIDATE_REASON_FORCED, pb.CANDIDATE_REASON_SEARCH_OVER)
+            elif not each.HasField("score"):
                 assert {
-                    CandidateReason.TOO_SHORT: ends_early,
-                    CandidateReason.SUPPRESSED: suppressed,
-                    CandidateReason.REPEATED_NGRAM: repeats,
-                }[each.reason or CandidateReason.FORCED]
+                    pb.CANDIDATE_REASON_TOO_SHORT: ends_early,
+                    pb.CANDIDATE_REASON_SUPPRESSED: suppressed,
+                    pb.CANDIDATE_REASON_REPEATED_NGRAM: repeats,
+                }[each.reason or pb.CANDIDATE_REASON_FORCED]
             else:
                 assert not any((ends_early, suppressed, repeats))
 
@@ -158,9 +160,9 @@ def test_where_the_end_is_forced_it_is_all_that_is_considered_and_costs_nothing(
     rules = SearchRules(forces_end=True)
     steps, found, _ = tree_of(seed, beam_size=beam_size, min_target_length=LIMIT - 1, rules=rules)
     assert len(steps) == LIMIT
-    assert {each.token_id for each in steps[-1].candidates} == {EOS}
-    assert {each.fate for each in steps[-1].candidates} == {CandidateFate.FINISHED}
-    before = [each for each in steps[-2].candidates if each.fate is CandidateFate.KEPT]
+    assert {each.id for each in steps[-1].candidates} == {EOS}
+    assert {each.fate for each in steps[-1].candidates} == {pb.CANDIDATE_FATE_FINISHED}
+    before = [each for each in steps[-2].candidates if each.fate == pb.CANDIDATE_FATE_KEPT]
     assert sorted(each.score or 0.0 for each in steps[-1].candidates) == sorted(each.score or 0.0 for each in before)
     assert [hypothesis.finished for hypothesis in found] == [True]
 
@@ -171,8 +173,8 @@ def test_more_candidates_than_are_shown_are_counted() -> None:
     tree = SearchTree(options, [], eos_id=EOS, piece_of=str)
     recorded = RecordedStep(candidates=[(-1.0, 3, 0), (-2.0, 4, 0)], live=[(3, 0)], endings=[], is_last=False)
     [step] = tree.steps([recorded])
-    assert (len(step.candidates), step.omitted) == (MAX_CANDIDATES, 2)
-    assert [each.fate for each in step.candidates[:2]] == [CandidateFate.KEPT, CandidateFate.PRUNED]
+    assert (len(step.candidates), step.omitted_candidates) == (MAX_CANDIDATES, 2)
+    assert [each.fate for each in step.candidates[:2]] == [pb.CANDIDATE_FATE_KEPT, pb.CANDIDATE_FATE_PRUNED]
 
 
 def test_steps_beyond_the_limit_are_counted_and_another_search_begins_anew() -> None:

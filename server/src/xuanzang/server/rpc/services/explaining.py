@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.explanation.explainer import Explainer
-from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
-from xuanzang.server.rpc.messages.explanations import explanation_message
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_LAYERS = 64
 """Elements of `attention_layers`."""
 
-_KINDS: Mapping[int, AttentionKind] = MappingProxyType(
-    {
-        explanation_pb2.ATTENTION_KIND_CROSS: AttentionKind.CROSS,
-        explanation_pb2.ATTENTION_KIND_ENCODER: AttentionKind.ENCODER,
-        explanation_pb2.ATTENTION_KIND_DECODER: AttentionKind.DECODER,
-    }
-)
+_KINDS = frozenset(explanation_pb2.AttentionKind.values()) - {explanation_pb2.ATTENTION_KIND_UNSPECIFIED}
 _ONLY_BEAM_SEARCH = "cannot be explained: only a whole beam search is"
 _NOT_RETURNED = "must be false: explanations do not have it"
 _NOT_KEPT = "cannot be explained: no terms may be kept"
@@ -77,9 +68,8 @@ async def read_request(
     if checked.kept_texts:
         description = "has nothing to explain: it is not in a source language; name source_language_code if it is"
         raise InvalidInputError([FieldViolation(field="content", description=description)])
-    kinds = tuple(_KINDS[kind] for kind in request.attention_kinds) or (AttentionKind.CROSS,)
-    layers = tuple(request.attention_layers)
-    choice = AttentionChoice(kinds=kinds, layers=layers, heads=request.attention_heads)
+    kinds = request.attention_kinds or (explanation_pb2.ATTENTION_KIND_CROSS,)
+    choice = AttentionChoice(kinds=kinds, layers=request.attention_layers, heads=request.attention_heads)
     return dataclasses.replace(checked, return_scores=True), choice
 
 
@@ -117,8 +107,7 @@ async def answer(
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
     return pb.ExplainTranslationResponse(
         translation=responses.single_translation(call, hypotheses),
-        # A million weights take a tenth of a second, in which others are answered.
-        explanation=await asyncio.to_thread(explanation_message, explanation),
+        explanation=explanation,
         model=call.model.name,
         model_version=str(call.model.version),
     )

@@ -12,10 +12,9 @@ import grpc
 from xuanzang.server.access.callers import Caller, GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
-from xuanzang.server.engine.explanation.explainer import Explainer
-from xuanzang.server.engine.explanation.types import ExplanationLimits
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
+from xuanzang.server.explanation.explainer import Explainer, ExplanationLimits
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import ChargedCall, RpcContext
 from xuanzang.server.rpc.messages import requests, responses

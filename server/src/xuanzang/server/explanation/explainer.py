@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
 from weakref import WeakKeyDictionary
@@ -24,34 +25,48 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from xuanzang.server.engine.explanation.forced_decoding import (
-    AttentionGraphs,
-    ForcedDecoding,
-    ForcedStates,
-    encoder_states,
-)
-from xuanzang.server.engine.explanation.recording import RecordedSearch, SearchTree, WatchedSearch, path_of
-from xuanzang.server.engine.explanation.types import (
-    Alternative,
-    Attention,
-    AttentionChoice,
-    AttentionKind,
-    Explanation,
-    ExplanationLimits,
-    SourceToken,
-    TargetToken,
-    TreeStep,
-)
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import HoldSentences, Hypothesis
+from xuanzang.server.explanation.forced_decoding import (
+    AttentionGraphs,
+    ForcedDecoding,
+    ForcedStates,
+    encoder_states,
+)
+from xuanzang.server.explanation.recording import RecordedSearch, SearchTree, WatchedSearch, path_of
+from xuanzang.translation.v1 import explanation_pb2 as pb
 
 # One takes tenths of a second.
 _RETRY_SECONDS = 1.0
 # Graphs and threads are kept for so long after an explanation.
 _IDLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationLimits:
+    """How much is explained."""
+
+    max_running: int = 2
+    """Explanations made at once; 0 for none at all."""
+    max_tokens: int = 128
+    """Source tokens of a sentence, and steps that are shown."""
+    max_weights: int = 1_000_000
+    """Weights of attention in one explanation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionChoice:
+    """Requested attention."""
+
+    kinds: Sequence[pb.AttentionKind.ValueType] = (pb.ATTENTION_KIND_CROSS,)
+    """Each at most once."""
+    layers: Sequence[int] = ()
+    """Layers from 0, each at most once; empty for all."""
+    heads: bool = False
+    """Whether each head is returned, besides the mean."""
 
 
 def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floats:
@@ -73,15 +88,17 @@ def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floa
     return shares
 
 
-def chosen_weights(kind: AttentionKind, layers: Sequence[Floats], choice: AttentionChoice) -> Iterator[Attention]:
+def chosen_weights(
+    kind: pb.AttentionKind.ValueType, layers: Sequence[Floats], choice: AttentionChoice
+) -> Iterator[pb.Attention]:
     """Yield the wanted weights of one kind, [heads, row, column] by layer: the mean of the heads, then each head."""
     for layer, weights in enumerate(layers):
         if choice.layers and layer not in choice.layers:
             continue
-        yield Attention(kind=kind, layer=layer, head=None, weights=weights.mean(axis=0))
-        if choice.heads:
-            for head, of_head in enumerate(weights):
-                yield Attention(kind=kind, layer=layer, head=head, weights=of_head)
+        for head, shown in [(None, weights.mean(axis=0)), *(enumerate(weights) if choice.heads else ())]:
+            rows, columns = shown.shape
+            flat = shown.ravel().tolist()
+            yield pb.Attention(kind=kind, layer=layer, head=head, rows=rows, columns=columns, weights=flat)
 
 
 class Account:
@@ -92,7 +109,7 @@ class Account:
         self._eos_id = graphs.sessions.special_ids.eos_id
         self._tokens = _tokens(search.found[0], self._eos_id)[:max_tokens]
 
-    def make(self, choice: AttentionChoice, *, max_weights: int, stopped: Callable[[], bool]) -> Explanation:
+    def make(self, choice: AttentionChoice, *, max_weights: int, stopped: Callable[[], bool]) -> pb.Explanation:
         """Make the explanation, with at most so many weights, until `stopped` is true."""
         search, recorder = self._search, self._search.recorder
         self._require_few_weights(choice, max_weights)
@@ -100,14 +117,14 @@ class Account:
         states = decoding.follow(self._tokens, stopped=stopped)
         tree = SearchTree(search.options, search.found, eos_id=self._eos_id, piece_of=self._codec.target.piece_of)
         steps = tuple(tree.steps(recorder.steps))
-        return Explanation(
-            source_tokens=tuple(
-                SourceToken(piece=self._codec.source.piece_of(token_id), token_id=token_id, start=start, end=end)
+        return pb.Explanation(
+            source_tokens=(
+                pb.SourceToken(piece=self._codec.source.piece_of(token_id), id=token_id, start=start, end=end)
                 for token_id, (start, end) in zip(search.source_ids, search.spans, strict=True)
             ),
-            target_tokens=tuple(self._target_tokens(states, steps)),
-            attention=tuple(self._attention(states, choice)),
-            steps=steps,
+            target_tokens=self._target_tokens(states, steps),
+            attention=self._attention(states, choice),
+            search_steps=steps,
             omitted_steps=recorder.step_count - len(steps),
             searches=recorder.searches,
             no_repeat_ngram_size=recorder.no_repeat_ngram_size,
@@ -118,9 +135,9 @@ class Account:
         dimensions = self._graphs.sessions.dimensions
         source, target = len(self._search.source_ids), len(self._tokens)
         sizes = {
-            AttentionKind.CROSS: (target * source, dimensions.num_decoder_layers),
-            AttentionKind.ENCODER: (source * source, dimensions.num_encoder_layers),
-            AttentionKind.DECODER: (target * target, dimensions.num_decoder_layers),
+            pb.ATTENTION_KIND_CROSS: (target * source, dimensions.num_decoder_layers),
+            pb.ATTENTION_KIND_ENCODER: (source * source, dimensions.num_encoder_layers),
+            pb.ATTENTION_KIND_DECODER: (target * target, dimensions.num_decoder_layers),
         }
         matrices = 1 + dimensions.num_heads * choice.heads
         count = 0
@@ -131,7 +148,7 @@ class Account:
             description = f"asks for {count} weights of this sentence, with the kinds and heads; at most {maximum}"
             raise InvalidInputError([FieldViolation(field="attention_layers", description=description)])
 
-    def _target_tokens(self, states: ForcedStates, steps: Sequence[TreeStep]) -> Iterator[TargetToken]:
+    def _target_tokens(self, states: ForcedStates, steps: Sequence[pb.SearchStep]) -> Iterator[pb.TargetToken]:
         best, details = self._search.found[0], self._search.found[0].details
         if details is None:
             raise ValueError("the search has no token details")
@@ -139,9 +156,9 @@ class Account:
         path, forced = path_of(self._tokens, steps), len(self._search.options.prefix_ids)
         for position, token_id in enumerate(self._tokens):
             score = details.scores[position]
-            yield TargetToken(
+            yield pb.TargetToken(
                 piece=self._codec.target.piece_of(token_id),
-                token_id=token_id,
+                id=token_id,
                 text=texts[position],
                 score=score,
                 source_token=details.alignment[position],
@@ -152,24 +169,19 @@ class Account:
 
     def _alternatives(
         self, likeliest: Sequence[tuple[int, float]], chosen: int, score: float
-    ) -> tuple[Alternative, ...]:
+    ) -> Iterator[pb.TokenAlternative]:
         # Products of one row round differently from products of a beam, so the chosen one has the score of its search.
         scores = {token_id: score if token_id == chosen else each for token_id, each in likeliest}
-        ordered = sorted(scores.items(), key=lambda item: -item[1])
-        return tuple(
-            Alternative(piece=self._codec.target.piece_of(token_id), token_id=token_id, score=each)
-            for token_id, each in ordered
-        )
+        for each, its_score in sorted(scores.items(), key=lambda item: -item[1]):
+            yield pb.TokenAlternative(piece=self._codec.target.piece_of(each), id=each, score=its_score)
 
-    def _attention(self, states: ForcedStates, choice: AttentionChoice) -> Iterator[Attention]:
-        for kind in AttentionKind:
-            if kind not in choice.kinds:
-                continue
-            if kind is AttentionKind.ENCODER:
+    def _attention(self, states: ForcedStates, choice: AttentionChoice) -> Iterator[pb.Attention]:
+        for kind in sorted(choice.kinds):
+            if kind == pb.ATTENTION_KIND_ENCODER:
                 layers = encoder_states(self._graphs, self._search.source_ids)
             else:
-                layers = states.cross if kind is AttentionKind.CROSS else states.own
-            causal = kind is AttentionKind.DECODER
+                layers = states.cross if kind == pb.ATTENTION_KIND_CROSS else states.own
+            causal = kind == pb.ATTENTION_KIND_DECODER
             weights = [head_weights(queries, keys, causal=causal) for queries, keys in layers]
             yield from chosen_weights(kind, weights, choice)
 
@@ -200,7 +212,7 @@ class Explainer:
 
     async def explain(
         self, call: Call, choice: AttentionChoice, **arguments: Unpack[EngineArguments]
-    ) -> tuple[list[Hypothesis], Explanation]:
+    ) -> tuple[list[Hypothesis], pb.Explanation]:
         """Translate a sentence and explain how.
 
         Args:
@@ -271,7 +283,7 @@ class Explainer:
 
     async def _explained(
         self, search: RecordedSearch, model: LoadedModel, languages: tuple[str, str], choice: AttentionChoice
-    ) -> Explanation:
+    ) -> pb.Explanation:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(
                 self._limits.max_running, thread_name_prefix="explaining", initializer=flush_denormals
@@ -301,7 +313,7 @@ def _require_own_writing(model: LoadedModel, target_language: str) -> None:
 
 def _require_layers(model: LoadedModel, choice: AttentionChoice) -> None:
     dimensions = model.bundle.manifest.dimensions
-    layers = {AttentionKind.ENCODER: dimensions.num_encoder_layers}
+    layers = {pb.ATTENTION_KIND_ENCODER: dimensions.num_encoder_layers}
     count = max(layers.get(kind, dimensions.num_decoder_layers) for kind in choice.kinds)
     violations = [
         FieldViolation(field=f"attention_layers[{index}]", description=f"must be 0 to {count - 1}, is {layer}")

@@ -10,9 +10,9 @@ from xuanzang.server.engine.decoding.hypotheses import RecordedStep, SearchOptio
 from xuanzang.server.engine.decoding.logit_edits import prohibitions
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.text.offsets import Span
+from xuanzang.translation.v1 import explanation_pb2 as pb
 
 MAX_CANDIDATES = 64
 """Candidates of a step that are shown: the search has 32 at most, and options exclude others."""
@@ -93,80 +93,73 @@ class SearchTree:
         self._ranks = {(tuple(each.target_ids), each.finished): rank for rank, each in enumerate(found, 1)}
         self._live: dict[int, _Hypothesis] = {0: _Hypothesis(None, ())}
 
-    def steps(self, recorded: Sequence[RecordedStep]) -> Iterator[TreeStep]:
+    def steps(self, recorded: Sequence[RecordedStep]) -> Iterator[pb.SearchStep]:
         """Yield the steps of the tree."""
         for step in recorded:
             ends = all(token == self._eos_id for _, token, _ in step.candidates)  # at a limit that forces it
             candidates = [*self._considered(step), *([] if ends else self._excluded())]
-            yield TreeStep(
-                candidates=tuple(candidates[:MAX_CANDIDATES]), omitted=max(0, len(candidates) - MAX_CANDIDATES)
-            )
-            indices = {(each.parent, each.token_id): index for index, each in enumerate(candidates)}
+            omitted = max(0, len(candidates) - MAX_CANDIDATES)
+            yield pb.SearchStep(candidates=candidates[:MAX_CANDIDATES], omitted_candidates=omitted)
+            indices = {(_parent(each), each.id): index for index, each in enumerate(candidates)}
             self._live = {
                 position: _Hypothesis(indices[before.candidate, token], (*before.tokens, token))
                 for position, (token, parent) in enumerate(step.live)
                 for before in (self._live[parent],)
             }
 
-    def _considered(self, step: RecordedStep) -> Iterator[Candidate]:
+    def _considered(self, step: RecordedStep) -> Iterator[pb.SearchCandidate]:
         """Yield the candidates from which the search chose."""
         going_on = 0
         for score, token, parent in step.candidates:
             # What is forbidden, and what continues no hypothesis.
             if score <= DEAD_LIMIT or parent not in self._live:
                 continue
-            before = self._live[parent]
-            candidate = Candidate(
-                parent=before.candidate,
-                token_id=token,
-                piece=self._piece_of(token),
-                score=score,
-                fate=CandidateFate.PRUNED,
-            )
-            is_end = token == self._eos_id
+            candidate = self._pruned(self._live[parent], token)
+            candidate.score = score
             fits = going_on < self._options.decoding.beam_size
-            going_on += not is_end
-            yield self._judged(candidate, step, parent, fits=fits)
+            going_on += token != self._eos_id
+            self._judge(candidate, step, parent, fits=fits)
+            yield candidate
 
-    def _judged(self, candidate: Candidate, step: RecordedStep, parent: int, *, fits: bool) -> Candidate:
+    def _pruned(self, before: _Hypothesis, token: int) -> pb.SearchCandidate:
+        return pb.SearchCandidate(
+            parent=before.candidate, id=token, piece=self._piece_of(token), fate=pb.CANDIDATE_FATE_PRUNED
+        )
+
+    def _judge(self, candidate: pb.SearchCandidate, step: RecordedStep, parent: int, *, fits: bool) -> None:
         """Say what became of a candidate; `fits` says whether the beam had room for one more that goes on."""
-        token, is_end = candidate.token_id, candidate.token_id == self._eos_id
+        token, is_end = candidate.id, candidate.id == self._eos_id
         before = self._live[parent].tokens
         for ending in step.endings:
             if (ending.parent, ending.token) == (parent, token):
-                return replace(
-                    candidate,
-                    fate=CandidateFate.FINISHED,
-                    reason=CandidateReason.END_OF_SENTENCE if is_end else CandidateReason.MAX_LENGTH,
-                    final_score=ending.score,
-                    rank=self._ranks.get((before if is_end else (*before, token), is_end)),
-                )
+                candidate.fate = pb.CANDIDATE_FATE_FINISHED
+                candidate.reason = pb.CANDIDATE_REASON_END_OF_SENTENCE if is_end else pb.CANDIDATE_REASON_MAX_LENGTH
+                candidate.final_score = ending.score
+                if rank := self._ranks.get((before if is_end else (*before, token), is_end)):
+                    candidate.rank = rank
+                return
         if (token, parent) in step.live:
-            forced = len(before) < len(self._options.prefix_ids)
-            reason = CandidateReason.FORCED if forced else None
-            return replace(candidate, fate=CandidateFate.KEPT, reason=reason)
-        if is_end:
-            return replace(candidate, reason=CandidateReason.END_OUTSIDE_BEAM)
-        over = step.is_last and fits
-        return replace(candidate, reason=CandidateReason.SEARCH_OVER if over else CandidateReason.OUTSIDE_BEAM)
+            candidate.fate = pb.CANDIDATE_FATE_KEPT
+            if len(before) < len(self._options.prefix_ids):
+                candidate.reason = pb.CANDIDATE_REASON_FORCED
+        elif is_end:
+            candidate.reason = pb.CANDIDATE_REASON_END_OUTSIDE_BEAM
+        else:
+            over = step.is_last and fits
+            candidate.reason = pb.CANDIDATE_REASON_SEARCH_OVER if over else pb.CANDIDATE_REASON_OUTSIDE_BEAM
 
-    def _excluded(self) -> Iterator[Candidate]:
+    def _excluded(self) -> Iterator[pb.SearchCandidate]:
         for before in self._live.values():
             if len(before.tokens) < len(self._options.prefix_ids):
                 continue
             excluded = prohibitions(self._options, before.tokens, eos_id=self._eos_id)
             for token, prohibition in excluded.items():
-                yield Candidate(
-                    parent=before.candidate,
-                    token_id=token,
-                    piece=self._piece_of(token),
-                    score=None,
-                    fate=CandidateFate.PRUNED,
-                    reason=CandidateReason(prohibition.value),
-                )
+                candidate = self._pruned(before, token)
+                candidate.reason = pb.CandidateReason.Value(f"CANDIDATE_REASON_{prohibition.name}")
+                yield candidate
 
 
-def path_of(tokens: Sequence[int], steps: Sequence[TreeStep]) -> list[int]:
+def path_of(tokens: Sequence[int], steps: Sequence[pb.SearchStep]) -> list[int]:
     """Return the index of the candidate of each token of a hypothesis, eos included, as far as the steps go."""
     path: list[int] = []
     for token, step in zip(tokens, steps, strict=False):
@@ -175,7 +168,11 @@ def path_of(tokens: Sequence[int], steps: Sequence[TreeStep]) -> list[int]:
             next(
                 index
                 for index, each in enumerate(step.candidates)
-                if (each.parent, each.token_id) == (parent, token) and each.fate is not CandidateFate.PRUNED
+                if (_parent(each), each.id) == (parent, token) and each.fate != pb.CANDIDATE_FATE_PRUNED
             )
         )
     return path
+
+
+def _parent(candidate: pb.SearchCandidate) -> int | None:
+    return candidate.parent if candidate.HasField("parent") else None
