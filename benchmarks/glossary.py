@@ -3,7 +3,8 @@
     python -m benchmarks.glossary server/models zh-en valid.tsv.gz
 
 Two kinds of sentences have a term each. Product sentences are those of `tests/support/product_sentences.tsv`; `--show`
-prints their translations, which only a reader can judge. Made requests are sentences of the pairs in which a word, one
+prints their translations, which only a reader can judge; `--sentences` takes others, such as
+`tests/support/held_back_sentences.tsv`. Made requests are sentences of the pairs in which a word, one
 that the model translates as the reference does, is to be a made name. Printed are the share of terms that translations
 hold, the share of sentences that are searched again, chrF with the term left out of both sides beside that of the free
 translation without the word, and processor time: that of sentences with terms, and that of others beside them. Sides of
@@ -27,7 +28,7 @@ from unittest.mock import patch
 
 import sacrebleu
 
-from xuanzang.server import AsyncTranslator, Translation
+from xuanzang.server import AsyncTranslator, GlossaryOutcome, Translation
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.text.words import find_whole
 
@@ -109,9 +110,9 @@ def read_pairs(path: Path, count: int, *, turned: bool) -> list[Item]:
     return [Item(source=source, reference=target) for source, target in fitting][:count]
 
 
-def read_products(model: str) -> list[Item]:
+def read_products(model: str, path: Path = PRODUCTS) -> list[Item]:
     """Return the product sentences of a model."""
-    lines = [line.split("\t") for line in PRODUCTS.read_text(encoding="utf-8").splitlines()]
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     return [Item(source=text, term=term, target=target) for name, text, term, target in lines if name == model]
 
 
@@ -166,7 +167,7 @@ def masked_chrf(texts: Sequence[str], slots: Sequence[str], items: Sequence[Item
 
 def kept(items: Sequence[Item], translations: Sequence[Translation]) -> str:
     """Say how many terms translations hold, and how often a second search was needed."""
-    held = sum(find_whole(each.text, item.target) >= 0 for item, each in zip(items, translations, strict=True))
+    held = sum(each.glossary_matches[0].outcome is GlossaryOutcome.HONOURED for each in translations)
     sentences = [one for each in translations if each.provenance for one in each.provenance.sentences]
     again = sum(sentence.searches > 1 for sentence in sentences)
     return f"honoured {held / len(items):.2%}, searched again {again / len(sentences):.1%}"
@@ -186,7 +187,7 @@ async def cost(bench: Bench, items: Sequence[Item], rounds: int) -> str:
 
 async def report_products(bench: Bench, _: Sequence[Item], parsed: argparse.Namespace) -> None:
     """Print what becomes of product sentences."""
-    items = read_products(bench.model)
+    items = read_products(bench.model, parsed.sentences)
     found = await bench.all(items)
     if parsed.show:
         for item, each in zip(items, found, strict=True):
@@ -201,7 +202,8 @@ async def report_made(bench: Bench, pairs: Sequence[Item], parsed: argparse.Name
     if parsed.show:
         for item, each, text in zip(items, found, free, strict=True):
             print(f"{item.source}\t{item.term}={item.target}\t{each.text}\t{text}")
-    bound = masked_chrf([each.text for each in found], [item.target for item in items], items)
+    slots = [each.glossary_matches[0].target or item.target for item, each in zip(items, found, strict=True)]
+    bound = masked_chrf([each.text for each in found], slots, items)
     unbound = masked_chrf(free, [item.word for item in items], items)
     print(
         f"{len(items)} made requests: {kept(items, found)}, chrF without the terms {bound:.2f}, of free translations "
@@ -245,6 +247,7 @@ def _parsed() -> argparse.Namespace:
     arguments.add_argument("models", type=Path)
     arguments.add_argument("model", help="name of one of them, such as zh-en")
     arguments.add_argument("valid", type=Path, help="pairs, Chinese<TAB>English, gzip")
+    arguments.add_argument("--sentences", type=Path, default=PRODUCTS, help="product sentences")
     arguments.add_argument("--pairs", type=int, default=1500)
     arguments.add_argument("--rounds", type=int, default=2, help="times that each batch is translated")
     arguments.add_argument("--parts", nargs="+", choices=_PARTS, default=list(_PARTS))

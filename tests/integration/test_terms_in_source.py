@@ -11,12 +11,27 @@ from tests.integration.conftest import BUNDLED
 
 from xuanzang.server import Translation, Translator
 
-# A free search writes "the Three-Body Problem".
-MISSED = "我昨天去看了三体。"
+# No hypothesis of a free search holds its term: "Where's my card?"
+MISSED = "我的保修卡在哪里？"
 PRODUCTS = Path(__file__).parents[1] / "support" / "product_sentences.tsv"
 POLITE = ("Please open WeChat.", "Open WeChat, please.", "Please turn on WeChat.")
-TERMS = {"微信": "WeChat", "三体": "The Three-Body Problem", "电影": "Kinofilm"}
-TEXTS = ["请打开微信。", MISSED, "你好。", "我昨天去看了电影。", "我的微信在哪里？"]
+TERMS = {
+    "微信": "WeChat",
+    "保修卡": "warranty card",
+    "打印机": "printer",
+    "三体": "The Three-Body Problem",
+    "电影": "Kinofilm",
+}
+TEXTS = [
+    "请打开微信。",
+    MISSED,
+    "我昨天去看了三体。",
+    "打印机需要充电。",
+    "打印机打电话来了。",
+    "你好。",
+    "我昨天去看了电影。",
+    "我的微信在哪里？",
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +56,29 @@ def test_a_sentence_is_written_around_its_term(translator: Translator) -> None:
 
 def test_a_sentence_whose_term_is_missing_is_searched_again_with_the_term_required(translator: Translator) -> None:
     translation = translate(translator, MISSED)
-    assert "The Three-Body Problem" in translation.text
+    assert "warranty card" in translation.text
     assert translation.provenance is not None
     [sentence] = translation.provenance.sentences
     assert (sentence.searches, sentence.terms_required) == (2, True)
+
+
+def test_a_name_that_the_model_writes_otherwise_is_spelled_as_asked_after_one_search(translator: Translator) -> None:
+    translation = translate(translator, "我昨天去看了三体。", token_details=True)
+    # The model writes "the Three-Body Problem".
+    assert translation.text == "I went to see The Three-Body Problem yesterday."
+    assert "".join(token.text for token in translation.hypotheses[0].tokens) == translation.text
+    assert [match.target for match in translation.glossary_matches] == ["The Three-Body Problem"]
+    assert translation.provenance is not None
+    [sentence] = translation.provenance.sentences
+    assert (sentence.searches, sentence.terms_required) == (1, False)
+
+
+def test_a_noun_gets_an_article_where_the_sentence_has_none(translator: Translator) -> None:
+    translation = translate(translator, "请把打印机关掉。")
+    assert translation.text == "Please turn off the printer."
+    assert translation.provenance is not None
+    assert translation.provenance.sentences[0].source_with_terms == "请把 the printer 关掉。"
+    assert [match.target for match in translation.glossary_matches] == ["printer"]
 
 
 def test_reports_and_spans_are_those_of_the_text_of_the_caller(translator: Translator) -> None:
@@ -67,7 +101,7 @@ def test_an_answer_does_not_depend_on_its_company_though_some_are_searched_again
 
 
 def test_every_hypothesis_holds_the_term_and_none_is_there_twice(translator: Translator) -> None:
-    for text, target in ((TEXTS[0], "WeChat"), (MISSED, "The Three-Body Problem")):
+    for text, target in ((TEXTS[0], "WeChat"), (MISSED, "warranty card"), (TEXTS[2], "The Three-Body Problem")):
         found = [each.text for each in translate(translator, text, num_hypotheses=4).hypotheses]
         assert len(set(found)) == 4
         assert all(target in each for each in found)

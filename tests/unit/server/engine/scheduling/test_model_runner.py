@@ -70,7 +70,7 @@ class Bench:
         )
         # As if the term were in the source: what a free search writes lacks it.
         sentence = self.model.sentence(segment.source_ids, resolved, terms.added_to(UNCONSTRAINED))
-        renderer = SentenceRenderer(codec=self.model.codec, matches=terms.matches if term else None)
+        renderer = SentenceRenderer(codec=self.model.codec, terms=terms.target)
         context = CallContext(model=self.model, cutoff=cutoff)
         return Request(context, [PlannedSearch(sentence, renderer)], listener=listener)
 
@@ -394,6 +394,22 @@ async def test_a_term_that_the_model_writes_anyway_takes_one_search(bench: Bench
     [result] = await request.done
     assert result.found[0].target_ids == free.target_ids
     assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
+
+
+async def test_another_hypothesis_of_the_same_search_that_holds_the_term_is_taken(bench: Bench) -> None:
+    options = {"max_target_length": 12}
+    first, *others = await solo(bench, SOURCES[3], options | {"num_hypotheses": 4})
+    codec = bench.model.codec
+    words = set(codec.decode(first.target_ids).split())
+    chosen = next(each for each in others if set(codec.decode(each.target_ids).split()) - words)
+    term = max(set(codec.decode(chosen.target_ids).split()) - words, key=len)
+    request = bench.request(SOURCES[3], options, term=term)
+    bench.run([(0, request)])
+    [result] = await request.done
+    assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
+    assert len(result.hypotheses) == 1
+    assert term in result.hypotheses[0].text
+    assert bench.value("rows_retired_total", reason="terms") == 0
 
 
 async def test_at_the_cutoff_a_whole_translation_comes_before_a_part_with_its_term(bench: Bench) -> None:

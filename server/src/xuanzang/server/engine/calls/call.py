@@ -181,7 +181,7 @@ class RunningCall:
         record.tokenized_at = time.monotonic()
         record.sentences, record.source_tokens = len(prepared.searches), prepared.source_tokens
         if self._call.terms.fields:
-            record.constrained_sentences = sum(1 for search in prepared.searches if search.renderer.matches)
+            record.constrained_sentences = sum(1 for search in prepared.searches if search.renderer.terms)
         return prepared
 
     def _min_cost(self) -> int:

@@ -1,7 +1,7 @@
-"""Terms of a sentence: how its search keeps them, and what became of them in a translation.
+"""Terms of a sentence: how its search keeps them.
 
-The model reads translations in the place of their terms, and is free in what it writes. Only where it leaves one out is
-the same source searched again, and that search requires them.
+The model reads translations in the place of their terms, and is free in what it writes. Only where all that it finds
+leaves one out is the same source searched again, and that search requires them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import NamedTuple
 from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, RequiredPhrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
+from xuanzang.server.engine.terminology.articles import ARTICLE, needs_article
 from xuanzang.server.engine.terminology.source_terms import TextWithTerms, with_terms
+from xuanzang.server.engine.terminology.target_terms import TargetTerms
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.text.offsets import Span, moved
-from xuanzang.server.engine.text.words import find_whole
-from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
+from xuanzang.server.engine.types import GlossaryOutcome
 from xuanzang.server.engine.variants import Variant
 
 MAX_PHRASES = 64
@@ -42,8 +43,8 @@ class _Judged(NamedTuple):
 class SentenceTerms:
     """Terms of one sentence, and how its search keeps them."""
 
-    found: tuple[tuple[FoundTerm, GlossaryOutcome | None], ...] = ()
-    """Each term, with the reason why it is not kept; spans are those in the whole text."""
+    target: TargetTerms | None = None
+    """What translations are to hold; None for nothing."""
     phrases: RequiredPhrases | None = None
     """What a search requires to keep them; None for nothing."""
     source: TextWithTerms | None = None
@@ -67,14 +68,6 @@ class SentenceTerms:
         if self.source is None:
             return moved(codec.sentence_offsets(segment.text), start)
         return moved(self.source.before(codec.sentence_offsets(self.source.text)), start)
-
-    def matches(self, text: str) -> tuple[GlossaryMatch, ...]:
-        """Say what became of each term in a translation."""
-        places = _Places(text)
-        # Long translations first: short ones may stand within them, and must have places of their own.
-        longest = sorted(self.found, key=lambda found: -max(map(len, found[0].targets)))
-        kept = {term.start: places.take(term.targets) for term, _ in longest}
-        return tuple(_match(term, *kept[term.start], reason) for term, reason in self.found)
 
 
 NO_SENTENCE_TERMS = SentenceTerms()
@@ -113,7 +106,9 @@ def plan_terms(
     source, source_ids = _with_terms(segment, start, put, codec) if put else (None, ())
     required = RequiredPhrases(phrases=phrases, classes=codec.target_phrases.classes) if phrases else None
     return SentenceTerms(
-        found=tuple((term, refusal) for term, refusal, _ in judged),
+        target=TargetTerms(
+            found=tuple((term, refusal) for term, refusal, _ in judged), is_english=codec.target_language == "en"
+        ),
         phrases=required,
         source=source,
         source_ids=source_ids,
@@ -158,6 +153,11 @@ def _with_terms(
 ) -> tuple[TextWithTerms | None, tuple[int, ...]]:
     """Return the sentence with translations in it, and its ids; None if it gets too long for the model."""
     places = [((term.start - start, term.end - start), target) for term, target in put]
+    if (codec.source_language, codec.target_language) == ("zh", "en"):
+        places = [
+            (place, f"{ARTICLE} {target}" if needs_article(segment.text, place, target) else target)
+            for place, target in places
+        ]
     source = with_terms(segment.text, places)
     source_ids = tuple(codec.encode(source.text))
     return (source, source_ids) if len(source_ids) <= codec.max_source_length else (None, ())
@@ -171,39 +171,3 @@ def _writable(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> d
         raise InvalidInputError([FieldViolation(field="options.suppressed_texts", description=description)])
     variants = {target: codec.target_phrases.variants(target) for target in targets}
     return {target: each for target, each in variants.items() if each}
-
-
-class _Places:
-    """Places of a translation, each of which keeps one term."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._taken: list[tuple[int, int]] = []
-
-    def take(self, targets: Sequence[str]) -> tuple[str, int]:
-        """Take the first of some texts that occurs where no other was taken; return it and its place, or "" and -1."""
-        for target in targets:
-            place = find_whole(self._text, target)
-            while place >= 0 and (end := self._end_of_taken(place, place + len(target))):
-                place = find_whole(self._text, target, end)
-            if place >= 0:
-                self._taken.append((place, place + len(target)))
-                return target, place
-        return "", -1
-
-    def _end_of_taken(self, start: int, end: int) -> int:
-        """Return the greatest end of what was taken of some characters; 0 if they are free."""
-        return max((last for first, last in self._taken if first < end and start < last), default=0)
-
-
-def _match(term: FoundTerm, target: str, place: int, reason: GlossaryOutcome | None) -> GlossaryMatch:
-    missed = reason or GlossaryOutcome.NOT_REACHED
-    return GlossaryMatch(
-        source=term.source,
-        source_start=term.start,
-        source_end=term.end,
-        target=target,
-        outcome=GlossaryOutcome.HONOURED if target else missed,
-        pattern=term.pattern,
-        target_start=place,
-    )

@@ -212,7 +212,7 @@ class _Preparation:
             codec=self._codec,
             source_spans=terms.offsets(segment, self._codec, start) if options.token_details else (),
             source_with_terms=terms.source.text if terms.source else "",
-            matches=terms.matches if terms.found else None,
+            terms=terms.target,
             assessor=_assessor(self._model, segment) if options.quality else None,
             writer=self._writer,
             written=self._written,
@@ -221,7 +221,7 @@ class _Preparation:
         sentence = self._model.sentence(
             terms.source_ids if terms.source else segment.source_ids,
             options,
-            terms.added_to(self._constraints) if terms.found else self._constraints,
+            terms.added_to(self._constraints) if terms.target else self._constraints,
             language_ids=self._codec.target_prefix_ids,
         )
         return PlannedSearch(sentence, renderer)

@@ -191,7 +191,8 @@ class BeamSearch:
 
     def _result(self, index: int, ago: int = 0) -> tuple[int, list[TargetHypothesis]]:
         """Return a sentence that is done, since some steps ago, and its hypotheses, best first."""
-        return index, [self._ended(index, ending, ago) for ending in self.sentences[index].finished.best()]
+        state = self.sentences[index]
+        return index, [self._ended(index, ending, ago) for ending in state.finished.best(state.options.returned)]
 
     def _forced_ends(self, required: Container[int]) -> dict[int, list[tuple[float, int, int]]]:
         """Return the candidates of sentences at a limit where every hypothesis ends at no cost, by batch index."""

@@ -94,6 +94,12 @@ class SearchOptions:
     """Recorder of the search, which must not require phrases; None, as of nearly all sentences, for no record."""
 
     @property
+    def returned(self) -> int:
+        """Hypotheses that the search returns: all that ended where any of them may hold the phrases."""
+        decoding = self.decoding
+        return max(decoding.num_hypotheses, decoding.beam_size if self.expected_phrases else 0)
+
+    @property
     def forced_ids(self) -> list[int]:
         """Tokens that a hypothesis may get whatever the source suggests."""
         phrases = self.phrases or self.expected_phrases
@@ -217,9 +223,9 @@ class FinishedHypotheses:
             return True
         return len(self.endings) >= wanted and live < max(ending.score for ending in self.endings)
 
-    def best(self) -> list[Ending]:
+    def best(self, count: int) -> list[Ending]:
         """Return the endings to return, best first."""
-        return rank(self.endings, self._options.num_hypotheses)
+        return rank(self.endings, count)
 
 
 def rank(hypotheses: Iterable[Scored], count: int) -> list[Scored]:

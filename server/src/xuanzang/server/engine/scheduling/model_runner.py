@@ -44,7 +44,7 @@ class _RunningSentence:
     """Target tokens that the caller has already."""
     searches: int = 1
     earlier: Sequence[TargetHypothesis] = ()
-    """Hypotheses of a search that did not require the terms and left some out; empty for none."""
+    """Hypotheses of a search that did not require the terms, too few of which held them; empty for none."""
 
     def may_report(self, committed: Sequence[int]) -> bool:
         """Return whether no other search can take back the beginning of a translation."""
@@ -212,7 +212,7 @@ class ModelRunner:
         queued = running.queued
         reason = queued.request.abandoned
         self._count_retired(reason or "deadline")
-        best = [] if reason else running.earlier or self._decoder.partial(queued.sentence)
+        best = [] if reason else best_of(queued, running.earlier) or self._decoder.partial(queued.sentence)
         if best:
             self._count_translated(best)
             timeline = running.timeline(worker=self._worker, step=self._steps, best=best[0])
@@ -229,8 +229,8 @@ class ModelRunner:
         if self._is_searched_again(running, hypotheses):
             return None
         queued = running.queued
-        if running.earlier:
-            hypotheses = best_of(queued, free=running.earlier, bound=hypotheses)
+        if running.earlier or len(hypotheses) > queued.sentence.options.decoding.num_hypotheses:
+            hypotheses = best_of(queued, [*running.earlier, *hypotheses])
         timeline = running.timeline(worker=self._worker, step=self._steps, best=hypotheses[0])
         seconds = timeline.finished_at - timeline.taken_at
         self._metrics.decode_duration_seconds.observe(seconds)
@@ -325,21 +325,31 @@ def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Senten
 
 
 def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> Sentence | None:
-    """Return the search to make besides one that left it to the model to write the terms of its source."""
+    """Return the search to make besides one that left it to the model to write the terms of its source.
+
+    None if as many hypotheses as requested hold the terms; most often another does where the best one does not.
+    """
     options = queued.sentence.options
-    if options.expected_phrases is None or not any(queued.renderer.missed_terms(each.target_ids) for each in found):
+    if options.expected_phrases is None:
+        return None
+    renderer = queued.renderer
+    best = best_of(queued, found)
+    texts = {renderer.text_of(each.target_ids) for each in best}
+    if len(texts) == len(best) and not any(renderer.missed_terms(each.target_ids) for each in best):
         return None
     return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
 
 
-def best_of(
-    queued: QueuedSentence, free: Sequence[TargetHypothesis], bound: Sequence[TargetHypothesis]
-) -> list[TargetHypothesis]:
-    """Return as many different hypotheses of two searches as requested: those with most terms, then highest scores."""
-    different = {tuple(each.target_ids): each for each in (*bound, *free)}
-    missed = {ids: queued.renderer.missed_terms(ids) for ids in different}
-    best = sorted(different, key=lambda ids: (missed[ids], -different[ids].score))
-    return [different[ids] for ids in best[: max(len(free), len(bound))]]
+def best_of(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> list[TargetHypothesis]:
+    """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores."""
+    renderer, seen = queued.renderer, set[str]()
+    ranked = []
+    for each in sorted(found, key=lambda each: -each.score):
+        text = renderer.text_of(each.target_ids)
+        ranked.append((renderer.missed_terms(each.target_ids), text in seen, each))
+        seen.add(text)
+    ranked.sort(key=lambda rank: rank[:2])
+    return [each for *_, each in ranked][: queued.sentence.options.decoding.num_hypotheses]
 
 
 def _again(queued: QueuedSentence, options: SearchOptions) -> Sentence:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.quality import SentenceAssessor
+from xuanzang.server.engine.terminology.target_terms import TargetTerms
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.traditional import Kept, TraditionalWriter
-from xuanzang.server.engine.types import FinishReason, GlossaryMatch, GlossaryOutcome, Hypothesis, TokenDetail
+from xuanzang.server.engine.types import FinishReason, GlossaryOutcome, Hypothesis, TokenDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +23,8 @@ class SentenceRenderer:
     """Characters of the text that each source token stands for; empty if token details are not wanted."""
     source_with_terms: str = ""
     """The sentence as the model reads it, with translations in the place of terms; empty if it reads the caller's."""
-    matches: Callable[[str], tuple[GlossaryMatch, ...]] | None = None
-    """What became of the sentence's terms in a translation; None if it has none."""
+    terms: TargetTerms | None = None
+    """What translations are to hold; None for nothing."""
     assessor: SentenceAssessor | None = None
     """Assessor of the hypotheses; None if their quality is not wanted."""
     writer: TraditionalWriter | None = None
@@ -38,33 +39,40 @@ class SentenceRenderer:
     def render(self, sentence: Sentence, found: TargetHypothesis, *, cut: FinishReason) -> Hypothesis:
         """Make a hypothesis for callers; `cut` says why it ended, if the model did not end it."""
         whole = found if self.opening is None else _with_opening(sentence, found, self.opening)
-        text = self.codec.decode(whole.target_ids)
+        text = self.text_of(whole.target_ids)
         made = Hypothesis(
             text=text,
             score=whole.score,
             token_count=whole.token_count,
             finish_reason=FinishReason.END_OF_SENTENCE if whole.finished else cut,
             tokens=self._token_details(whole, whole.details) if whole.details and self.source_spans else (),
-            matches=self.matches(text) if self.matches else (),
+            matches=self.terms.matches(text) if self.terms else (),
             quality=self.assessor.assess(sentence, whole, text) if self.assessor else None,
         )
         return self._written(made, self.writer) if self.writer else made
 
+    def text_of(self, target_ids: Sequence[int]) -> str:
+        """Return the text of a hypothesis, as the model's language is written, with its terms spelled as asked."""
+        text = self.codec.decode(target_ids)
+        return self.terms.spelled(text) if self.terms else text
+
     def missed_terms(self, target_ids: Sequence[int]) -> int:
         """Return how many terms a hypothesis lacks that a search can require."""
-        return sum(match.outcome is GlossaryOutcome.NOT_REACHED for match in self._matches_in(target_ids))
+        return self.terms.missed(self.codec.decode(target_ids)) if self.terms else 0
 
     def holds_terms(self, target_ids: Sequence[int]) -> bool:
-        """Return whether every hypothesis that begins with some ids holds all terms that a search can require."""
-        length = len(self.codec.decode(target_ids))
-        # Two more characters behind a term show that it ends there: "C" may become "C++".
-        return all(
-            match.target_start + len(match.target) + 2 <= length and match.outcome is not GlossaryOutcome.NOT_REACHED
-            for match in self._matches_in(target_ids)
-        )
+        """Return whether every hypothesis that begins with some ids holds all terms that a search can require.
 
-    def _matches_in(self, target_ids: Sequence[int]) -> tuple[GlossaryMatch, ...]:
-        return self.matches(self.codec.decode(target_ids)) if self.matches else ()
+        None of them is to be spelled otherwise yet: what a caller has read does not change.
+        """
+        text = self.codec.decode(target_ids)
+        if self.terms is None:
+            return True
+        # Two more characters behind a term show that it ends there: "C" may become "C++".
+        return self.terms.spelled(f"{text}.") == f"{text}." and all(
+            match.target_start + len(match.target) + 2 <= len(text) and match.outcome is not GlossaryOutcome.NOT_REACHED
+            for match in self.terms.matches(text)
+        )
 
     def _written(self, made: Hypothesis, writer: TraditionalWriter) -> Hypothesis:
         """Return a hypothesis as it is written in the target language."""
@@ -93,6 +101,8 @@ class SentenceRenderer:
         texts = self.codec.target.token_texts(hypothesis.target_ids)
         if hypothesis.finished:
             texts.append("")
+        if self.terms:
+            texts = self.terms.spelled_tokens(texts)
         spans = [self.source_spans[position] for position in details.alignment]
         return tuple(
             TokenDetail(text=text, score=score, source_start=start, source_end=end)

@@ -36,6 +36,17 @@ class TextWithTerms:
         """Map spans to the sentence as it was; each part of a translation stands for the whole term."""
         return [(self._start_before(start), self._end_before(end)) for start, end in spans]
 
+    def after(self, place: int) -> int:
+        """Map an end in the sentence as it was to this one; within a term to its end, or as far from its beginning."""
+        shift = 0
+        for new, old in self.replacements:
+            if place <= old[0]:
+                break
+            if place < old[1]:
+                return min(new[0] + place - old[0], new[1])
+            shift = new[1] - old[1]
+        return place + shift
+
     def _start_before(self, place: int) -> int:
         shift = 0
         for new, old in self.replacements:

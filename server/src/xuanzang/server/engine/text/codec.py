@@ -75,6 +75,8 @@ class TextCodec:
         self._normalization = manifest.source_format.normalization
         source, _, _ = (source_language or manifest.source_language_codes[0]).lower().partition("-")
         self._punctuation = punctuation_of(source) if self._normalization == "moses" else None
+        self.source_language, self.target_language = source, primary
+        """Primary subtags of the languages."""
         self.is_spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
         self.max_source_length = manifest.dimensions.max_source_length
 

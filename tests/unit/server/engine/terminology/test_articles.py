@@ -1,0 +1,55 @@
+"""Articles of English terms in Chinese sentences: before nouns without a determiner, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from xuanzang.server.engine.terminology.articles import needs_article
+
+
+def has_article(marked: str, target: str = "printer") -> bool:
+    """Return whether a term between brackets in a sentence gets an article."""
+    start, end = marked.index("["), marked.index("]") - 1
+    return needs_article(marked.replace("[", "").replace("]", ""), (start, end), target)
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "请把[打印机]关掉。",
+        "我爸爸不会用[打印机]。",
+        "把牛奶放进[打印机]。",
+        "从[打印机]里拿出来。",
+        "在[打印机]上有一张纸。",
+        "[打印机]需要充电。",
+        "你好，[打印机]坏了。",
+        "“[打印机]里没有纸”。",
+    ],
+)
+def test_a_noun_without_determiner_gets_one(marked: str) -> None:
+    assert has_article(marked)
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "我的[打印机]在哪里？",
+        "这款[打印机]比那款便宜。",
+        "我买了一台[打印机]。",
+        "一把[打印机]。",
+        "[点击]按钮继续。",
+        "请[保存]文件。",
+        "不用[保存]。",
+        "他在[跑步]。",
+        "正在[备份]中。",
+        "在[保存]之前关闭。",
+        "用[打印]时要小心。",
+    ],
+)
+def test_what_may_be_a_verb_or_has_a_determiner_gets_none(marked: str) -> None:
+    assert not has_article(marked)
+
+
+@pytest.mark.parametrize("target", ["WeChat", "iPad", "The Wandering Earth", "the printer", "my printer", "C++"])
+def test_names_and_what_has_an_article_get_none(target: str) -> None:
+    assert not has_article("请把[打印机]关掉。", target)

@@ -1,0 +1,126 @@
+"""Terms in a translation: which forms count, what is spelled as asked, and what became of each term."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xuanzang.server.engine.terminology.target_terms import TargetTerms
+from xuanzang.server.engine.terminology.terms import FoundTerm
+from xuanzang.server.engine.types import GlossaryOutcome, ProtectedPattern
+
+
+def terms_of(*targets: str, is_english: bool = True, pattern: ProtectedPattern | None = None) -> TargetTerms:
+    found = [
+        FoundTerm(start=at, end=at + 1, source="源", targets=(target,), pattern=pattern)
+        for at, target in enumerate(targets)
+    ]
+    return TargetTerms(found=tuple((term, None) for term in found), is_english=is_english)
+
+
+def outcomes(text: str, *targets: str, is_english: bool = True) -> list[bool]:
+    matches = terms_of(*targets, is_english=is_english).matches(text)
+    return [match.outcome is GlossaryOutcome.HONOURED for match in matches]
+
+
+def test_a_translation_within_another_has_a_place_of_its_own() -> None:
+    assert outcomes("Apple Inc sells phones.", "Apple", "Apple Inc") == [False, True]
+    assert outcomes("Apple Inc sells an Apple.", "Apple", "Apple Inc") == [True, True]
+    assert outcomes("An Apple of Apple Inc.", "Apple Inc", "Apple") == [True, True]
+
+
+def test_each_occurrence_of_a_term_has_a_place_of_its_own() -> None:
+    assert outcomes("a cat and a cat", "cat", "cat", "cat") == [True, True, False]
+
+
+def test_a_translation_counts_as_a_whole_word_with_its_marks() -> None:
+    assert outcomes("C++ and C#", "C", "C++", "C#") == [False, True, True]
+    assert outcomes("Press Ctrl+C.", "Ctrl", "C") == [True, True]
+    assert outcomes("We use .NET, (Yahoo!) and #1", ".NET", "Yahoo!", "#1") == [True, True, True]
+    assert outcomes("the Skylark's price", "Skylark") == [True]
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [
+        ("control hub", "Two control hubs."),
+        ("box", "Two boxes."),
+        ("switch", "Two switches."),
+        ("battery", "Two batteries."),
+        ("key", "Two keys."),
+        ("Kowalczyk app", "Two Kowalczyk apps."),
+    ],
+)
+def test_an_english_noun_may_be_a_plural(target: str, written: str) -> None:
+    assert outcomes(written, target) == [True]
+    assert outcomes(written, target, is_english=False) == [False]
+    [match] = terms_of(target).matches(written)
+    assert written[match.target_start :] == f"{match.target}."
+
+
+def test_names_and_what_ends_in_s_have_no_plural() -> None:
+    assert outcomes("Two Larks and two WeChats.", "Lark", "WeChat") == [False, False]
+    assert outcomes("Two buss.", "bus") == [False]
+
+
+@pytest.mark.parametrize("opening", ["", "“", '"', "("])
+def test_a_lower_case_term_may_begin_a_sentence_with_a_capital(opening: str) -> None:
+    text = f"{opening}Printer is on. See the Printer."
+    terms = terms_of("printer")
+    [match] = terms.matches(text)
+    assert (match.target, match.target_start) == ("Printer", len(opening))
+    assert terms.spelled(text) == text
+    assert outcomes(text, "iPad", "printer") == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("target", "found", "written"),
+    [
+        ("The Wandering Earth", "I saw the Wandering Earth.", "I saw The Wandering Earth."),
+        ("Black Myth", "He likes black Myth.", "He likes Black Myth."),
+        ("control hub", "If so, the Control hub opens.", "If so, the control hub opens."),
+        ("泽菲2号", "则 泽菲2 号变灰。", "则 泽菲2号变灰。"),
+        ("e-bike", "An E-bike is here, and an e -bike.", "An e-bike is here, and an e -bike."),
+    ],
+)
+def test_what_differs_in_case_and_space_is_spelled_as_asked(target: str, found: str, written: str) -> None:
+    terms = terms_of(target)
+    assert terms.spelled(found) == written
+    assert terms.missed(found) == 0
+    assert [match.target for match in terms.matches(written)] == [target]
+
+
+def test_what_is_there_already_is_left_as_it_is() -> None:
+    text = "Black Myth is no black myth."
+    assert terms_of("Black Myth").spelled(text) == text
+
+
+def test_a_part_of_a_word_and_the_place_of_another_term_are_not_respelled() -> None:
+    assert terms_of("Lark").spelled("the skylark sings") == "the skylark sings"
+    assert terms_of("Apple Inc", "apple").spelled("Apple Inc sells.") == "Apple Inc sells."
+    assert terms_of("Lark").missed("the skylark sings") == 1
+
+
+def test_protected_texts_are_never_respelled() -> None:
+    terms = terms_of("parseDate", pattern=ProtectedPattern.CODE)
+    assert terms.spelled("the ParseDate function") == "the ParseDate function"
+    assert terms.missed("the ParseDate function") == 1
+
+
+@given(st.lists(st.sampled_from([" the", " Black", "black", " ", "Myth", " myth", ".", "泽菲", " 2", "号", ""])))
+def test_tokens_stand_together_for_the_text_that_is_written(tokens: list[str]) -> None:
+    terms = terms_of("Black Myth", "泽菲2号")
+    written = terms.spelled_tokens(tokens)
+    assert len(written) == len(tokens)
+    assert "".join(written) == terms.spelled("".join(tokens))
+
+
+def test_a_lower_case_term_that_begins_a_sentence_is_written_with_a_capital() -> None:
+    terms = terms_of("firewall")
+    assert terms.spelled("firewall blocked it.") == "Firewall blocked it."
+    assert terms.spelled("“firewall is on!”") == "“Firewall is on!”"
+    assert "".join(terms.spelled_tokens(["fire", "wall", " is", " on", ".", ""])) == "Firewall is on."
+    # A heading, and a name.
+    assert terms.spelled("firewall") == "firewall"
+    assert terms_of("iPad").spelled("iPad is on.") == "iPad is on."
