@@ -15,6 +15,7 @@ import pstats
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 from prometheus_client import CollectorRegistry
@@ -42,6 +43,8 @@ class BusyEngine:
     """An engine that is too busy for every request."""
 
     glossaries = None
+    router = SimpleNamespace(require_pair=None)
+    """Asked by no call that is refused unread."""
 
     def require_time(self, _caller: str, seconds: float) -> NoReturn:
         """Refuse a request."""

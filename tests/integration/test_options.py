@@ -12,7 +12,6 @@ from xuanzang.client import (
     DeadlineExceededError,
     FinishReason,
     Hypothesis,
-    OverloadedError,
     SamplingOptions,
     Translation,
 )
@@ -185,8 +184,7 @@ async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslat
     for share in (0.3, 0.5, 0.7, 0.9) * 10:
         try:
             partial = await client.translate_one(text, timeout=share * seconds, **long)
-        except (DeadlineExceededError, OverloadedError):
-            # Too short, or refused unread: the call before has not left its place yet, and it took longer.
+        except DeadlineExceededError:
             continue
         reasons.add(partial.hypotheses[0].finish_reason)
         if partial.hypotheses[0].finish_reason is FinishReason.DEADLINE:

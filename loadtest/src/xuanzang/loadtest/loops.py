@@ -7,6 +7,7 @@ and of the tests that kill servers.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from time import perf_counter
@@ -30,7 +31,9 @@ def poisson_arrivals(rate: float, seconds: float, generator: random.Random) -> I
         due += generator.expovariate(rate)
 
 
-async def due_times(rate: float, seconds: float, generator: random.Random) -> AsyncIterator[float]:
+async def due_times(
+    rate: float, seconds: float, generator: random.Random, *, tick: float = 0.0
+) -> AsyncIterator[float]:
     """Yield the times at which the calls of an open loop are due, each when it has come.
 
     A call counts from the time that it was due, so that a caller that lags hides nothing. Start each as a task: one
@@ -40,13 +43,18 @@ async def due_times(rate: float, seconds: float, generator: random.Random) -> As
         rate: Mean calls per second.
         seconds: Length of the loop.
         generator: Source of the times, a Poisson process.
+        tick: Seconds between two looks at the clock, by which a call is late at most: of thousands in a second each
+            would wake the loop, which costs the cores that caller and server share as much as the calls do.
 
     Yields:
         Times of `time.perf_counter`, ascending.
     """
-    begun = perf_counter()
+    begun, looked = perf_counter(), -1.0
     for arrival in poisson_arrivals(rate, seconds, generator):
-        await asyncio.sleep(max(0.0, begun + arrival - perf_counter()))
+        look = math.ceil(arrival / tick) * tick if tick else arrival
+        if look > looked:
+            looked = look
+            await asyncio.sleep(max(0.0, begun + look - perf_counter()))
         yield begun + arrival
 
 

@@ -63,6 +63,8 @@ class FakeEngine:
         self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
+        self.until_begun: float | None = 0.0
+        """Time until a request would be begun; None: hardly anything is to be done."""
         self.detected: list[DetectedLanguage] | None = None
         """Languages that every text may be in; None if nothing can be detected."""
         self._changed = asyncio.Condition()
@@ -106,6 +108,9 @@ class FakeEngine:
     def require_time(self, caller: str, seconds: float) -> None:
         if seconds < self.needed_seconds:
             raise OverloadedError("too busy", retry_after_seconds=self.needed_seconds - seconds)
+
+    def seconds_until_begun(self, caller: str) -> float | None:
+        return self.until_begun
 
     async def translate(self, call: Call, *, hold_sentences: HoldSentences, **asked: Any) -> list[list[Hypothesis]]:
         self.asked.append({"call": call, **asked})

@@ -83,13 +83,58 @@ async def test_after_a_refusal_rpcs_are_read_as_requests_are_answered(
 ) -> None:
     monkeypatch.setattr(admission, "_REFUSING_SECONDS", 0.0)
     monkeypatch.setattr(admission, "_SCARCE_SECONDS", 1000.0)
+    monkeypatch.setattr(admission, "_HELD_SHARE", 0.0)
     async with serve() as served:
+        served.engine.until_begun = 60.0
         served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1.0)
         await _refused(_call(served, "large", 60))
         assert (await _refused(_call(served, "small", 60))).details() == "too large"
         assert len(served.engine.asked_for("deadline")) == 1
         assert await _text(_call(served, "answered", None)) == "ANSWERED"
         assert await _text(_call(served, "small", 60)) == "SMALL"
+        # What would be begun at once is read without anybody's answer.
+        served.engine.until_begun = 0.0
+        await _refused(_call(served, "large", 60))
+        assert await _text(_call(served, "small", 60)) == "SMALL"
+
+
+async def test_a_refusal_for_its_own_size_says_nothing_of_the_next_rpc(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.until_begun = None
+        served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1000.0)
+        await _refused(_call(served, "large", 1))
+        assert await _text(_call(served, "a part is enough", 1)) == "A PART IS ENOUGH"
+
+
+async def test_after_a_refusal_none_is_read_until_a_part_of_the_work_is_done(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 0.0)
+    async with serve() as served:
+        served.engine.until_begun = 50_000.0
+        served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=10_000.0)
+        await _refused(_call(served, "large", 60))
+        assert await _text(_call(served, "patient", 600)) == "PATIENT"
+        # There would be a permit now, but what comes before takes as long as ever.
+        for timeout in (60, 5, 60):
+            assert (await _refused(_call(served, "small", timeout))).details() == "too large"
+        assert len(served.engine.asked_for("deadline")) == 2
+
+
+async def test_the_refusal_of_an_rpc_with_less_time_does_not_let_others_be_read(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1.0)
+        served.engine.needed_seconds = 20.0
+        await _refused(_call(served, "large", 60))
+        assert (await _refused(_call(served, "hasty", 5))).details() == "too busy"
+        assert (await _refused(_call(served, "small", 60))).details() == "too large"
+        assert len(served.engine.asked_for("deadline")) == 1
 
 
 async def test_an_overlong_name_of_a_caller_is_bad_input_in_overload_too(serve: Any) -> None:

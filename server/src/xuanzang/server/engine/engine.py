@@ -216,8 +216,12 @@ class Engine:
         return model
 
     def require_time(self, caller: str, seconds: float) -> None:
-        """Raise OverloadedError for an unread request, if one as small as any of late would be refused."""
+        """Raise OverloadedError for an unread request, if nothing that it may ask for could be begun in time."""
         self._threads.scheduler.require_time(caller, seconds)
+
+    def seconds_until_begun(self, caller: str) -> float | None:
+        """Estimate when a request of a caller would be begun; None if the workers have hardly anything to do."""
+        return self._threads.scheduler.seconds_until_begun(caller)
 
     def translate(
         self,

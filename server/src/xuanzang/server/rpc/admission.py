@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Hashable
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
@@ -29,6 +29,9 @@ _LEAST_PART = 1 / 64
 _PATIENCE_SECONDS = 3600.0
 # A refusal is given again for so long; a server answers few requests in this time.
 _REFUSING_SECONDS = 0.01
+# After the refusal of an RPC that was read, others like it are refused unread until this share of the work that comes
+# before them is done. Then there is room for several; if it were for one, several would be read each time to find it.
+_HELD_SHARE = 0.02
 # RPCs with at most so many times as much time as a refused one are taken to be like it.
 _SAME_TIME = 1.1
 # For so long after a refusal the RPCs like it are read only as the caller's requests are answered: so many for each,
@@ -216,40 +219,53 @@ class RpcGate:
             self._idle.set()
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
+class _Kept(NamedTuple):
+    """A refusal that is given again to RPCs like the refused one."""
+
+    refusal: Refusal
+    until: float
+
+
+@dataclasses.dataclass(slots=True)
 class _Scarcity:
     """What is known of a caller that has lately been refused."""
 
     refusal: Refusal
-    connection: str
-    """Connection that was refused; empty for any."""
+    """That of the RPC with the most time."""
     seconds: float
-    """Time that the refused RPC had until its deadline."""
-    refused_at: float
+    """Time that this RPC had until its deadline."""
+    until: float
+    """Time until which RPCs with no more time are read only as requests are answered."""
+    held_until: float = -math.inf
+    """Time until which none of them is read."""
     permits: int = 0
     """RPCs that may be read."""
-    refusals: dict[float, Refusal] = dataclasses.field(default_factory=dict)
-    """Refusals of RPCs with less time, which have to wait longer, by their time in tenths of a second."""
+    kept: dict[tuple[str, float], _Kept] = dataclasses.field(default_factory=dict)
+    """Refusals by connection and by time in tenths of a second: RPCs with less time have to wait longer."""
 
-    def holds(self, connection: str, seconds: float, now: float) -> bool:
-        """Return whether the refusal stands for another RPC, so that the queue need not be asked."""
-        is_fresh = now < self.refused_at + _REFUSING_SECONDS
-        return is_fresh and seconds <= _SAME_TIME * self.seconds and self.connection in ("", connection)
+    def keep(self, rpc: RpcContext, seconds: float, kept: _Kept) -> Refusal:
+        """Keep a refusal for RPCs of the same connection with as much time, and return it."""
+        if len(self.kept) >= _MAX_REFUSALS:
+            self.kept.clear()
+        self.kept[rpc.peer, round(seconds, 1)] = kept
+        return kept.refusal
 
-    def allows(self, seconds: float, now: float) -> bool:
-        """Take a permit to read an RPC that the queue has time for, if it needs one; return whether it may be read."""
-        if now >= self.refused_at + _SCARCE_SECONDS or seconds > _SAME_TIME * self.seconds:
-            return True
+    def takes_permit(self) -> bool:
+        """Take a permit to read an RPC; return whether there was one."""
         self.permits -= 1
         return self.permits >= 0
 
 
 class Screen:
-    """Refuses RPCs of one message before they are read, if one as small as any of late would be refused afterwards.
+    """Refuses RPCs of one message before they are read, if others like them would be refused afterwards.
 
     Under overload there are more refusals than answers, and a refusal after reading takes several times as long. Nor
     may refusals wait in the client, which has no more RPCs in progress on a connection than the server allows: the last
     of these are left to requests that, measured by the time they have, are answered soon.
+
+    What an RPC asks for is unknown before it is read: it may be little, and a part of the answer may be of use. So it
+    is refused unread only if nothing could be begun in its time or, while there is work for all workers, if one of the
+    same caller with as much time has lately been read and refused.
     """
 
     def __init__(self, gate: RpcGate, engine: Engine) -> None:
@@ -265,20 +281,37 @@ class Screen:
         now, caller = time.monotonic(), rpc.caller.name
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
         scarcity = self._scarcities.get(caller)
-        if scarcity is not None and scarcity.holds(rpc.peer, seconds, now):
-            return self._repeated(scarcity, rpc, seconds)
+        if scarcity is not None:
+            kept = scarcity.kept.get((rpc.peer, round(seconds, 1)))
+            if kept is not None and now < kept.until:
+                return kept.refusal
         try:
             self._require_time(rpc, seconds)
         except OverloadedError as error:
-            return self._keep(caller, error, connection=rpc.peer, seconds=seconds)
-        if scarcity is None or scarcity.allows(seconds, now):
+            refusal = refusal_of(error)
+            scarcity = self._scarcity(caller, refusal, seconds, now)
+            return scarcity.keep(rpc, seconds, _Kept(refusal, now + _REFUSING_SECONDS))
+        if scarcity is None or seconds > _SAME_TIME * scarcity.seconds:
             return None
-        return self._repeated(scarcity, rpc, seconds)
+        if now < scarcity.held_until:
+            return scarcity.keep(rpc, seconds, _Kept(scarcity.refusal, scarcity.held_until))
+        is_read = now >= scarcity.until or not self._engine.seconds_until_begun(caller) or scarcity.takes_permit()
+        return None if is_read else scarcity.refusal
 
     def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
-        """Take note of the refusal of an RPC that was read: the next ones need not be."""
-        seconds = math.inf if rpc.deadline is None else rpc.deadline - time.monotonic()
-        self._keep(rpc.caller.name, error, connection="", seconds=seconds)
+        """Take note of the refusal of an RPC that was read: the next ones need not be while much is to be done."""
+        caller, now = rpc.caller.name, time.monotonic()
+        until_begun = self._engine.seconds_until_begun(caller)
+        if until_begun is None:
+            # It was refused for what it asks for itself.
+            return
+        seconds = math.inf if rpc.deadline is None else rpc.deadline - now
+        held_for = max(_REFUSING_SECONDS, min(error.retry_after_seconds, _HELD_SHARE * until_begun))
+        kept = _Kept(refusal_of(error), now + held_for)
+        scarcity = self._scarcity(caller, kept.refusal, seconds, now)
+        scarcity.keep(rpc, seconds, kept)
+        if _SAME_TIME * seconds >= scarcity.seconds:
+            scarcity.held_until = kept.until
 
     def learn_answer(self, rpc: RpcContext) -> None:
         """Take note of an answer: there is room for another request."""
@@ -286,32 +319,18 @@ class Screen:
         if scarcity is not None:
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
-    def _repeated(self, scarcity: _Scarcity, rpc: RpcContext, seconds: float) -> Refusal:
-        """Return the refusal of an RPC that has as much time as a refused one, or less and a longer wait before it."""
-        refusals, tenths = scarcity.refusals, round(seconds, 1)
-        if _SAME_TIME * seconds >= scarcity.seconds or (tenths not in refusals and len(refusals) >= _MAX_REFUSALS):
-            return scarcity.refusal
-        if tenths not in refusals:
-            refusals[tenths] = scarcity.refusal
-            try:
-                self._require_time(rpc, seconds)
-            except OverloadedError as error:
-                refusals[tenths] = refusal_of(error)
-        return refusals[tenths]
-
-    def _keep(self, caller: str, error: OverloadedError, *, connection: str, seconds: float) -> Refusal:
-        refusal = refusal_of(error)
+    def _scarcity(self, caller: str, refusal: Refusal, seconds: float, now: float) -> _Scarcity:
+        """Return what is known of a caller, an RPC of which with so much time has just been refused."""
         known = self._scarcities.pop(caller, None)
-        if len(self._scarcities) >= _MAX_CALLERS:
-            del self._scarcities[next(iter(self._scarcities))]
-        self._scarcities[caller] = _Scarcity(
-            refusal=refusal,
-            connection=connection,
-            seconds=seconds,
-            refused_at=time.monotonic(),
-            permits=max(0, known.permits) if known else 0,
-        )
-        return refusal
+        if known is None:
+            if len(self._scarcities) >= _MAX_CALLERS:
+                del self._scarcities[next(iter(self._scarcities))]
+            known = _Scarcity(refusal, seconds, now + _SCARCE_SECONDS)
+        elif now >= known.until or _SAME_TIME * seconds >= known.seconds:
+            # Those of RPCs with more time say more: they need not end because of others with less.
+            known.refusal, known.seconds, known.until = refusal, seconds, now + _SCARCE_SECONDS
+        self._scarcities[caller] = known
+        return known
 
     def _require_time(self, rpc: RpcContext, seconds: float) -> None:
         share, caller = self._gate.share(rpc), rpc.caller.name

@@ -329,18 +329,49 @@ async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queu
         queue.require(20, deadline=time.monotonic() + 0.5)
 
 
-async def test_rpcs_are_refused_unread_by_the_smallest_of_the_last_requests(make_queue: MakeQueue) -> None:
+async def test_an_rpc_is_refused_unread_only_if_nothing_could_be_begun_in_time(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
     queue.work(50, seconds=1.0)
     queue.submit(50)
     assert queue.take() == [50]
-    # 100 tokens take a second; nothing waits.
+    # 100 tokens take a second. Like the last one it would not be done in time, but a part may be enough.
+    with pytest.raises(OverloadedError):
+        queue.require(100, deadline=time.monotonic() + 0.9)
+    queue.require(100, deadline=time.monotonic() + 0.9, accepts_part=True)
+    queue.scheduler.require_time("", 0.9)
+    queue.submit(50)
     queue.scheduler.require_time("", 2.0)
     with pytest.raises(OverloadedError):
         queue.scheduler.require_time("", 0.9)
-    queue.submit(5)
-    assert queue.take() == [5]
+
+
+async def test_an_unread_rpc_is_taken_to_be_as_small_as_any_of_the_last_requests(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(50, seconds=1.0)
+    queue.submit(50)
+    queue.take()
+    queue.submit(50, caller="other")
+    # Before as many tokens of the other caller are taken as it asks for.
+    with pytest.raises(OverloadedError):
+        queue.scheduler.require_time("", 0.9)
+    queue.submit(5, caller="third")
     queue.scheduler.require_time("", 0.9)
+
+
+async def test_the_wait_of_an_rpc_is_known_unless_workers_have_hardly_any_work(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=2, max_batch_sentences=2)
+    assert queue.scheduler.seconds_until_begun("") is None
+    queue.work(50, seconds=1.0)
+    queue.submit(50)
+    assert queue.take() == [50]
+    assert queue.scheduler.seconds_until_begun("") is None
+    queue.submit(50, 50)
+    assert queue.take(1) == [50, 50]
+    assert queue.scheduler.seconds_until_begun("") == 0.0
+    queue.submit(50)
+    queue.take()
+    queue.submit(50)
+    assert (queue.scheduler.seconds_until_begun("") or 0.0) > 0.4
 
 
 async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: MakeQueue) -> None:

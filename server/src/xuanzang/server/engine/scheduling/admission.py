@@ -53,6 +53,14 @@ class Admission:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
         return self._throughput.seconds_for(self._queue.cost) or 0.0
 
+    def seconds_until_begun(self, flow: FlowKey) -> float | None:
+        """Estimate when a small request of a flow would be begun; None if no worker has more than a sentence to do."""
+        if self._places.is_calm:
+            return None
+        cost = self.request_sizes.smallest
+        asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
+        return self._seconds_until_begun(asked) or 0.0
+
     def require(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
         """Refuse a request that is not tokenised yet, as `admit` would refuse one of a single sentence.
 

@@ -192,6 +192,11 @@ class Places:
         """Whether no sentence of a caller waits or is decoded."""
         return not self._queue.count and not any(self._total)
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether nobody waits, and there are no more sentences in batches than workers."""
+        return not self._queue.count and sum(self._total) <= len(self._running)
+
     def waiting(self) -> dict[int, dict[str, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
         tiers: dict[int, dict[str, int]] = {}

@@ -91,10 +91,19 @@ class Scheduler:
             self._admission.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
 
     def require_time(self, caller: str, seconds: float) -> None:
-        """Raise OverloadedError for an unread request, if one as small as any of late would be refused."""
+        """Raise OverloadedError for an unread request, if nothing that it may ask for could be begun in so much time.
+
+        It may be as small as any of late, and a part of the answer may be enough for its caller.
+        """
         with self._lock:
             cost = self._admission.request_sizes.smallest
-            self._admission.require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
+            useful_until = time.monotonic() + seconds
+            self._admission.require(FlowKey(caller), cost, useful_until=useful_until, accepts_part=True)
+
+    def seconds_until_begun(self, caller: str) -> float | None:
+        """Estimate when a request of a caller would be begun; None if no worker has more than a sentence to work on."""
+        with self._lock:
+            return self._admission.seconds_until_begun(FlowKey(caller))
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none; the caller must `close` it in any case.
