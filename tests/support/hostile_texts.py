@@ -309,6 +309,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "json list": (".json", lambda text: json.dumps([text[:9]] * (len(text) // 9))),
     "jsonl": (".jsonl", lambda text: f"{json.dumps(text[:9])}\n" * (len(text) // 9)),
     "csv": (".csv", "text\n{}".format),
+    "tsv": (".tsv", "text\n{}".format),
     "csv field": (".csv", lambda text: 'text\n"' + text.replace('"', '""') + '"\n'),
     "csv header": (".csv", "text,{}\na\n".format),
     "xliff": (".xliff", _XLIFF.format),
@@ -334,7 +335,7 @@ def repeated(atom: str, size: int) -> str:
 
 def translate_document(suffix: str, raw: bytes) -> None:
     """Read a document and write it with other texts, or find that it is none."""
-    columns = ("text",) if suffix == ".csv" else None
+    columns = ("text",) if suffix in (".csv", ".tsv") else None
     try:
         document = DocumentFile.of(raw, suffix=suffix, columns=columns, limits=Limits()).document()
         document.render({unit.text: f"{unit.text}x" for unit in document.units()})

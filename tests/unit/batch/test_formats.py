@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import Table, parquet
 
 from xuanzang.batch.errors import InputError
-from xuanzang.batch.formats.json_lines import JsonLines
+from xuanzang.batch.formats.lines import JsonLines
 from xuanzang.batch.job import RowFormat
 from xuanzang.batch.planning import guess_format
 

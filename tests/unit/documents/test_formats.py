@@ -11,6 +11,8 @@ import pytest
 from document_texts import read, texts, translated, word, word_body
 from sample_documents import HTML, JSON, MARKDOWN, SRT, VTT, WORD
 
+from xuanzang.documents import DocumentError
+
 
 def test_markdown_is_translated_by_block_with_tags_for_inline_markup() -> None:
     assert texts(".md", MARKDOWN) == [
@@ -260,3 +262,19 @@ def test_addresses_numbers_and_punctuation_are_not_texts(suffix: str) -> None:
     content = {".json": json.dumps, ".html": "<p>{}</p>".format}.get(suffix, str)
     for text in ("https://example.org/a", "a@example.org", "12.5 %", "—。！", "www.example.org"):
         assert texts(suffix, content(text)) == []
+
+
+def test_a_quotation_mark_of_a_tsv_is_a_character_unless_it_encloses_the_field() -> None:
+    source = 'id\ttext\n1\t"hello," he said\n2\t"all ""of"" it"\n3\t"not closed\n4\tend"\n5\t"two\nlines"\n6\t"a\tb"\n'
+    assert texts(".tsv", source, columns=("text",)) == [
+        *('"hello," he said', 'all "of" it', '"not closed', 'end"', "two\nlines", "a\tb"),
+    ]
+    assert translated(".tsv", source, columns=("text",)).decode() == source.upper().replace("ID\tTEXT", "id\ttext")
+    written = read(".tsv", 'text\n"a" b\nc\n', columns=("text",)).render({'"a" b': '"A"', "c": '"C" d'}).decode()
+    assert written == 'text\n"""A"""\n"""C"" d"\n'
+    assert texts(".tsv", written, columns=("text",)) == ['"A"', '"C" d']
+
+
+def test_the_same_quotation_mark_of_a_csv_is_refused() -> None:
+    with pytest.raises(DocumentError, match="line 2: a quotation mark is not closed, or something follows it"):
+        texts(".csv", 'id,text\n1,"hello" he said\n', columns=("text",))

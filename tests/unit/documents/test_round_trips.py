@@ -17,6 +17,7 @@ ALPHABETS = {
     ".html": "ab <>/=\"'&;!-?pbi\n猫[]",
     ".json": 'ab {}[]:,"\\u1 \n',
     ".csv": 'ab,;"\r\n\t ',
+    ".tsv": 'ab,"\r\n\t ',
 }
 
 

@@ -17,10 +17,9 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from xuanzang.batch.arguments import job_of, parse
-from xuanzang.batch.driver import RunShards, run_job
+from xuanzang.batch.driver import RunShards, failures_file, run_job
 from xuanzang.batch.errors import BatchError, InputError
 from xuanzang.batch.job import Job
-from xuanzang.batch.joining import failures_file
 from xuanzang.batch.local import run_locally
 from xuanzang.command.parser import fail
 from xuanzang.server import BundleError, EngineError

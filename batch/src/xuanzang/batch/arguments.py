@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from xuanzang.batch.errors import InputError
 from xuanzang.batch.job import Decoding, Job, RowFormat
-from xuanzang.batch.model_choice import choose_model
-from xuanzang.batch.planning import guess_format
+from xuanzang.batch.planning import digest, guess_format
 from xuanzang.batch.translator import check_options
 from xuanzang.command.parser import CommandParser
+from xuanzang.server import BundleError, find_bundles
 
 _EPILOG = """\
 A job that was interrupted, in whatever way, continues when the same command is given again.
@@ -118,7 +119,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 
 def _decoding_of(arguments: argparse.Namespace) -> Decoding:
-    model, manifest_sha256 = choose_model(arguments.models, arguments.model)
+    model, manifest_sha256 = _choose_model(arguments.models, arguments.model)
     return Decoding(
         model=model,
         manifest_sha256=manifest_sha256,
@@ -128,6 +129,30 @@ def _decoding_of(arguments: argparse.Namespace) -> Decoding:
         length_penalty=arguments.length_penalty,
         max_target_length=arguments.max_target_length,
     )
+
+
+def _choose_model(models: Path, wanted: str) -> tuple[str, str]:
+    """Find the highest version of a model.
+
+    Args:
+        models: Folder of bundles, laid out as MODEL/VERSION/.
+        wanted: Name, name and version as "zh-en/1", or empty for the only model.
+
+    Returns:
+        Name and version, such as "zh-en/2", and the SHA-256 of the bundle's manifest.
+
+    Raises:
+        InputError: There is no such bundle, or several models and none is named.
+    """
+    try:
+        bundles = {f"{path.parent.name}/{path.name}": path for path in find_bundles(models)}
+        fitting = [name for name in bundles if wanted in ("", name, name.partition("/")[0])]
+        if len({name.partition("/")[0] for name in fitting}) != 1:
+            what = "holds several models" if fitting else f"holds no model {wanted}".rstrip()
+            raise InputError(f"{models} {what}: give --model, one of {', '.join(bundles) or 'none'}")
+        return fitting[-1], digest(bundles[fitting[-1]] / "manifest.json")
+    except (BundleError, OSError) as error:
+        raise InputError(str(error)) from error
 
 
 def _positive(text: str) -> int:

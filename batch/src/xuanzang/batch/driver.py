@@ -1,15 +1,18 @@
-"""A job from its beginning, or from where it stopped, to its end."""
+"""A job from its beginning, or from where it stopped, to its end: parts joined, failures set apart, costs added up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xuanzang.batch.job import Job, Shard
+from xuanzang.batch.formats import format_of
+from xuanzang.batch.job import Job, Shard, Source
 from xuanzang.batch.job_folder import JobFolder
-from xuanzang.batch.joining import join
-from xuanzang.batch.planning import make_plan
+from xuanzang.batch.planning import Plan, make_plan
+from xuanzang.batch.records import Record, replaced
 
 RunShards = Callable[[Sequence[Shard], Path], Iterator[int]]
 """Function that translates shards into a folder of parts and yields the number of each as it is finished."""
@@ -27,7 +30,7 @@ def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str,
         show: Callback for progress, called first with what earlier runs have done.
 
     Returns:
-        Sums over all shards, as of `join`.
+        Sums over all shards: lines, failed, characters, core_seconds.
 
     Raises:
         BatchError: The job cannot go on; what is finished stays finished.
@@ -45,4 +48,50 @@ def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str,
             done += plan.shards[number].rows
             show(done, plan.rows)
         plan.require_unchanged()
-        return join(job, plan, folder)
+        return _join(job, plan, folder)
+
+
+def failures_file(output: Path) -> Path:
+    """Return the file of the rows without a translation, in JSON lines.
+
+    Args:
+        output: Output of the job.
+    """
+    return output.with_name(f"{output.name}.failed.jsonl")
+
+
+def _join(job: Job, plan: Plan, folder: JobFolder) -> dict[str, Any]:
+    """Write the output of finished shards and mark the job as complete; interrupted anywhere, it can be repeated."""
+    records = [folder.parts.record(shard.number) for shard in plan.shards]
+    if job.input.is_dir():
+        job.output.mkdir(exist_ok=True)
+    for source in plan.sources:
+        target = job.output / source.path.name if job.input.is_dir() else job.output
+        parts = [folder.parts.part(shard.number) for shard in plan.shards if shard.path == source.path]
+        _join_file(job, source, parts, target, folder.path)
+    _write_failures(records, failures_file(job.output), folder.path)
+    totals = _totals(records)
+    folder.complete(totals)
+    return totals
+
+
+def _join_file(job: Job, source: Source, parts: Iterable[Path], target: Path, scratch: Path) -> None:
+    with replaced(target, folder=scratch) as output:
+        format_of(job.format).join(parts, source.path, output)
+
+
+def _write_failures(records: Iterable[Record], path: Path, scratch: Path) -> None:
+    lines = [json.dumps(asdict(failure), ensure_ascii=False) for record in records for failure in record.failures]
+    if lines:
+        with replaced(path, folder=scratch) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _totals(records: Iterable[Record]) -> dict[str, Any]:
+    totals = {"lines": 0, "failed": 0, "characters": 0, "core_seconds": 0.0}
+    for record in records:
+        totals["lines"] += record.rows
+        totals["failed"] += len(record.failures)
+        totals["characters"] += record.characters
+        totals["core_seconds"] += record.core_seconds
+    return totals

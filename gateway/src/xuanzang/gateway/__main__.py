@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from xuanzang.gateway.logs import configure_logging
+from xuanzang.command.log_lines import JsonFormatter
 from xuanzang.gateway.serving import serve
 from xuanzang.gateway.settings import read_settings
 
@@ -30,6 +30,23 @@ def main(arguments: Sequence[str]) -> int:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1
     return 0
+
+
+def configure_logging(level: str) -> None:
+    """Write the events of every module's logger to stderr, one JSON object each, without anything of callers.
+
+    Args:
+        level: Lowest level that is logged: "debug", "info", "warning" or "error".
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # Its warnings about broken requests hold nothing of them; its other lines say what ours say.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for name in ("python_multipart", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # It writes a traceback for each path that is not UTF-8, as anyone may send them.
+    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
 
 
 if __name__ == "__main__":

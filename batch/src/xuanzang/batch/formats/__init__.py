@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from xuanzang.batch.formats.base import Cut, Format, Row
-from xuanzang.batch.formats.json_lines import JsonLines
-from xuanzang.batch.formats.lines import Lines
-from xuanzang.batch.formats.tabular import PlainText, TabSeparated
+from xuanzang.batch.formats.lines import JsonLines, Lines, PlainText, TabSeparated
 from xuanzang.batch.job import RowFormat
 
 __all__ = ["Cut", "Format", "Row", "format_of"]

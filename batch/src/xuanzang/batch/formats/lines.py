@@ -1,7 +1,11 @@
-r"""Files of lines, each ended by "\n". Bytes that are not UTF-8 make one line faulty and are written as they were."""
+r"""Files of lines, each ended by "\n": plain text, columns between tabs, JSON.
+
+Bytes that are not UTF-8 make one line faulty and are written as they were.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -35,6 +39,81 @@ class LineFormat(Protocol):
             line: Line without its end.
             translation: Its translation; None for a faulty line.
         """
+
+
+class PlainText:
+    """A line is a text; the line of the output is its translation, empty for a faulty line."""
+
+    def text_of(self, line: str) -> str:
+        """Return the line."""
+        return line
+
+    def translated(self, line: str, translation: str | None) -> str:  # noqa: ARG002 - the line is replaced
+        """Return the translation alone."""
+        return (translation or "").replace("\n", " ")
+
+
+class TabSeparated:
+    """A text is a column; the line of the output has the translation as one more column, empty for a faulty line."""
+
+    def __init__(self, column: int) -> None:
+        """Choose the column.
+
+        Args:
+            column: Position of the text, 1 for the first.
+        """
+        self._column = column
+
+    def text_of(self, line: str) -> str:
+        """Return the column."""
+        columns = line.split("\t")
+        if len(columns) < self._column:
+            raise RowError(f"has {len(columns)} columns, so none is column {self._column}")
+        return columns[self._column - 1]
+
+    def translated(self, line: str, translation: str | None) -> str:
+        """Append the translation."""
+        return f"{line}\t{(translation or '').translate({9: ' ', 10: ' '})}"
+
+
+class JsonLines:
+    """A text is a value of an object; the object of the output has the translation, null for a faulty line.
+
+    What stood in the line is copied, not written anew, so that numbers and order stay as they were. A line that is no
+    object becomes one that has the translation alone; an object that has the key of the translation stays as it was.
+    """
+
+    def __init__(self, field: str, output_field: str) -> None:
+        """Choose the keys.
+
+        Args:
+            field: Key of the text.
+            output_field: Key of the translation.
+        """
+        self._field = field
+        self._output_field = output_field
+
+    def text_of(self, line: str) -> str:
+        """Return the value of the key."""
+        row = _object(line)
+        if row is None:
+            raise RowError("is no JSON object")
+        if self._output_field in row:
+            raise RowError(f"has the key {self._output_field!r} already: choose another --output-field")
+        text = row.get(self._field)
+        if not isinstance(text, str):
+            raise RowError(f"has no text with the key {self._field!r}")
+        return text
+
+    def translated(self, line: str, translation: str | None) -> str:
+        """Add the translation to the object."""
+        row = _object(line)
+        if row is not None and self._output_field in row:
+            return line
+        added = f"{json.dumps(self._output_field)}: {json.dumps(translation, ensure_ascii=False)}}}"
+        if not row:
+            return f"{{{added}"
+        return f"{line.rstrip().removesuffix('}').rstrip()}, {added}"
 
 
 class Lines(Format):
@@ -94,3 +173,11 @@ def _lines(shard: Shard) -> list[str]:
 
 def _shown(line: str) -> str:
     return line.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _object(line: str) -> dict[str, object] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None

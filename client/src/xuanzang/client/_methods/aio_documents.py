@@ -44,8 +44,7 @@ class AsyncDocumentCalls(ABC):
     ) -> DocumentTranslation:
         """Translate the texts of a file; all else in it stays. docs/documents.md tells what is translated, by format.
 
-        A text that the server refuses stays as it was, too; `summary.refusals` names it. The client's extra `documents`
-        has the formats.
+        A text that the server refuses stays as it was, too; `summary.refusals` names it. Needs the extra `documents`.
 
         Args:
             source: Path, or the content of a file.
@@ -60,7 +59,6 @@ class AsyncDocumentCalls(ABC):
 
         Raises:
             DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
-            ImportError: The extra is not installed.
             OSError: The file cannot be read.
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.

@@ -76,21 +76,14 @@ class AsyncGlossaryCalls(ABC):
             replace: Whether it takes the place of another one of that name.
             timeout: Time limit of the whole call in seconds; None: the client's.
 
-        Returns:
-            The stored glossary.
-
         Raises:
             InvalidRequestError: It has faults, or there is another one of that name.
             AccessDeniedError: This caller may not store glossaries.
             TranslationError: The server stores none, or could not be reached in time.
         """
+        languages = source_language, target_language
         request = requests.create_glossary(
-            name,
-            entries,
-            languages=(source_language, target_language),
-            version=version,
-            display_name=display_name,
-            replace=replace,
+            name, entries, languages=languages, version=version, display_name=display_name, replace=replace
         )
         response = await self._open_calls.unary(
             lambda stub: stub.CreateGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)

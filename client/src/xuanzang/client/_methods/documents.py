@@ -41,8 +41,7 @@ class DocumentCalls(ABC):
     ) -> DocumentTranslation:
         """Translate the texts of a file; all else in it stays. docs/documents.md tells what is translated, by format.
 
-        A text that the server refuses stays as it was, too; `summary.refusals` names it. The client's extra `documents`
-        has the formats.
+        A text that the server refuses stays as it was, too; `summary.refusals` names it. Needs the extra `documents`.
 
         Args:
             source: Path, or the content of a file.
@@ -57,7 +56,6 @@ class DocumentCalls(ABC):
 
         Raises:
             DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
-            ImportError: The extra is not installed.
             OSError: The file cannot be read.
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.

@@ -37,10 +37,7 @@ class _Call(Protocol):
 def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> Iterator[ProgressiveTranslation]:
     """Make the call and yield the parts of its answer; closing the generator early cancels it.
 
-    A call that fails before its first part is made again.
-
-    Raises:
-        TranslationError: The call failed.
+    A call that fails before its first part is made again; one that fails later raises TranslationError.
     """
     deadline = calls.shared.clock() + timeout
     metadata = CallMetadata.of(calls.metadata)
@@ -80,11 +77,7 @@ def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> It
 async def aio_read_parts(
     calls: AsyncCalls, request: _Request, *, timeout: float
 ) -> AsyncGenerator[ProgressiveTranslation, None]:
-    """Make the call and yield the parts of its answer, as `read_parts` does.
-
-    Raises:
-        TranslationError: The call failed.
-    """
+    """Make the call and yield the parts of its answer, as `read_parts` does."""
     deadline = calls.shared.clock() + timeout
     metadata = CallMetadata.of(calls.metadata)
 

@@ -11,6 +11,8 @@ from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replacement
 
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
+# In a .tsv most writers know no quotation: one that is not closed before both a tab and a line end is a character.
+_QUOTED_TSV = r'"(?:[^"\t]*+(?:""[^"\t]*+)*+|[^"\r\n]*+(?:""[^"\r\n]*+)*+)"(?=[\t\r\n]|\Z)'
 _SHOWN = 50
 """Columns that a message lists."""
 _SHOWN_CHARACTERS = 100
@@ -22,10 +24,11 @@ class _Field:
     start: int
     end: int
     raw: str
+    is_quoted: bool
 
     @property
     def value(self) -> str:
-        return self.raw[1:-1].replace('""', '"') if self.raw.startswith('"') else self.raw
+        return self.raw[1:-1].replace('""', '"') if self.is_quoted else self.raw
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
@@ -69,13 +72,15 @@ def _delimiter(text: str) -> str:
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[_Field]]:
-    pattern = re.compile(rf'{_QUOTED}|[^"{delimiter}\r\n][^{delimiter}\r\n]*|')
+    is_tsv = delimiter == "\t"
+    bare = r"[^\t\r\n]*+" if is_tsv else rf'[^"{delimiter}\r\n][^{delimiter}\r\n]*|'
+    pattern = re.compile(rf"({_QUOTED_TSV if is_tsv else _QUOTED})|{bare}")
     row: list[_Field] = []
     at, line = 0, 1
     while at < len(text) or row:
         match = pattern.match(text, at)
         assert match is not None  # noqa: S101 - it matches nothing, too
-        row.append(_Field(start=at, end=match.end(), raw=match[0]))
+        row.append(_Field(start=at, end=match.end(), raw=match[0], is_quoted=match[1] is not None))
         line += match[0].count("\n")
         at = match.end()
         if text.startswith(delimiter, at):
@@ -94,7 +99,10 @@ def _edits(field: _Field, delimiter: str) -> Iterator[Edit]:
 
     def write(translation: str) -> str:
         content = before + translation + after
-        special = any(each in content for each in (delimiter, '"', "\r", "\n"))
-        return '"' + content.replace('"', '""') + '"' if special or field.raw.startswith('"') else content
+        special = any(each in content for each in (delimiter, "\r", "\n"))
+        # A field of a .tsv whose quotation marks are characters gets one of the same kind.
+        is_bare = delimiter == "\t" and '"' in field.raw and not re.fullmatch(_QUOTED_TSV, content)
+        needs = special or ('"' in content and not is_bare)
+        return '"' + content.replace('"', '""') + '"' if needs or field.is_quoted else content
 
     return replacement(field.start, field.end, text, write)

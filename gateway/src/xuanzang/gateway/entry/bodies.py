@@ -74,8 +74,7 @@ async def read_body(
         receive: ASGI's function.
         limits: Limits.
         memory: Where its bytes are counted.
-        approve: Function that is called once if the body is large; it raises RefusedError for callers whose bodies are
-            not read.
+        approve: Function called once for a large body; it raises RefusedError if the caller's are not read.
 
     Raises:
         RefusedError: The body is too large or too slow, the caller is not approved, or there is no memory.
@@ -84,20 +83,15 @@ async def read_body(
     declared = declared_size(headers)
     if declared > limits.size:
         raise _too_large(limits.size)
-    awaits_approval = True
-    body = bytearray()
-    if declared > limits.unproved:
+    awaits_approval = declared <= limits.unproved
+    if not awaits_approval:
         await approve()
-        awaits_approval = False
+    body = bytearray()
     try:
         async with asyncio.timeout(limits.seconds):
             is_whole = False
             while not is_whole:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise HungUpError
-                piece = message.get("body", b"")
-                is_whole = not message.get("more_body")
+                piece, is_whole = await _piece(receive)
                 if len(body) + len(piece) > limits.size:
                     raise _too_large(limits.size)
                 if awaits_approval and len(body) + len(piece) > limits.unproved:
@@ -107,9 +101,17 @@ async def read_body(
                     memory.take(len(piece))
                     body += piece
     except TimeoutError as error:
-        message_ = f"the body did not arrive within {limits.seconds:g} seconds"
-        raise RefusedError(Fault(status=HTTPStatus.REQUEST_TIMEOUT, message=message_)) from error
+        message = f"the body did not arrive within {limits.seconds:g} seconds"
+        raise RefusedError(Fault(status=HTTPStatus.REQUEST_TIMEOUT, message=message)) from error
     return bytes(body)
+
+
+async def _piece(receive: Receive) -> tuple[bytes, bool]:
+    """Return the next piece of a body, and whether it is the last."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise HungUpError
+    return message.get("body", b""), not message.get("more_body")
 
 
 def declared_size(headers: Headers) -> int:

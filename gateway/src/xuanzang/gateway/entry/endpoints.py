@@ -265,8 +265,6 @@ class Endpoint:
         takes = any(each.style.reads_elements for each in self._variants)
         parameters = await read_parameters(query=query, headers=headers, body=read, takes_elements=takes)
         arrived.variant = self._fitting(parameters)
-        if parameters.elements is not None and not arrived.variant.style.reads_elements:
-            raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
         if caller is None:
             caller = caller_of(self._key_of(parameters))
         return Call(
@@ -281,7 +279,10 @@ class Endpoint:
         )
 
     def _fitting(self, parameters: Parameters) -> Variant:
-        return next(each for each in self._variants if each.fits(parameters))
+        found = next(each for each in self._variants if each.fits(parameters))
+        if parameters.elements is not None and not found.style.reads_elements:
+            raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
+        return found
 
     def _key_of(self, parameters: Parameters) -> str | None:
         return next((key for name in self._key_parameters if (key := parameters.text(name))), None)

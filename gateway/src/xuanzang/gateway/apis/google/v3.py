@@ -34,7 +34,7 @@ from xuanzang.gateway.apis.google.names import (
 from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
 from xuanzang.gateway.errors import RefusedError, bad_request, fault_of, invalid, not_found
 from xuanzang.gateway.languages import source_for
-from xuanzang.gateway.translation import TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 MAX_LABELS = 64
 MAX_LABEL_CHARACTERS = 63
@@ -103,22 +103,7 @@ class GoogleV3:
         )
         with google_names():
             results = await translate(call.client, job)
-        translation = types.Translation.pb()
-        plain = [
-            translation(
-                translated_text=each.text,
-                detected_language_code="" if job.source else each.source,
-                model=model_resource(request.parent, f"{each.translation.model}/{each.translation.model_version}"),
-            )
-            for each in results
-        ]
-        response = types.TranslateTextResponse.pb()(translations=plain)
-        if glossary:
-            # Google lists translations without it as well; a second translation would double the cost.
-            response.glossary_translations.extend(plain)
-            for each in response.glossary_translations:
-                each.glossary_config.glossary = glossary
-        return response
+        return _text_response(request, job, results)
 
     async def detect_language(self, request: Any, call: V3Call) -> Any:
         """Answer DetectLanguage: there is always a language, "und" if nothing says which."""
@@ -189,6 +174,25 @@ class GoogleV3:
         operation.metadata.Pack(types.DeleteGlossaryMetadata.pb()(name=request.name, state="SUCCEEDED"))
         operation.response.Pack(types.DeleteGlossaryResponse.pb()(name=request.name))
         return operation
+
+
+def _text_response(request: Any, job: TranslationJob, results: Iterable[Translated]) -> Any:
+    translation = types.Translation.pb()
+    plain = [
+        translation(
+            translated_text=each.text,
+            detected_language_code="" if job.source else each.source,
+            model=model_resource(request.parent, f"{each.translation.model}/{each.translation.model_version}"),
+        )
+        for each in results
+    ]
+    response = types.TranslateTextResponse.pb()(translations=plain)
+    if glossary := request.glossary_config.glossary:
+        # Google lists translations without it as well; a second translation would double the cost.
+        response.glossary_translations.extend(plain)
+        for each in response.glossary_translations:
+            each.glossary_config.glossary = glossary
+    return response
 
 
 @contextmanager
