@@ -28,7 +28,7 @@ def test_no_distribution_owns_the_namespace(room: str) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_module_lies_in_the_folder_of_its_room(room: str) -> None:
-    folders = {"proto": PACKAGES, "client": {"client", "command"}}.get(room, {room})
+    folders = {"proto": PACKAGES, "client": {"client", "command", "values"}}.get(room, {room})
     assert {path.relative_to(ROOT / room / "src").parts[:2] for path in modules(room)} == {
         ("xuanzang", folder) for folder in folders
     }

@@ -16,7 +16,7 @@ def test_every_public_name_is_found_where_the_type_checker_finds_it() -> None:
     for module, names in server._NAMES.items():
         for name in names:
             found = getattr(server, name)
-            assert found is getattr(importlib.import_module(f"{server.__name__}.{module}"), name)
+            assert found is getattr(importlib.import_module(module, server.__name__), name)
     assert set(server.__all__) <= set(dir(server))
 
 

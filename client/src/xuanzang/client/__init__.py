@@ -39,15 +39,8 @@ from xuanzang.client._values.explanations import (
     TargetToken,
     TokenAlternative,
 )
-from xuanzang.client._values.offers import DecodingDefaults, Model, StoredGlossary
-from xuanzang.client._values.options import (
-    ContentFormat,
-    ProtectedPattern,
-    SamplingOptions,
-    TLSConfig,
-    TranslateOptions,
-)
-from xuanzang.client._values.provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._values.offers import StoredGlossary
+from xuanzang.client._values.options import ContentFormat, ProtectedPattern, TLSConfig, TranslateOptions
 from xuanzang.client._values.quality import Quality, QualityFlag
 from xuanzang.client._values.replay import Difference, Replay
 from xuanzang.client._values.results import (
@@ -63,6 +56,8 @@ from xuanzang.client._values.results import (
     Translation,
 )
 from xuanzang.client._values.usage import Usage
+from xuanzang.values.models import DecodingDefaults, Model
+from xuanzang.values.provenance import EffectiveOptions, Provenance, SamplingOptions, SentenceProvenance
 
 __all__ = [
     "AccessDeniedError",

@@ -48,20 +48,17 @@ if TYPE_CHECKING:
         TokenDetail,
     )
     from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings, check_options
-    from xuanzang.server.in_process.options import ContentFormat, SamplingOptions, TranslateOptions
+    from xuanzang.server.in_process.options import ContentFormat, TranslateOptions
     from xuanzang.server.in_process.translations import (
-        DecodingDefaults,
-        EffectiveOptions,
         Hypothesis,
-        Model,
         ProgressiveTranslation,
-        Provenance,
-        SentenceProvenance,
         StreamedTranslation,
         Translation,
     )
     from xuanzang.server.in_process.translator import Translator
     from xuanzang.server.published import HubError
+    from xuanzang.values.models import DecodingDefaults, Model
+    from xuanzang.values.provenance import EffectiveOptions, Provenance, SamplingOptions, SentenceProvenance
 
 __all__ = [
     "AsyncTranslator",
@@ -106,9 +103,9 @@ __all__ = [
 # A module is imported when one of its names is first used: the engine needs numpy and onnxruntime.
 _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "bundles.errors": ("BundleError",),
-        "bundles.repository": ("find_bundles",),
-        "engine.errors": (
+        ".bundles.errors": ("BundleError",),
+        ".bundles.repository": ("find_bundles",),
+        ".engine.errors": (
             "DeadlineExceededError",
             "DetectionUnavailableError",
             "DrainingError",
@@ -120,8 +117,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "OverloadedError",
             "UnservedLanguageError",
         ),
-        "engine.text.language_detection": ("DetectedLanguage",),
-        "engine.types": (
+        ".engine.text.language_detection": ("DetectedLanguage",),
+        ".engine.types": (
             "FinishReason",
             "GlossaryMatch",
             "GlossaryOutcome",
@@ -130,21 +127,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "QualityFlag",
             "TokenDetail",
         ),
-        "in_process.aio_translator": ("AsyncTranslator", "TranslatorSettings", "check_options"),
-        "in_process.options": ("ContentFormat", "SamplingOptions", "TranslateOptions"),
-        "in_process.translations": (
-            "DecodingDefaults",
-            "EffectiveOptions",
-            "Hypothesis",
-            "Model",
-            "ProgressiveTranslation",
-            "Provenance",
-            "SentenceProvenance",
-            "StreamedTranslation",
-            "Translation",
-        ),
-        "in_process.translator": ("Translator",),
-        "published": ("HubError",),
+        ".in_process.aio_translator": ("AsyncTranslator", "TranslatorSettings", "check_options"),
+        ".in_process.options": ("ContentFormat", "TranslateOptions"),
+        ".in_process.translations": ("Hypothesis", "ProgressiveTranslation", "StreamedTranslation", "Translation"),
+        ".in_process.translator": ("Translator",),
+        ".published": ("HubError",),
+        "xuanzang.values.models": ("DecodingDefaults", "Model"),
+        "xuanzang.values.provenance": ("EffectiveOptions", "Provenance", "SamplingOptions", "SentenceProvenance"),
     }
 )
 
@@ -153,7 +142,7 @@ if not TYPE_CHECKING:  # type checkers would take any name
     def __getattr__(name: str) -> object:
         for module, names in _NAMES.items():
             if name in names:
-                value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+                value = getattr(importlib.import_module(module, __name__), name)
                 globals()[name] = value
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,8 @@ from typing import TextIO
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.streams import opened_input, opened_output, read_lines
-from xuanzang.client._values.offers import Model
 from xuanzang.client._values.results import DetectedLanguage
+from xuanzang.values.models import Model
 
 _TEXTS_PER_CALL = 256
 _LISTED_LANGUAGES = 8

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
 from xuanzang.client._calls.status import error_from_status
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
-from xuanzang.client._messages.requests import SWITCHES, repeatable_request
+from xuanzang.client._messages.requests import repeatable_request
 from xuanzang.client._values.capsule import Exchange
-from xuanzang.client._values.offers import DecodingDefaults, Model, StoredGlossary
-from xuanzang.client._values.options import ProtectedPattern, SamplingOptions
-from xuanzang.client._values.provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._values.offers import StoredGlossary
+from xuanzang.client._values.options import ProtectedPattern
 from xuanzang.client._values.quality import Quality, QualityFlag
 from xuanzang.client._values.results import (
     DetectedLanguage,
@@ -26,11 +24,8 @@ from xuanzang.client._values.results import (
     Translation,
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-_OF_SETTINGS = {"target_language_code", "options"}
+from xuanzang.values.models import DecodingDefaults, Model
+from xuanzang.values.provenance import provenance_of
 
 _Response = (
     pb.TranslateTextResponse
@@ -137,7 +132,7 @@ def _translation(
         raise _fault("the server answered with a translation that has no hypothesis")
     provenance = exchange = None
     if message.HasField("provenance"):
-        provenance = _provenance(message.provenance)
+        provenance = provenance_of(message.provenance)
         request = repeatable_request(settings, text, message.provenance)
         exchange = Exchange(request=_bytes(request), translation=_bytes(message))
     return Translation(
@@ -219,31 +214,3 @@ def _model(message: pb.Model) -> Model:
 def _defaults(message: pb.DecodingOptions) -> DecodingDefaults:
     given = {field.name: value for field, value in message.ListFields()}
     return DecodingDefaults(**{field.name: given.get(field.name) for field in dataclasses.fields(DecodingDefaults)})
-
-
-def _provenance(message: pb.Provenance) -> Provenance:
-    return Provenance(
-        **{name: getattr(message, name) for name in _names(Provenance) - _OF_SETTINGS - {"sentences"}},
-        target_language_code=message.settings.target_language_code,
-        options=_effective(message.settings),
-        sentences=tuple(
-            SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
-            for sentence in message.sentences
-        ),
-    )
-
-
-def _effective(settings: pb.TranslationSettings) -> EffectiveOptions:
-    options, names = settings.options, _names(EffectiveOptions)
-    sampling = options.sampling
-    given = {name: getattr(settings if name in SWITCHES else options, name) for name in names} | {
-        "max_target_length": options.max_target_length if options.HasField("max_target_length") else None,
-        "sampling": SamplingOptions(**{name: getattr(sampling, name) for name in _names(SamplingOptions)})
-        if options.HasField("sampling")
-        else None,
-    }
-    return EffectiveOptions(**given)
-
-
-def _names(kind: type[DataclassInstance]) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._values.offers import Model
-from xuanzang.client._values.options import SamplingOptions, TranslateOptions
+from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client._values.results import FinishReason, Translation
 from xuanzang.client._values.usage import Usage
 from xuanzang.documents import (
@@ -25,6 +24,8 @@ from xuanzang.documents import (
     TranslatedTexts,
     TranslationMemory,
 )
+from xuanzang.values.models import Model
+from xuanzang.values.provenance import SamplingOptions
 
 # They change what is told about a translation, not its text.
 _IRRELEVANT = ("return_scores", "token_details", "return_provenance", "partial_on_deadline", "model")

@@ -12,21 +12,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
+from xuanzang.values.provenance import SamplingOptions
+
 Method = TypeVar("Method", bound=Callable[..., object])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingOptions:
-    """Settings of random sampling; those left out or None have the default of the server."""
-
-    top_k: int | None = None
-    """Number of most likely tokens to draw from, 1 to 256; None: 256."""
-    top_p: float | None = None
-    """Probability that the most likely of these tokens must reach together, above 0 to 1; None: 1, all of them."""
-    temperature: float | None = None
-    """Divisor of log-probabilities, above 0 to 10: below 1 favours likely tokens, above 1 rare ones; None: 1."""
-    seed: int | None = None
-    """Seed, 0 to 2147483647; equal requests with equal seeds give equal draws. None: a new one for every request."""
 
 
 Glossary: TypeAlias = Mapping[str, str | Sequence[str]]

@@ -12,8 +12,8 @@ from xuanzang.client._errors import TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._values.capsule import Capsule, Exchange
 from xuanzang.client._values.options import ProtectedPattern
-from xuanzang.client._values.provenance import Provenance
 from xuanzang.client._values.quality import Quality
+from xuanzang.values.provenance import Provenance
 
 if TYPE_CHECKING:
     from xuanzang.documents import DocumentSummary

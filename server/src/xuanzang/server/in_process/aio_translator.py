@@ -25,7 +25,6 @@ from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
 from xuanzang.server.in_process.translations import (
-    Model,
     ProgressiveTranslation,
     StreamedTranslation,
     Translation,
@@ -39,6 +38,7 @@ from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.messages.responses import detection_fields
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.models import Model
 
 # As many as the full batches of a worker hold, so that texts of similar lengths find each other.
 _TEXTS_PER_WORKER = 256

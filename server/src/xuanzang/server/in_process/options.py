@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -13,26 +12,13 @@ from google.protobuf.message import Message
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.types import ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.provenance import SamplingOptions
 
 ContentFormat = Literal["text", "html", "xml"]
 """How texts are written, and their translations."""
 
 Glossary: TypeAlias = Mapping[str, str | Sequence[str]]
 """Translations of terms, by term."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingOptions:
-    """Settings of random sampling."""
-
-    top_k: int | None = None
-    """Number of most likely tokens to draw from, 1 to 256; None: 256."""
-    top_p: float | None = None
-    """Probability that the most likely of these tokens must reach together, above 0 to 1; None: 1, all of them."""
-    temperature: float | None = None
-    """Divisor of log-probabilities, above 0 to 10: below 1 favours likely tokens, above 1 rare ones; None: 1."""
-    seed: int | None = None
-    """Seed, 0 to 2147483647; equal calls with equal seeds give equal draws. None: a new one for every call."""
 
 
 class TranslateOptions(TypedDict, total=False):

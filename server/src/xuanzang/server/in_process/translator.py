@@ -14,7 +14,8 @@ from typing import Any, Self, TypeVar, Unpack
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings
 from xuanzang.server.in_process.options import TranslateOptions
-from xuanzang.server.in_process.translations import Model, ProgressiveTranslation, StreamedTranslation, Translation
+from xuanzang.server.in_process.translations import ProgressiveTranslation, StreamedTranslation, Translation
+from xuanzang.values.models import Model
 
 Result = TypeVar("Result")
 

@@ -1,12 +1,26 @@
-"""How a translation was made: frozen values, as the server reports them on request."""
+"""How a translation was made: frozen values, and what they are read from."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from xuanzang.client._values.options import SamplingOptions
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """Settings of random sampling; those left out or None have the default of the model."""
+
+    top_k: int | None = None
+    """Number of most likely tokens to draw from, 1 to 256; None: 256."""
+    top_p: float | None = None
+    """Probability that the most likely of these tokens must reach together, above 0 to 1; None: 1, all of them."""
+    temperature: float | None = None
+    """Divisor of log-probabilities, above 0 to 10: below 1 favours likely tokens, above 1 rare ones; None: 1."""
+    seed: int | None = None
+    """Seed, 0 to 2147483647; equal requests with equal seeds give equal draws. None: a new one for every request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +112,27 @@ class Provenance:
     """Options in effect."""
     sentences: tuple[SentenceProvenance, ...]
     """Searches in the order of the text; several of a sentence with `sampling` or `return_alternatives`."""
+
+
+def provenance_of(message: pb.Provenance) -> Provenance:
+    """Read how a translation was made."""
+    sentences = tuple(
+        SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
+        for sentence in message.sentences
+    )
+    copied = {name: getattr(message, name) for name in _names(Provenance) & set(message.DESCRIPTOR.fields_by_name)}
+    copied |= {"target_language_code": message.settings.target_language_code, "sentences": sentences}
+    return Provenance(**copied, options=_effective(message.settings))
+
+
+def _effective(settings: pb.TranslationSettings) -> EffectiveOptions:
+    options, on_settings = settings.options, set(settings.DESCRIPTOR.fields_by_name)
+    values = {name: getattr(settings if name in on_settings else options, name) for name in _names(EffectiveOptions)}
+    drawn = {name: getattr(options.sampling, name) for name in _names(SamplingOptions)}
+    values["sampling"] = SamplingOptions(**drawn) if options.HasField("sampling") else None
+    values["max_target_length"] = options.max_target_length if options.HasField("max_target_length") else None
+    return EffectiveOptions(**values)
+
+
+def _names(kind: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
