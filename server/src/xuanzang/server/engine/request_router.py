@@ -118,10 +118,10 @@ class RequestRouter:
                     self._require_served(readings, choice)
                 source_language = self._source(readings, choice)
         route = self.resolve(model=model, source_language=source_language, target_language=target_language)
-        if passed := _unserved(readings):
-            self._unserved["passed"].inc(passed)
         if not readings:
             return route
+        if passed := _unserved(readings):
+            self._unserved["passed"].inc(passed)
         return Route(
             model=route.model,
             source_language=route.source_language,
@@ -173,20 +173,20 @@ class RequestRouter:
             raise DetectionUnavailableError(
                 "languages are not detected: the server lacks the extra `detection`, or its setting is off"
             )
-        codes = sorted({code for model in self._models for code in model.source_languages})
+        codes = tuple(sorted({code for model in self._models for code in model.source_languages}))
         work = partial(_detected, texts, self._detector, codes)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _unserved(readings: Iterable[Reading]) -> int:
-    return sum(each.kind is TextKind.UNSERVED for each in readings)
+    return sum([each.kind is TextKind.UNSERVED for each in readings])
 
 
 def _read_all(texts: Iterable[str], detector: LanguageDetector, choice: LanguageChoice) -> list[Reading]:
     return [read(text, detector, choice) for text in texts]
 
 
-def _detected(texts: Iterable[str], detector: LanguageDetector, codes: Sequence[str]) -> list[list[DetectedLanguage]]:
+def _detected(texts: Iterable[str], detector: LanguageDetector, codes: tuple[str, ...]) -> list[list[DetectedLanguage]]:
     known = {primary(code) for code in codes}
     return [
         [

@@ -22,7 +22,7 @@ class ContentFormat(enum.Enum):
     """A document without document type, or a part of one."""
 
 
-class FinishReason(enum.Enum):
+class FinishReason(enum.StrEnum):
     """Why the search for a hypothesis stopped."""
 
     END_OF_SENTENCE = "end_of_sentence"
@@ -246,7 +246,7 @@ class Runtime:
     onnxruntime_version: str
 
 
-class TextKind(enum.Enum):
+class TextKind(enum.StrEnum):
     """What a request does with a text."""
 
     SERVED = "served"

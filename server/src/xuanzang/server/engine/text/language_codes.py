@@ -82,8 +82,8 @@ def meant_language(wanted: str, offered: Iterable[str]) -> str | None:
     return matched("-".join([_MEANT.get(language, language), *rest]), codes)
 
 
-def matched_language(language: str, script: str, offered: Iterable[str]) -> str | None:
+@lru_cache(maxsize=1024)
+def matched_language(language: str, script: str, offered: tuple[str, ...]) -> str | None:
     """Find the offered code of a detected language, one of its script, such as "Hant" or empty, before others."""
-    codes = list(offered)
-    found = matched(f"{language}-{script}" if script else language, codes)
-    return found or next((code for code in codes if primary(code) == language), None)
+    found = matched(f"{language}-{script}" if script else language, offered)
+    return found or next((code for code in offered if primary(code) == language), None)

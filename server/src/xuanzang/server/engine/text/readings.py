@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from xuanzang.server.engine.text.language_codes import matched_language, near, primary
@@ -22,7 +23,7 @@ _MIN_SHARE = 0.7
 _MIN_LETTERS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LanguageChoice:
     """Languages that a request leaves open."""
 
@@ -31,10 +32,10 @@ class LanguageChoice:
     target: str = ""
     """Code of the language that it is translated into; empty if that depends on the text."""
 
-    @property
-    def languages(self) -> set[str]:
+    @cached_property
+    def languages(self) -> frozenset[str]:
         """All of them, without script and region."""
-        return {primary(code) for code in (*self.sources, self.target) if code}
+        return frozenset(primary(code) for code in (*self.sources, self.target) if code)
 
 
 _Best: TypeAlias = DetectedLanguage | None
@@ -62,7 +63,7 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
     )
 
 
-def _other(text: str, found: Detection, best: _Best, target: str, sources: Collection[str]) -> Reading | None:
+def _other(text: str, found: Detection, best: _Best, target: str, sources: tuple[str, ...]) -> Reading | None:
     """Return how a text is read that is surely in none of the source languages; None if that is not sure enough."""
     if not found.is_prose or found.writing.letters.total() < _MIN_LETTERS:
         return None
@@ -78,32 +79,33 @@ def _other(text: str, found: Detection, best: _Best, target: str, sources: Colle
     return Reading(kind=TextKind.UNSERVED, language=best.code, confidence=best.confidence)
 
 
-def _is_outside(found: Detection, codes: Collection[str]) -> bool:
+def _is_outside(found: Detection, codes: tuple[str, ...]) -> bool:
     """Return whether a text is surely in none of some languages: by its script, or by its words."""
     writing, probabilities = found.writing, found.probabilities
     if writing.share < _MIN_SHARE or not is_known(writing.script):
         return False
-    if not _written_languages(found, codes):
+    if not _written_in(writing.script, codes):
         return True
     return bool(probabilities) and _probability(found, codes) <= _MAX_SERVED
 
 
-def _is_likely(found: Detection, codes: Collection[str]) -> bool:
+def _is_likely(found: Detection, codes: tuple[str, ...]) -> bool:
     """Return whether anything speaks for some languages: a script, or words in Latin letters, which all texts have."""
     if found.writing.script != LATIN or not found.probabilities:
         return True
     return _probability(found, codes) >= _MIN_LIKELY
 
 
-def _written_languages(found: Detection, codes: Collection[str]) -> set[str]:
-    """Return those of some languages, and of their near ones, that are written as a text is."""
-    script = found.writing.script
-    return {language for code in codes for language in near(code) if is_written_in(language, script)}
+@lru_cache(maxsize=1024)
+def _written_in(script: str, codes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of some languages, and of their near ones, that are written in a script."""
+    near_ones = dict.fromkeys(language for code in codes for language in near(code))
+    return tuple(language for language in near_ones if is_written_in(language, script))
 
 
-def _probability(found: Detection, codes: Collection[str]) -> float:
+def _probability(found: Detection, codes: tuple[str, ...]) -> float:
     """Return the probability that a text is in one of some languages."""
-    return sum(found.probabilities.get(each, 0.0) for each in _written_languages(found, codes))
+    return sum([found.probabilities.get(each, 0.0) for each in _written_in(found.writing.script, codes)])
 
 
 def _has_letters_of(text: str, sources: Collection[str], *, besides: str = "") -> bool:

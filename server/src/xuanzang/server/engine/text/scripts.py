@@ -64,7 +64,7 @@ def script_of(letter: str) -> str:
 
 def scripts_of(text: str) -> Counter[str]:
     """Return the number of letters of each script."""
-    return Counter(script_of(character) for character in text if character.isalpha())
+    return Counter(map(script_of, filter(str.isalpha, text)))
 
 
 def main_script(text: str) -> str:

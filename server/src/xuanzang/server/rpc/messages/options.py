@@ -65,10 +65,9 @@ OPTION_FIELDS = frozenset({"options", *_SWITCHES})
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
     """Find the values outside of their ranges."""
-    if not options.ListFields():
-        return
     yield from _out_of_range(_RANGES, _set_fields(options), path="options")
-    yield from _out_of_range(_SAMPLING_RANGES, _set_fields(options.sampling), path="options.sampling")
+    if options.HasField("sampling"):
+        yield from _out_of_range(_SAMPLING_RANGES, _set_fields(options.sampling), path="options.sampling")
     if len(options.target_prefix) > MAX_PREFIX_CHARACTERS:
         yield _size_violation("target_prefix", f"at most {MAX_PREFIX_CHARACTERS} characters", options.target_prefix)
     if len(options.suppressed_texts) > MAX_SUPPRESSED_TEXTS:

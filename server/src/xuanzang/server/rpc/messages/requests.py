@@ -137,9 +137,12 @@ async def read_settings(
 
 def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
     """Find the values that no model takes."""
-    yield from range_violations(settings.options)
-    yield from term_violations(settings)
-    yield from _format_violations(settings)
+    if settings.HasField("options"):
+        yield from range_violations(settings.options)
+    if settings.glossary_entries or settings.protected_patterns:
+        yield from term_violations(settings)
+    if settings.content_format:
+        yield from _format_violations(settings)
 
 
 def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
