@@ -27,6 +27,7 @@ class Counter:
 
     def __init__(self, _bounds: Sequence[float] = ()) -> None:
         self.value = 0.0
+        """The number, for writers who do not write at the same time; others use `inc`."""
         self._lock = threading.Lock()
 
     def inc(self, amount: float = 1.0) -> None:

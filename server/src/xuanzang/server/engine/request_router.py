@@ -52,17 +52,16 @@ class RequestRouter:
     def _models(self) -> tuple[ServedModel, ...]:
         return tuple(self._live.catalog.served)
 
-    def _follow_catalog(self) -> None:
-        """Forget what was found in another catalog, and all if callers have asked for too many combinations."""
-        catalog = self._live.catalog
-        if catalog is not self._catalog or len(self._routes) + len(self._choices) > _MAX_KEPT:
-            self._catalog = catalog
-            self._routes.clear()
-            self._choices.clear()
+    def _forget(self) -> None:
+        """Forget what was found, in another catalog or for too many combinations."""
+        self._catalog = self._live.catalog
+        self._routes.clear()
+        self._choices.clear()
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
         """Find the model that a request means by its names, and the target language; see `routing.resolve`."""
-        self._follow_catalog()
+        if self._live.catalog is not self._catalog or len(self._routes) >= _MAX_KEPT:
+            self._forget()
         key = model, source_language, target_language
         if (route := self._routes.get(key)) is None:
             route = self._routes[key] = routing.resolve(
@@ -72,7 +71,8 @@ class RequestRouter:
 
     def _choice(self, model: str, target_language: str) -> LanguageChoice:
         """Return the languages that a request without a source language may mean."""
-        self._follow_catalog()
+        if self._live.catalog is not self._catalog or len(self._choices) >= _MAX_KEPT:
+            self._forget()
         key = model, target_language
         if (choice := self._choices.get(key)) is None:
             choice = routing.language_choice(self._models, model=model, target_language=target_language)

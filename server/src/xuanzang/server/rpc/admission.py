@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Hashable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
@@ -206,7 +206,7 @@ class RpcGate:
         self._occupancy.take(place)
         self._idle.clear()
         # A callback of the context would do the same, but gRPC's list of them and the context hold each other.
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task: Any = asyncio.current_task()
         task.add_done_callback(partial(self._leave, place))
 
     async def idle(self) -> None:

@@ -85,7 +85,7 @@ class RpcContext:
         """Send one answer of a stream."""
         await self.grpc.write(message)
         if self.sent is not None:
-            self.sent.inc()
+            self.sent.value += 1
         self.owed -= 1
         self.active_at = time.monotonic()
 

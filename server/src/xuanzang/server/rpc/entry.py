@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -40,7 +40,7 @@ _Unread = tuple[str, grpc.StatusCode, Reason]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Route:
-    """A method, and what is found once for all its RPCs."""
+    """A method, and what is found once for all its RPCs. The event loop alone counts in its series."""
 
     method: Method
     series: RpcMetrics
@@ -111,14 +111,14 @@ class Entry:
         method, began = route.method, time.perf_counter()
         answer, code, status, reason = None, grpc.StatusCode.UNKNOWN, None, None
         rpc.grpc, rpc.sent, rpc.log_text = context, route.series.msg_sent, route.log_text
-        route.series.started.inc()
+        route.series.started.value += 1
         if method.is_gated:
             self._observe(rpc, method)
         try:
             answer = await self._answer(route, rpc, messages)
             code = context.code() or grpc.StatusCode.OK
             if not method.sends_stream:
-                route.series.msg_sent.inc()
+                route.series.msg_sent.value += 1
         except grpc.aio.AbortError:
             code = context.code()
             raise
@@ -152,7 +152,7 @@ class Entry:
             request: Any = self._incoming(route, rpc, messages)
         else:
             request = _decoded(method, await self._only_message(rpc))
-            route.series.msg_received.inc()
+            route.series.msg_received.value += 1
         try:
             if gate is not None and method.is_gated:
                 await gate.enter(rpc, is_stream=method.receives_stream)
@@ -192,7 +192,7 @@ class Entry:
                     return
                 rpc.owed += 1
                 rpc.active_at = time.monotonic()
-                route.series.msg_received.inc()
+                route.series.msg_received.value += 1
                 yield _decoded(method, message)
                 reading = asyncio.ensure_future(anext(messages, grpc.aio.EOF))
         except grpc.aio.InternalError:
@@ -221,7 +221,8 @@ class Entry:
             raise _ended_by_grpc() from None
         if message is grpc.aio.EOF:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
-        return cast("bytes", message)
+        data: bytes = message
+        return data
 
     def _observe(self, rpc: RpcContext, method: Method) -> None:
         rpc.request_id = chosen_id(rpc.metadata)
@@ -243,7 +244,7 @@ class Entry:
         """Count and log an RPC that has ended, and hand on its record."""
         method, record = route.method, rpc.record
         route.series.handling_seconds.observe(seconds, None if record is None else record.exemplar)
-        route.handled(code).inc()
+        route.handled(code).value += 1
         if code is not grpc.StatusCode.OK or self._log.has_successes:
             self._log.write(
                 method.path, code.name, seconds, is_check=method.is_open, request_id=rpc.request_id, reason=reason
@@ -264,8 +265,8 @@ class Entry:
         for key, number in self._unread.items():
             path, code, reason = key
             route = self._routes[path]
-            route.series.started.inc(number)
-            route.handled(code).inc(number)
+            route.series.started.value += number
+            route.handled(code).value += number
             for _ in range(number):
                 # One has the id that its caller chose.
                 request_id = self._unread_ids.pop(key, None)

@@ -82,14 +82,17 @@ class BeamSearch:
         if (more := int(indices.max()) + 1 - len(self.sentences)) > 0:
             self.beams = self.beams.extended(more)
             self._history.extend(more)
+        recorded = False
         for index, option in zip(indices.tolist(), options, strict=True):
             state = SentenceState(option, self._step)
             self.sentences[index : index + 1] = [state]  # the next one is put at the end
             self._inspected_from = min(self._inspected_from, state.inspected_from)
             self._edited_until = max(self._edited_until, state.edited_until)
             if option.recorder:
+                recorded = True
                 option.recorder.begin(option.decoding.no_repeat_ngram_size)
-        self._find_recorded()
+        if self._recorded or recorded:
+            self._find_recorded()
         beams = self.beams
         beams.token_ids[indices] = self._start_id
         beams.scores[indices] = DEAD_SCORE
@@ -106,7 +109,8 @@ class BeamSearch:
         """Keep only some sentences, in the order given."""
         self.sentences = [self.sentences[index] for index in order.kept.tolist()]
         self.beams = self.beams.selected(order)
-        self._find_recorded()
+        if self._recorded:
+            self._find_recorded()
         self._history.select(order)
         self.required.select(order)
         if self.details:
@@ -137,7 +141,7 @@ class BeamSearch:
         """
         if self.continue_best:
             self.continue_best.fit(*candidates, *self.beams)
-        self._history.make_room(limit.steps, int(self.beams.positions.max()))
+        self._history.make_room(limit.steps, self.beams.positions)
         endings_left = np.array([state.endings_left for state in self.sentences], dtype=np.int64)
         taken = steps(self._history.links, self._history.steps, endings_left, limit, later)
         if taken.order:
@@ -322,7 +326,8 @@ class BeamSearch:
 
     def _live(self, index: int) -> list[int]:
         """Return the beam positions that hold a hypothesis."""
-        return [position for position, score in enumerate(self.beams.scores[index].tolist()) if score > DEAD_LIMIT]
+        live: list[int] = np.flatnonzero(self.beams.scores[index] > DEAD_LIMIT).tolist()
+        return live
 
     def edits(self) -> LogitEdits | None:
         """Return the changes of logits before the next tokens are chosen; None for none."""

@@ -62,11 +62,13 @@ def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: i
 
 def prohibitions(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, Prohibition]:
     """Find the tokens that may not come next in a hypothesis, behind its forced beginning, with the first reason."""
-    decoding = options.decoding
-    repeating = dict.fromkeys(_repeating(tokens, decoding.no_repeat_ngram_size), Prohibition.REPEATED_NGRAM)
-    completing = dict.fromkeys(_completing(tokens, options.suppressed_sequences), Prohibition.SUPPRESSED)
-    early = {eos_id: Prohibition.TOO_SHORT} if len(tokens) < decoding.min_target_length else {}
-    return early | completing | repeating
+    size, sequences = options.decoding.no_repeat_ngram_size, options.suppressed_sequences
+    found = {eos_id: Prohibition.TOO_SHORT} if len(tokens) < options.decoding.min_target_length else {}
+    if sequences:
+        found |= dict.fromkeys(_completing(tokens, sequences), Prohibition.SUPPRESSED)
+    if size:
+        found |= dict.fromkeys(_repeating(tokens, size), Prohibition.REPEATED_NGRAM)
+    return found
 
 
 def stack(edits: Mapping[tuple[int, int], dict[int, LogitEdit]], *, batch: int, beam: int) -> LogitEdits:
@@ -96,8 +98,6 @@ def stack(edits: Mapping[tuple[int, int], dict[int, LogitEdit]], *, batch: int, 
 
 def _repeating(tokens: Sequence[int], size: int) -> Iterator[int]:
     """Find tokens that would make a sequence of `size` occur again."""
-    if not size:
-        return
     start = len(tokens) - size + 1
     if start < 0:
         return

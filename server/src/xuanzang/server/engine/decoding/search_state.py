@@ -122,14 +122,20 @@ class History:
 
     def add(self, token_ids: Ints, parents: Ints, positions: Ints) -> None:
         """Record the token that each hypothesis got and its parent, [batch, beam]; `positions` are its tokens."""
-        self.make_room(1, int(positions.max()) - 1)
+        self.make_room(1, positions, added=1)
         self.links[:, self.steps, 0] = token_ids
         self.links[:, self.steps, 1] = parents
         self.steps += 1
 
-    def make_room(self, steps: int, needed: int) -> None:
-        """Have room for steps, if there is none forget those before the oldest sentence began."""
+    def make_room(self, steps: int, positions: Ints, *, added: int = 0) -> None:
+        """Have room for steps, if there is none forget those before the oldest sentence began.
+
+        Args:
+            positions: Tokens of each hypothesis, [batch, beam].
+            added: Those of them that are not recorded yet.
+        """
         if self.steps + steps > self.links.shape[1]:
+            needed = int(positions.max()) - added
             self.links = extended(self.links[:, self.steps - needed : self.steps], max(steps, _STEPS_CHUNK), axis=1)
             self.steps = needed
 

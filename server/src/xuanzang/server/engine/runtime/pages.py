@@ -195,8 +195,9 @@ class PageTable:
         left = self.table[indices]
         self.table[indices] = -1
         left = left[left >= 0]
-        self.owners[left] = 0
-        self._put_back(left)
+        if left.size:
+            self.owners[left] = 0
+            self._put_back(left)
 
     def select(self, order: Order) -> list[tuple[int, int]]:
         """Keep only some sentences, in the order given, and give back what is not needed."""

@@ -55,7 +55,7 @@ class _RunningSentence:
 
     def timeline(self, *, worker: int, step: int, best: TargetHypothesis) -> SentenceTimeline:
         """Return when it was worked on, now that a step was its last, and which search found its translation."""
-        is_free = any(best is each for each in self.earlier)
+        is_free = bool(self.earlier) and any(best is each for each in self.earlier)
         return SentenceTimeline(
             queued_at=self.queued.queued_at,
             taken_at=self.taken_at,
@@ -95,7 +95,7 @@ class ModelRunner:
 
     def admit(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join."""
-        tokens = sum(queued.source_tokens for queued in newcomers)
+        tokens = sum([queued.source_tokens for queued in newcomers])
         self._metrics.batch_source_tokens.observe(tokens)
         self._metrics.source_tokens.inc(tokens)
         if self._running:

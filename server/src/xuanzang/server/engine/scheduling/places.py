@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -79,7 +79,8 @@ class Places:
     def __init__(self, queue: FairQueue, *, workers: int, max_batch_sentences: int) -> None:
         self._queue = queue
         self._limit = max_batch_sentences
-        self._held: list[dict[Holder, Held]] = [{} for _ in range(workers)]
+        self.reported: list[dict[Holder, Held]] = [{} for _ in range(workers)]
+        """What each worker decodes, as it reported last; it may look at it without the lock."""
         # The same by worker and tier: places of each caller, and their sums. Each call looks at these.
         self._places: list[list[dict[str, int]]] = [[{} for _ in TIERS] for _ in range(workers)]
         self._running = [[0] * len(TIERS) for _ in range(workers)]
@@ -140,39 +141,35 @@ class Places:
     def take(self, worker: int, queued: QueuedSentence) -> None:
         """Count a sentence that a worker takes; the worker's next report replaces this."""
         holder = queued.tier, queued.request.flow.caller
-        places, tokens = self._held[worker].get(holder, NOTHING)
+        places, tokens = self.reported[worker].get(holder, NOTHING)
         self._hold(worker, holder, Held(places + queued.places, tokens + queued.cost))
 
     def give_back(self, worker: int, queued: QueuedSentence) -> None:
         """Take back what was counted for a sentence that the worker does not get after all."""
         holder = queued.tier, queued.request.flow.caller
-        places, tokens = self._held[worker][holder]
+        places, tokens = self.reported[worker][holder]
         self._hold(worker, holder, Held(places - queued.places, tokens - queued.cost))
-
-    def differ(self, worker: int, held: Mapping[Holder, Held]) -> bool:
-        """Whether a worker decodes other sentences than it reported last; the worker may ask without the lock."""
-        return held != self._held[worker]
 
     def report(self, worker: int, held: Mapping[Holder, Held]) -> None:
         """Take over what a worker decodes."""
-        for holder in self._held[worker].keys() - held.keys():
+        for holder in self.reported[worker].keys() - held.keys():
             self._hold(worker, holder, NOTHING)
         for holder, each in held.items():
             self._hold(worker, holder, each)
 
     def _hold(self, worker: int, holder: Holder, held: Held) -> None:
         tier, caller = holder
-        before = self._held[worker].get(holder, NOTHING)
+        before = self.reported[worker].get(holder, NOTHING)
         self._running[worker][tier] += held.places - before.places
         if (tier in self.tiers[worker]) != (self._running[worker][tier] > 0):
             self.tiers[worker] ^= {tier}
         self._total[tier] += held.places - before.places
         self._tokens[tier] += held.tokens - before.tokens
         if held.places:
-            self._held[worker][holder] = held
+            self.reported[worker][holder] = held
             self._places[worker][tier][caller] = held.places
         else:
-            self._held[worker].pop(holder, None)
+            self.reported[worker].pop(holder, None)
             self._places[worker][tier].pop(caller, None)
 
     def running(self, worker: int, tier: int) -> int:
@@ -231,12 +228,14 @@ class Places:
                 return [worker for worker in range(len(self._running)) if self.room(worker, tier, waiting).callers]
         return []
 
-    def rooms(self, worker: int) -> Iterator[tuple[int, Room]]:
+    def rooms(self, worker: int) -> dict[int, Room]:
         """Return the tiers of which a worker may take sentences, the lightest first, and how many."""
+        rooms = {}
         for tier, waiting in sorted(self.waiting().items()):
             room = self.room(worker, tier, waiting)
             if room.callers:
-                yield tier, room
+                rooms[tier] = room
+        return rooms
 
     def room(self, worker: int, tier: int, waiting: Mapping[str, int]) -> Room:
         """Return how many places a worker may give to callers whose sentences wait.

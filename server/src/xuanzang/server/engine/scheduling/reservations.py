@@ -58,7 +58,8 @@ class Reservations:
 
     def __init__(self, *, workers: int, max_cache_bytes: int) -> None:
         self.max_cache_bytes = max_cache_bytes
-        self._uses: list[dict[BatchKey, BatchUse]] = [{} for _ in range(workers)]
+        self.reported: list[dict[BatchKey, BatchUse]] = [{} for _ in range(workers)]
+        """What each worker uses, as it reported last; it may look at it without the lock."""
         self._reserved: Counter[LoadedModel] = Counter()
 
     def require_possible(self, sentences: Iterable[QueuedSentence]) -> None:
@@ -87,7 +88,7 @@ class Reservations:
     def reserve(self, worker: int, queued: QueuedSentence) -> Lack | None:
         """Count a sentence that a worker takes, until its next report; return whose memory is too short instead."""
         model, key = queued.request.model, BatchKey.of(queued)
-        use = self._uses[worker].get(key, _UNUSED)
+        use = self.reported[worker].get(key, _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
         reserved = self._reserved.total()
         # One that is alone may have all.
@@ -102,31 +103,29 @@ class Reservations:
     def release(self, worker: int, queued: QueuedSentence) -> None:
         """Take back what was reserved for a sentence that the worker does not get after all."""
         key = BatchKey.of(queued)
-        use = self._uses[worker][key]
+        use = self.reported[worker][key]
         self._replace(worker, {key: BatchUse(use.sentences - 1, use.needed - queued.cache_bytes, use.held)})
-
-    def differ(self, worker: int, uses: Mapping[BatchKey, BatchUse]) -> bool:
-        """Whether a worker uses other memory than it reported last; the worker may ask without the lock."""
-        return uses != self._uses[worker]
 
     def report(self, worker: int, uses: Mapping[BatchKey, BatchUse]) -> None:
         """Take over what a worker uses: its batches, empty ones that hold memory included."""
-        self._replace(worker, dict.fromkeys(self._uses[worker], _UNUSED) | dict(uses))
+        self._replace(worker, dict.fromkeys(self.reported[worker], _UNUSED) | dict(uses))
 
     def trimmable(self, queued: QueuedSentence) -> set[int]:
         """Return the workers that hold more than they need, if giving it back would make room for a sentence."""
         model, limit = queued.request.model, queued.request.model.max_cache_bytes
         needed: Counter[LoadedModel] = Counter()
-        for uses in self._uses:
+        for uses in self.reported:
             for key, use in uses.items():
                 needed[key.model] += use.needed
         fits = needed.total() + queued.cache_bytes <= self.max_cache_bytes
         if not fits or (limit is not None and needed[model] + queued.cache_bytes > limit):
             return set()
-        return {worker for worker, uses in enumerate(self._uses) if any(use.held > use.needed for use in uses.values())}
+        return {
+            worker for worker, uses in enumerate(self.reported) if any(use.held > use.needed for use in uses.values())
+        }
 
     def _replace(self, worker: int, changes: dict[BatchKey, BatchUse]) -> None:
-        uses = self._uses[worker]
+        uses = self.reported[worker]
         for key, use in changes.items():
             before = uses.get(key, _UNUSED)
             if use == before:
@@ -146,7 +145,7 @@ class Reservations:
 
     def _serving(self, model: LoadedModel) -> set[int]:
         serving = set()
-        for worker, uses in enumerate(self._uses):
+        for worker, uses in enumerate(self.reported):
             for key, use in uses.items():
                 if use.sentences and key.model is model:
                     serving.add(worker)

@@ -208,7 +208,7 @@ class Scheduler:
 
     def _take_in_turn(self, worker: int, now: float) -> list[QueuedSentence]:
         """Take sentences for the tier whose turn it is, and for lighter ones: others would hold these up."""
-        rooms = dict(self._places.rooms(worker))
+        rooms = self._places.rooms(worker)
         turn = self.turns[worker].begin({*self._places.tiers[worker], *rooms} or {0})
         taken: list[QueuedSentence] = []
         for tier, room in rooms.items():
@@ -278,11 +278,11 @@ class Scheduler:
     ) -> None:
         """Take what a worker decodes: the places of its callers, and its batches, empty ones included."""
         # Changed by this worker only.
-        if not (self._places.differ(worker, held) or self._reservations.differ(worker, uses)):
+        if held == self._places.reported[worker] and uses == self._reservations.reported[worker]:
             return
         with self._lock:
             self._places.report(worker, held)
-            if self._reservations.differ(worker, uses):
+            if uses != self._reservations.reported[worker]:
                 self._reservations.report(worker, uses)
                 if self._has_refused:
                     self._has_refused = False

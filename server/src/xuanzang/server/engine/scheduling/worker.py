@@ -154,7 +154,7 @@ class Worker:
         for key, sentences in joining.items():
             began = time.perf_counter()
             self._work_on(key, methodcaller("admit", sentences), sentences)
-            tokens = sum(queued.source_tokens for queued in sentences)
+            tokens = sum([queued.source_tokens for queued in sentences])
             self._scheduler.record_joining(self._number, tokens, time.perf_counter() - began)
         if joining:
             running = [key for key, runner in self._runners.items() if runner]
