@@ -21,6 +21,7 @@ TERMS = {
     "打印机": "printer",
     "三体": "The Three-Body Problem",
     "电影": "Kinofilm",
+    "新华字典": "Xinhua Dictionary",
 }
 TEXTS = [
     "请打开微信。",
@@ -28,6 +29,7 @@ TEXTS = [
     "我昨天去看了三体。",
     "打印机需要充电。",
     "打印机打电话来了。",
+    "我们明天再谈新华字典吧。",
     "你好。",
     "我昨天去看了电影。",
     "我的微信在哪里？",
@@ -63,14 +65,23 @@ def test_a_sentence_whose_term_is_missing_is_searched_again_with_the_term_requir
 
 
 def test_a_name_that_the_model_writes_otherwise_is_spelled_as_asked_after_one_search(translator: Translator) -> None:
-    translation = translate(translator, "我昨天去看了三体。", token_details=True)
-    # The model writes "the Three-Body Problem".
-    assert translation.text == "I went to see The Three-Body Problem yesterday."
+    options = {"model": "en-zh", "glossary": {"text document": "泽菲1号"}, "token_details": True}
+    translation = translate(translator, "In your text document, do one of the following:", **options)
+    # The model writes 泽菲1 号.
+    assert "泽菲1号" in translation.text
     assert "".join(token.text for token in translation.hypotheses[0].tokens) == translation.text
-    assert [match.target for match in translation.glossary_matches] == ["The Three-Body Problem"]
+    assert [match.target for match in translation.glossary_matches] == ["泽菲1号"]
     assert translation.provenance is not None
     [sentence] = translation.provenance.sentences
     assert (sentence.searches, sentence.terms_required) == (1, False)
+
+
+def test_quotes_hold_a_name_together_and_are_not_in_the_translation(translator: Translator) -> None:
+    translation = translate(translator, "我们明天再谈新华字典吧。", token_details=True)
+    assert translation.text == "Let's talk about Xinhua Dictionary tomorrow."
+    assert "".join(token.text for token in translation.hypotheses[0].tokens) == translation.text
+    assert translation.provenance is not None
+    assert '"Xinhua Dictionary"' in translation.provenance.sentences[0].source_with_terms
 
 
 def test_a_noun_gets_an_article_where_the_sentence_has_none(translator: Translator) -> None:

@@ -124,3 +124,12 @@ def test_a_lower_case_term_that_begins_a_sentence_is_written_with_a_capital() ->
     # A heading, and a name.
     assert terms.spelled("firewall") == "firewall"
     assert terms_of("iPad").spelled("iPad is on.") == "iPad is on."
+
+
+def test_quotes_that_only_the_source_of_the_model_has_are_dropped() -> None:
+    found = FoundTerm(start=0, end=3, source="红楼梦", targets=("Black Myth",))
+    terms = TargetTerms(found=((found, None),), is_english=True, drops_quotes=True)
+    tokens = ["I", " saw", ' "', "Black", " myth", '."', ""]
+    assert terms.spelled("".join(tokens)) == "I saw Black Myth."
+    assert "".join(terms.spelled_tokens(tokens)) == "I saw Black Myth."
+    assert terms_of("Black Myth").spelled('I saw "Black Myth".') == 'I saw "Black Myth".'

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, RequiredPhrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
-from xuanzang.server.engine.terminology.articles import ARTICLE, needs_article
+from xuanzang.server.engine.terminology.english_in_chinese import as_read, has_quotes
 from xuanzang.server.engine.terminology.source_terms import TextWithTerms, with_terms
 from xuanzang.server.engine.terminology.target_terms import TargetTerms
 from xuanzang.server.engine.terminology.terms import FoundTerm
@@ -107,7 +107,9 @@ def plan_terms(
     required = RequiredPhrases(phrases=phrases, classes=codec.target_phrases.classes) if phrases else None
     return SentenceTerms(
         target=TargetTerms(
-            found=tuple((term, refusal) for term, refusal, _ in judged), is_english=codec.target_language == "en"
+            found=tuple((term, refusal) for term, refusal, _ in judged),
+            is_english=codec.target_language == "en",
+            drops_quotes=source is not None and has_quotes(source.text) and not has_quotes(segment.text),
         ),
         phrases=required,
         source=source,
@@ -154,10 +156,7 @@ def _with_terms(
     """Return the sentence with translations in it, and its ids; None if it gets too long for the model."""
     places = [((term.start - start, term.end - start), target) for term, target in put]
     if (codec.source_language, codec.target_language) == ("zh", "en"):
-        places = [
-            (place, f"{ARTICLE} {target}" if needs_article(segment.text, place, target) else target)
-            for place, target in places
-        ]
+        places = [(place, as_read(segment.text, place, target)) for place, target in places]
     source = with_terms(segment.text, places)
     source_ids = tuple(codec.encode(source.text))
     return (source, source_ids) if len(source_ids) <= codec.max_source_length else (None, ())

@@ -23,6 +23,7 @@ from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
 _NOUN = re.compile(r"(?:.*[\s-])?[a-z]{2,}[a-rt-z]", re.DOTALL)
 _SYLLABLE = re.compile(r".*(?:x|z|ch|sh)", re.DOTALL)
 _CONSONANT_Y = re.compile(r".*[^aeiou]y", re.DOTALL)
+_QUOTES = re.compile('["“”]')
 _OPENING_MARKS = " \"'“‘(["
 _CLOSING_MARKS = " \"'”’)]"
 _ENDS = (".", "!", "?")
@@ -36,6 +37,8 @@ class TargetTerms:
     """Each term, with the reason why it is not kept; spans are those in the whole text."""
     is_english: bool
     """Whether the translations are English."""
+    drops_quotes: bool = False
+    """Whether quotes in a translation are those of names in the source that the model reads, not the caller's."""
 
     def matches(self, text: str) -> tuple[GlossaryMatch, ...]:
         """Say what became of each term in a translation."""
@@ -49,7 +52,7 @@ class TargetTerms:
         return sum(match.outcome is GlossaryOutcome.NOT_REACHED for match in matches)
 
     def spelled(self, text: str) -> str:
-        """Return a translation with terms spelled as asked that differ in case and white space, and with a capital."""
+        """Return a translation with terms spelled as asked that differ in case, white space and quotes."""
         return _capitalised(with_terms(text, self._alike(text)).text, self.found)
 
     def spelled_tokens(self, tokens: Sequence[str]) -> list[str]:
@@ -60,13 +63,14 @@ class TargetTerms:
         return [text[start:end] for start, end in pairwise([0, *ends])]
 
     def _alike(self, text: str) -> list[tuple[Span, str]]:
-        """Find what stands for terms and is spelled otherwise, in the order of the text."""
+        """Find what stands for terms and is spelled otherwise, and quotes to drop, in the order of the text."""
         places = _Places(text, is_english=self.is_english)
         missing = [
             term for term, reason in self._longest_first() if places.take(term.targets)[1] < 0 and reason is None
         ]
         found = (places.take_alike(term.targets) for term in missing if term.pattern is None)
-        return sorted(each for each in found if each)
+        quotes = _QUOTES.finditer(text) if self.drops_quotes else ()
+        return sorted([*(each for each in found if each), *((quote.span(), "") for quote in quotes)])
 
     def _longest_first(self) -> list[tuple[FoundTerm, GlossaryOutcome | None]]:
         # Long translations first: short ones may stand within them, and must have places of their own.

@@ -1,16 +1,20 @@
-"""Articles of English terms in Chinese sentences: before nouns without a determiner, and nowhere else."""
+"""English terms in Chinese sentences: articles before nouns without a determiner, quotes around long names."""
 
 from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.terminology.articles import needs_article
+from xuanzang.server.engine.terminology.english_in_chinese import as_read
 
 
 def has_article(marked: str, target: str = "printer") -> bool:
     """Return whether a term between brackets in a sentence gets an article."""
+    return read(marked, target) == f"the {target}"
+
+
+def read(marked: str, target: str) -> str:
     start, end = marked.index("["), marked.index("]") - 1
-    return needs_article(marked.replace("[", "").replace("]", ""), (start, end), target)
+    return as_read(marked.replace("[", "").replace("]", ""), (start, end), target)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,8 @@ def has_article(marked: str, target: str = "printer") -> bool:
         "[打印机]需要充电。",
         "你好，[打印机]坏了。",
         "“[打印机]里没有纸”。",
+        "请检查电脑的[打印机]。",
+        "项目的[打印机]和纸。",
     ],
 )
 def test_a_noun_without_determiner_gets_one(marked: str) -> None:
@@ -37,6 +43,8 @@ def test_a_noun_without_determiner_gets_one(marked: str) -> None:
         "这款[打印机]比那款便宜。",
         "我买了一台[打印机]。",
         "一把[打印机]。",
+        "我需要一台新的[打印机]。",
+        "电脑的[打印机]驱动。",
         "[点击]按钮继续。",
         "请[保存]文件。",
         "不用[保存]。",
@@ -50,6 +58,18 @@ def test_what_may_be_a_verb_or_has_a_determiner_gets_none(marked: str) -> None:
     assert not has_article(marked)
 
 
-@pytest.mark.parametrize("target", ["WeChat", "iPad", "The Wandering Earth", "the printer", "my printer", "C++"])
+@pytest.mark.parametrize("target", ["WeChat", "iPad", "Zephyrix 2", "The printer", "the printer", "my printer", "C++"])
 def test_names_and_what_has_an_article_get_none(target: str) -> None:
-    assert not has_article("请把[打印机]关掉。", target)
+    assert read("请把[打印机]关掉。", target) == target
+
+
+@pytest.mark.parametrize("target", ["Xiaomi phone", "e-bike", "set-top box", "QR code"])
+def test_the_last_word_tells_a_noun_from_a_name(target: str) -> None:
+    assert has_article("请把[打印机]关掉。", target)
+
+
+@pytest.mark.parametrize("target", ["Dream of the Red Chamber", "Google Maps", "Coca-Cola Zero"])
+def test_a_name_of_several_words_is_quoted_unless_the_sentence_has_quotes(target: str) -> None:
+    assert read("我看过[红楼梦]。", target) == f'"{target}"'
+    assert read("我看过《[红楼梦]》。", target) == target
+    assert read("他说“你好”，看[红楼梦]。", target) == target
