@@ -21,7 +21,7 @@ _TIMEOUTS = (
 _NOTE = "# Written by generate_asyncio.py from {}: change that file, and run `make client`."
 _GENERATORS = ("translate_progressively", "translate_stream")
 """Methods that return generators, and so are not awaited."""
-_PRIVATE = "_repeat|_translate_pending"
+_PRIVATE = "_read|_repeat|_translate_pending"
 """Private methods that call a server."""
 _CLIENT = (
     ('"""Blocking client."""', '"""Client for asyncio."""'),

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from xuanzang.client._calls.aio import AsyncCalls
 from xuanzang.client._errors import TranslationError
@@ -22,7 +22,7 @@ from xuanzang.values.models import Model
 
 if TYPE_CHECKING:
     from xuanzang.client._methods.document_jobs import ServerJob
-    from xuanzang.documents import DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
+    from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
 class AsyncDocumentCalls(ABC):
@@ -63,12 +63,7 @@ class AsyncDocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        with _extra():
-            from xuanzang.documents import DocumentFile  # noqa: PLC0415
-        file = await self._open_calls.apart(
-            DocumentFile.of, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
-        )
-        texts = await self._open_calls.apart(file.texts)
+        file, texts = await self._read(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
         found = await self.translate_document_texts(
             texts, memory=memory, on_progress=on_progress, timeout=timeout, **options
         )
@@ -111,6 +106,12 @@ class AsyncDocumentCalls(ABC):
             if job.has_unsaved:
                 await self._open_calls.apart(job.save)
         return job.finish()
+
+    async def _read(self, source: str | Path | bytes, **settings: Any) -> tuple[DocumentFile, DocumentTexts]:
+        with _extra():
+            from xuanzang.documents import DocumentFile  # noqa: PLC0415
+        file = await self._open_calls.apart(DocumentFile.of, source, **settings)
+        return file, await self._open_calls.apart(file.texts)
 
     async def _translate_pending(self, job: ServerJob, timeout: float | None) -> None:
         if not job.pending:

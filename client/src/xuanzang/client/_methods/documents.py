@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from xuanzang.client._calls.blocking import BlockingCalls
 from xuanzang.client._errors import TranslationError
@@ -19,7 +19,7 @@ from xuanzang.values.models import Model
 
 if TYPE_CHECKING:
     from xuanzang.client._methods.document_jobs import ServerJob
-    from xuanzang.documents import DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
+    from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
 class DocumentCalls(ABC):
@@ -60,12 +60,7 @@ class DocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        with _extra():
-            from xuanzang.documents import DocumentFile  # noqa: PLC0415
-        file = self._open_calls.apart(
-            DocumentFile.of, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
-        )
-        texts = self._open_calls.apart(file.texts)
+        file, texts = self._read(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
         found = self.translate_document_texts(texts, memory=memory, on_progress=on_progress, timeout=timeout, **options)
         content = self._open_calls.apart(file.written, found.translations)
         return DocumentTranslation(content=content, summary=found.summary)
@@ -106,6 +101,12 @@ class DocumentCalls(ABC):
             if job.has_unsaved:
                 self._open_calls.apart(job.save)
         return job.finish()
+
+    def _read(self, source: str | Path | bytes, **settings: Any) -> tuple[DocumentFile, DocumentTexts]:
+        with _extra():
+            from xuanzang.documents import DocumentFile  # noqa: PLC0415
+        file = self._open_calls.apart(DocumentFile.of, source, **settings)
+        return file, self._open_calls.apart(file.texts)
 
     def _translate_pending(self, job: ServerJob, timeout: float | None) -> None:
         if not job.pending:
