@@ -1,21 +1,22 @@
-r"""Download the public corpora of corpora.toml at their commits, and clean them, for `xuanzang prepare --train`.
+r"""Downloads the public corpora of corpora.toml at their commits, and cleans them, for `xuanzang prepare --train`.
 
     python model/recipes/corpora.py PAIRS                # all of them
     python model/recipes/corpora.py PAIRS --only tatoeba --only 3am
 
-Writes PAIRS/NAME.tsv.gz, zh<TAB>en, one by one; what is there already and right stays. A download that was cut off goes
-on where it stopped. A corpus whose text is another than corpora.toml says is refused, and the others are still made.
+Writes PAIRS/NAME.tsv.gz, zh<TAB>en, one by one, and keeps those that are there and right. Repeat the command after an
+interruption: finished downloads stay, and a download continues where it stopped if the host can do that (GitHub's
+archives begin again). A corpus whose text differs from what corpora.toml says is refused; the others are still made.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import gzip
 import hashlib
 import http.client
-import io
-import json
+import re
 import sys
 import tarfile
 import time
@@ -26,8 +27,9 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import corpus_readers
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from xuanzang.model.data.corpus import Pair
@@ -37,13 +39,14 @@ LIST = Path(__file__).with_name("corpora.toml")
 ATTEMPTS = 4
 BLOCK = 1 << 16
 TIMEOUT_SECONDS = 60.0
+HOSTS = re.compile(r"^https://(raw\.githubusercontent|codeload\.github)\.com")
 MAX_CHINESE, MAX_ENGLISH = 200, 80
 """Characters and words of the longest sides that are kept."""
 KEPT = PairFilter(max_length_ratio=6.0, min_script_share=0.4, languages=("zh", "en"))
 
 
 class SourceError(Exception):
-    """A corpus that cannot be had; the message says why."""
+    """A corpus that cannot be made; the message says why."""
 
 
 class Corpus(BaseModel):
@@ -53,11 +56,17 @@ class Corpus(BaseModel):
 
     name: str
     address: str
-    """Address of the folder of its files, at a commit."""
+    """Address at a commit: of the folder of its files, or of the archive of a repository."""
     files: list[list[str]]
-    """Files of the Chinese and the English side, or one that has both: paths below `address`, or whole addresses;
-    ARCHIVE#FILE is a file in an archive."""
+    """Files of the Chinese and the English side, or one that has both: paths below `address`, or whole addresses.
+    ARCHIVE#PATTERN names files in an archive, #PATTERN those in the archive at `address`: * is any part of a name, **
+    any part of a path, and files belong together if these parts are the same on both sides."""
     read: str
+    """A kind of `corpus_readers.READERS`."""
+    without: list[str] = []
+    """Files in archives that are left out though a pattern names them."""
+    cut: bool = False
+    """Whether rows are cut into lines and sentences where both sides have as many."""
     columns: tuple[int, int] = (0, 1)
     """Of "tsv" and "csv": those of Chinese and English."""
     traditional: str = ""
@@ -70,7 +79,7 @@ class Corpus(BaseModel):
 
 
 class Result(NamedTuple):
-    """What came of a corpus."""
+    """The result of one corpus."""
 
     name: str
     pairs: int
@@ -90,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("output", type=Path, metavar="PAIRS", help="folder to write")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a corpus (default: all)")
     parser.add_argument("--list", type=Path, default=LIST, help="list to read (default: corpora.toml beside this)")
-    parser.add_argument("--mirror", metavar="URL", help="address in place of https://raw.githubusercontent.com")
+    parser.add_argument("--mirror", metavar="URL", help="address in place of GitHub's two hosts of files")
     options = parser.parse_args(arguments)
     try:
         corpora = read_list(options.list)
@@ -134,12 +143,11 @@ def make(corpus: Corpus, output: Path, mirror: str | None) -> Result:
     place = output / f"{corpus.name}.tsv.gz"
     if place.is_file() and _digest_of(place) == corpus.sha256:
         return Result(corpus.name, corpus.pairs, "there already")
-    downloads = output / ".downloads" / corpus.name
+    downloads = output / ".downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     addresses = {file: _address(corpus, file, mirror) for files in corpus.files for file in files}
     paths = {file: download(address, downloads) for file, address in addresses.items()}
-    rows = (row for files in corpus.files for row in _rows(corpus, [_content(file, paths[file]) for file in files]))
-    lines = [f"{pair.source}\t{pair.target}\n" for pair in cleaned(rows, corpus.traditional)]
+    lines = [f"{pair.source}\t{pair.target}\n" for pair in cleaned(_rows(corpus, paths), corpus.traditional)]
     content = "".join(lines).encode()
     if (digest := hashlib.sha256(content).hexdigest()) != corpus.sha256:
         raise SourceError(f"its text has SHA-256 {digest} ({len(lines)} pairs), the list says {corpus.sha256}")
@@ -158,8 +166,8 @@ def _digest_of(path: Path) -> str:
 
 def _address(corpus: Corpus, file: str, mirror: str | None) -> str:
     path = file.partition("#")[0]
-    address = path if path.startswith("https://") else f"{corpus.address.rstrip('/')}/{path}"
-    return address.replace("https://raw.githubusercontent.com", mirror.rstrip("/")) if mirror else address
+    address = path if path.startswith("https://") else f"{corpus.address.rstrip('/')}/{path}".rstrip("/")
+    return HOSTS.sub(mirror.rstrip("/"), address) if mirror else address
 
 
 def download(address: str, folder: Path) -> Path:
@@ -214,71 +222,54 @@ def _append(address: str, partial: Path) -> bool:
     return expected is None or partial.stat().st_size == expected
 
 
-def _content(file: str, path: Path) -> str:
-    """Return the text of a file, or of one in an archive."""
-    member = file.partition("#")[2]
+def _contents(corpus: Corpus, files: Sequence[str], paths: Mapping[str, Path]) -> Iterator[list[str]]:
+    """Yield the texts of a file, or of each of those in archives that a pattern names and both sides have."""
+    sides = [_texts(file, paths[file], corpus.without) for file in files]
+    if not (names := [name for name in sorted(sides[0]) if all(name in side for side in sides)]):
+        raise SourceError(f"no file is in {' and in '.join(files)}")
+    yield from ([side[name] for side in sides] for name in names)
+
+
+def _texts(file: str, path: Path, without: Sequence[str]) -> dict[tuple[str, ...], str]:
+    """Return the text of a file; of the files in an archive, by what the pattern leaves open of their names."""
+    address, _, pattern = file.partition("#")
     try:
-        if not member:
-            return path.read_text(encoding="utf-8")
+        if not pattern:
+            return {(): path.read_text(encoding="utf-8")}
         with tarfile.open(path) as archive:
-            found = archive.extractfile(member)
-            if found is None:
-                raise SourceError(f"{file} is no file")
-            return found.read().decode("utf-8")
-    except (OSError, KeyError, UnicodeDecodeError, tarfile.TarError, EOFError) as error:
+            # An archive of a repository has a folder around its files.
+            inside = archive if address.endswith(".gz") else _without_folder(archive)
+            return {
+                match.groups(): archive.extractfile(member).read().decode("utf-8")  # type: ignore[union-attr]
+                for member in inside
+                if member.isfile()
+                and member.name not in without
+                and (match := _expression(pattern).fullmatch(member.name))
+            }
+    except (OSError, UnicodeDecodeError, tarfile.TarError, EOFError) as error:
         raise SourceError(f"{file} cannot be read: {error}") from error
 
 
-def _lines(chinese: str, english: str) -> Iterator[tuple[str, str]]:
-    sides = [text.removesuffix("\n").split("\n") for text in (chinese, english)]
-    if len(sides[0]) != len(sides[1]):
-        raise SourceError(f"one side has {len(sides[0])} lines, the other {len(sides[1])}")
-    yield from zip(*sides, strict=True)
+def _without_folder(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    yield from (member.replace(name=member.name.partition("/")[2], deep=False) for member in archive)
 
 
-def _keyed(chinese: Mapping[str, str], english: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    yield from ((chinese[key], text) for key, text in english.items() if key in chinese)
+@functools.cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of paths, * for any part of a name and ** for any part of a path, as an expression."""
+    return re.compile(re.escape(pattern).replace(r"\*\*", "(.*)").replace(r"\*", "([^/]*)"))
 
 
-def _sentences(conllu: str) -> dict[str, str]:
-    """Return the texts of a treebank by the ids of its sentences."""
-    fields = (line[2:].partition(" = ")[::2] for line in conllu.splitlines() if line.startswith("# "))
-    texts, number = {}, ""
-    for name, value in fields:
-        if name == "sent_id":
-            number = value
-        elif name == "text":
-            texts[number] = value
-    return texts
-
-
-def _strings(content: str) -> dict[str, str]:
-    value = json.loads(content)
-    return {key: text for key, text in value.items() if isinstance(text, str)}
-
-
-def _table(content: str, columns: tuple[int, int], **dialect: Any) -> Iterator[tuple[str, str]]:
-    for row in csv.reader(io.StringIO(content), **dialect):
-        if len(row) > max(columns):
-            yield row[columns[0]], row[columns[1]]
-
-
-_READERS: dict[str, Callable[..., Iterator[tuple[str, str]]]] = {
-    "lines": lambda _, zh, en: _lines(zh, en),
-    "conllu": lambda _, zh, en: _keyed(_sentences(zh), _sentences(en)),
-    "json": lambda _, zh, en: _keyed(_strings(zh), _strings(en)),
-    "csv": lambda corpus, both: _table(both, corpus.columns),
-    "tsv": lambda corpus, both: _table(both, corpus.columns, delimiter="\t", quoting=csv.QUOTE_NONE),
-}
-
-
-def _rows(corpus: Corpus, contents: Sequence[str]) -> Iterator[tuple[str, str]]:
-    if corpus.read not in _READERS:
-        raise SourceError(f"read is {corpus.read!r}, none of {', '.join(_READERS)}")
-    try:
-        yield from _READERS[corpus.read](corpus, *contents)
-    except (ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise SourceError(f"it is not as {corpus.read!r} is: {error}") from error
+def _rows(corpus: Corpus, paths: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
+    if corpus.read not in corpus_readers.READERS:
+        raise SourceError(f"read is {corpus.read!r}, none of {', '.join(corpus_readers.READERS)}")
+    for files in corpus.files:
+        for contents in _contents(corpus, files, paths):
+            try:
+                rows = corpus_readers.read(corpus.read, contents, corpus.columns)
+                yield from corpus_readers.sentences(rows) if corpus.cut else rows
+            except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
+                raise SourceError(f"{files[0]} cannot be read as {corpus.read!r}: {error}") from error
 
 
 def cleaned(rows: Iterable[tuple[str, str]], traditional: str) -> Iterator[Pair]:

@@ -38,7 +38,7 @@ def test_a_file_dropped_on_the_page_comes_back_translated(page: Any) -> None:
     assert content.startswith("# ")
     assert "I have a cat." in content
     assert "```\n猫\n```" in content
-    assert page.text_content(".files .faint") == "Translated: passages 2, characters 8."
+    assert page.text_content(".files .faint") == "Passages translated: 2 (8 characters)."
 
 
 def test_files_can_be_chosen_and_columns_named(page: Any) -> None:
@@ -86,7 +86,7 @@ def test_a_file_that_is_refused_says_what_can_be_done(page: Any, faults: list[st
     pdf, table, large = complaints.all_text_contents()
     assert pdf == ".pdf files cannot be translated. Save it as .docx, .html or .txt and drop that."
     assert table.startswith("This file cannot be read: ")
-    assert large == "This file is larger than the server takes. Split it into parts."
+    assert large == "This file is larger than the server accepts. Split it into parts."
     assert [each for each in faults if "Failed to load resource" not in each] == []
     faults.clear()
 

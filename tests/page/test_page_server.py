@@ -96,7 +96,7 @@ def test_a_stream_that_breaks_off_is_a_failure(page: Any) -> None:
 @pytest.mark.parametrize(
     ("look", "said"),
     [
-        ({"locale": "en-US"}, "French is not offered here: English and Chinese are."),
+        ({"locale": "en-US"}, "French is not offered here. Available: English and Chinese."),
         ({"locale": "zh-CN"}, "这里不提供法语，只提供英语和中文。"),
     ],
     indirect=["look"],

@@ -25,6 +25,18 @@ FILES = {
     "/owner/repo/c0/zh.json": '{"a": "太阳", "b": "月亮", "c": 1}',
     "/owner/repo/c0/en.json": '{"a": "sun", "c": "x"}',
 }
+TREE = {
+    "zh/a/one.md": "---\ntitle: 一\n---\n# 猫 {#cat}\n\n我有一只**猫**。\n它很[大](x.md)。\n\n```\ncode\n```\n\n- 好。\n",
+    "en/a/one.md": "# Cat {#cat}\n\nI have a *cat*. It is big.\n\n```\ncode\n```\n\n- Good.\n\nMore.\n",
+    "zh/two.md": "# 只有这里\n",
+    "zh/b.ipynb": '{"cells": [{"cell_type": "markdown", "source": ["# 狗"]}, {"cell_type": "code", "source": ["x"]}]}',
+    "en/b.ipynb": '{"cells": [{"cell_type": "markdown", "source": ["# Dog"]}, {"cell_type": "code", "source": ["y"]}]}',
+    "po/a.po": 'msgid "Use :func:`f <x.f>` here."\nmsgstr "在此使用 :func:`f <x.f>`\\\\ 。"\n\n'
+    '#, fuzzy\nmsgid "No."\nmsgstr "不。"\n',
+    "laws/zh.json": '{"最新異動日期": "1", "法規內容": [{"編章節": "總則"}, {"條號": "第 1-1 條", "條文內容": "甲法。\\r\\n乙法。"}]}',
+    "laws/en.json": '{"最新英文異動日期": "1", "法規內容": '
+    '[{"條號": "Article 1-1", "條文內容": "First law.\\r\\nSecond law."}]}',
+}
 LINES = "我有一只猫。\tI have a cat.\n你 有一只狗。\tYou have a dog.\n"
 ENTRY = {
     "about": "a toy",
@@ -44,7 +56,8 @@ class Host(ThreadingHTTPServer):
         self.faults: list[str] = []
         self.asked: list[tuple[str, str | None]] = []
         self.files = {path: text.encode() for path, text in FILES.items()}
-        self.files["/owner/repo/c0/zh.tar.gz"] = archive("zh.txt", FILES["/owner/repo/c0/zh.txt"])
+        self.files["/owner/repo/c0/zh.tar.gz"] = archive({"zh.txt": FILES["/owner/repo/c0/zh.txt"]})
+        self.files["/owner/repo/tar.gz/c0"] = archive({f"repo-c0/{name}": text for name, text in TREE.items()})
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -74,12 +87,13 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def archive(name: str, text: str) -> bytes:
+def archive(texts: dict[str, str]) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as file:
-        entry = tarfile.TarInfo(name)
-        entry.size = len(text.encode())
-        file.addfile(entry, io.BytesIO(text.encode()))
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            file.addfile(entry, io.BytesIO(text.encode()))
     return content.getvalue()
 
 
@@ -98,7 +112,8 @@ def listed(tmp_path: Path, text: str = LINES, **changes: object) -> Path:
     """Write a list of one corpus whose cleaned text is given."""
     entry = ENTRY | {"name": "toy", "pairs": 2, "sha256": hashlib.sha256(text.encode()).hexdigest()} | changes
     lines = [
-        f"{name} = {str(value) if isinstance(value, (int, list)) else repr(value)}" for name, value in entry.items()
+        f"{name} = {str(value) if isinstance(value, (int, list)) or value == 'true' else repr(value)}"
+        for name, value in entry.items()
     ]
     (tmp_path / "list.toml").write_text("[[corpus]]\n" + "\n".join(lines) + "\n", encoding="utf-8")
     return tmp_path / "list.toml"
@@ -146,6 +161,30 @@ def test_every_kind_of_source_is_read(host: Host, tmp_path: Path, changes: dict[
     assert made(tmp_path) == text
 
 
+@pytest.mark.parametrize(
+    ("read", "files", "text"),
+    [
+        ("markdown", ["#zh/**.md", "#en/**.md"], "猫\tCat\n我有一只猫。\tI have a cat.\n它很大。\tIt is big.\n"),
+        ("notebook", ["#zh/**.ipynb", "#en/**.ipynb"], "狗\tDog\n"),
+        ("gettext", ["#po/*.po"], "在此使用 f。\tUse f here.\n"),
+        ("laws", ["#laws/zh.json", "#laws/en.json"], "甲法。\tFirst law.\n乙法。\tSecond law.\n"),
+    ],
+)
+def test_files_of_a_repository_are_read_and_cut_where_both_sides_agree(
+    host: Host, tmp_path: Path, read: str, files: list[str], text: str
+) -> None:
+    address = "https://codeload.github.com/owner/repo/tar.gz/c0"
+    assert run(host, tmp_path, listed(tmp_path, text, address=address, read=read, files=[files], cut="true")) == 0
+    assert made(tmp_path) == text
+
+
+def test_files_that_are_left_out_are_not_read(host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address = "https://codeload.github.com/owner/repo/tar.gz/c0"
+    path = listed(tmp_path, address=address, read="gettext", files=[["#po/*.po"]], without=["po/a.po"])
+    assert run(host, tmp_path, path) == 1
+    assert "toy: no file is in #po/*.po" in capsys.readouterr().err
+
+
 def test_downloads_go_on_where_they_were_cut_off(host: Host, tmp_path: Path) -> None:
     host.faults += ["cut", "503", "cut"]
     assert run(host, tmp_path, listed(tmp_path)) == 0
@@ -173,10 +212,13 @@ def test_the_next_run_keeps_what_the_last_one_has_downloaded(host: Host, tmp_pat
     [
         ({"files": [["nowhere.txt", "en.txt"]]}, r"toy: http\S+/nowhere\.txt: 404 Not Found"),
         ({"sha256": "0" * 64}, r"toy: its text has SHA-256 [0-9a-f]{64} \(2 pairs\), the list says 0{64}"),
-        ({"files": [["zh.txt", "en.json"]]}, r"toy: one side has 5 lines, the other 1"),
+        (
+            {"files": [["zh.txt", "en.json"]]},
+            r"toy: zh\.txt cannot be read as 'lines': one side has 5 lines, the other 1",
+        ),
         ({"read": "xml"}, r"toy: read is 'xml', none of lines, conllu, json, csv, tsv"),
-        ({"files": [["zh.tar.gz#zh.md", "en.txt"]]}, r"toy: zh\.tar\.gz#zh\.md cannot be read"),
-        ({"read": "json"}, r"toy: it is not as 'json' is"),
+        ({"files": [["zh.tar.gz#zh.md", "en.txt"]]}, r"toy: no file is in zh\.tar\.gz#zh\.md and in en\.txt"),
+        ({"read": "json"}, r"toy: zh\.txt cannot be read as 'json': "),
     ],
 )
 def test_what_cannot_be_made_is_said_in_one_line_and_nothing_is_written(
@@ -190,8 +232,13 @@ def test_what_cannot_be_made_is_said_in_one_line_and_nothing_is_written(
 
 def test_the_list_of_the_recipes_can_be_read_and_names_commits() -> None:
     entries = corpora.read_list(corpora.LIST)
-    assert len({each.name for each in entries}) == len(entries) >= 6
+    assert len({each.name for each in entries}) == len(entries) >= 22
     for entry in entries:
-        assert re.fullmatch(r"https://raw\.githubusercontent\.com/[\w.-]+/[\w.-]+/[0-9a-f]{40}", entry.address)
+        for address in [entry.address, *(file for side in entry.files for file in side if file.startswith("https:"))]:
+            assert re.match(
+                r"https://(raw\.githubusercontent\.com/[\w.-]+/[\w.-]+|codeload\.github\.com/[\w.-]+/[\w.-]+/tar\.gz)/[0-9a-f]{40}",
+                address,
+            )
+        assert entry.read in corpora.corpus_readers.READERS
         assert re.fullmatch("[0-9a-f]{64}", entry.sha256)
         assert entry.licence
