@@ -84,7 +84,7 @@ def test_a_file_that_is_refused_says_what_can_be_done(page: Any, faults: list[st
     complaints = page.locator(".files .complaint")
     expect(complaints).to_have_count(3)
     pdf, table, large = complaints.all_text_contents()
-    assert pdf == ".pdf files cannot be translated. Save it as .docx, .html or .txt and drop that."
+    assert pdf == ".pdf files cannot be translated. Save the file as .docx, .html or .txt and try again."
     assert table.startswith("This file cannot be read: ")
     assert large == "This file is larger than the server accepts. Split it into parts."
     assert [each for each in faults if "Failed to load resource" not in each] == []
@@ -108,7 +108,7 @@ def test_a_file_in_which_nothing_was_translated_says_so(page: Any) -> None:
     page.locator("#files").get_by_role("textbox").fill("b")
     page.set_input_files("#files input[type=file]", [{"name": "t.csv", "mimeType": "text/csv", "buffer": content}])
     page.wait_for_selector(".save")
-    expect(page.locator(".files .faint")).to_contain_text("Nothing in it was translated")
+    expect(page.locator(".files .faint")).to_contain_text("Nothing was translated")
 
 
 def test_a_table_asks_for_its_columns_and_is_translated_with_them(page: Any, faults: list[str]) -> None:

@@ -44,7 +44,7 @@ def test_terms_come_from_a_file_and_go_into_one(page: Any) -> None:
         [{"name": "terms.tsv", "mimeType": "text/tab-separated-values", "buffer": TSV}]
     )
     expect(dialog).to_contain_text("Terms imported: 2.")
-    expect(dialog).to_contain_text("left out: 3.")
+    expect(dialog).to_contain_text("skipped: 3.")
     with page.expect_download() as download:
         dialog.get_by_role("button", name="Export TSV").click()
     assert download.value.suggested_filename == "glossary.tsv"
