@@ -26,14 +26,16 @@ FILES = {
     "/owner/repo/c0/en.json": '{"a": "sun", "c": "x"}',
 }
 TREE = {
-    "zh/a/one.md": "---\ntitle: 一\n---\n# 猫 {#cat}\n\n我有一只**猫**。\n它很[大](x.md)。\n\n```\ncode\n```\n\n- 好。\n",
+    "zh/a/one.md": "---\ntitle: 一\n---\n# 猫 {#cat}\n\n我有一只**猫**。\n它很[大](x.md)。\n\n"
+    "```\ncode\n```\n\n- 好。\n",
     "en/a/one.md": "# Cat {#cat}\n\nI have a *cat*. It is big.\n\n```\ncode\n```\n\n- Good.\n\nMore.\n",
     "zh/two.md": "# 只有这里\n",
     "zh/b.ipynb": '{"cells": [{"cell_type": "markdown", "source": ["# 狗"]}, {"cell_type": "code", "source": ["x"]}]}',
     "en/b.ipynb": '{"cells": [{"cell_type": "markdown", "source": ["# Dog"]}, {"cell_type": "code", "source": ["y"]}]}',
     "po/a.po": 'msgid "Use :func:`f <x.f>` here."\nmsgstr "在此使用 :func:`f <x.f>`\\\\ 。"\n\n'
     '#, fuzzy\nmsgid "No."\nmsgstr "不。"\n',
-    "laws/zh.json": '{"最新異動日期": "1", "法規內容": [{"編章節": "總則"}, {"條號": "第 1-1 條", "條文內容": "甲法。\\r\\n乙法。"}]}',
+    "laws/zh.json": '{"最新異動日期": "1", "法規內容": '
+    '[{"編章節": "總則"}, {"條號": "第 1-1 條", "條文內容": "甲法。\\r\\n乙法。"}]}',
     "laws/en.json": '{"最新英文異動日期": "1", "法規內容": '
     '[{"條號": "Article 1-1", "條文內容": "First law.\\r\\nSecond law."}]}',
 }
