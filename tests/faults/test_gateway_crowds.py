@@ -7,9 +7,10 @@ import json
 import select
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,33 @@ def server(tiny_bundle_repository: Path, keys_file: Path, key: str) -> Iterator[
     replica.ready()
     yield replica.address
     replica.end()
+
+
+@pytest.fixture(scope="module")
+def port(server: str) -> Iterator[int]:
+    """Yield the port of a gateway with its defaults, for tests that measure nothing of its process."""
+    with gateway_of_a_module(f"--server={server}") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def impatient_port(server: str) -> Iterator[int]:
+    """Yield the port of a gateway that waits half a second for a request to arrive."""
+    with gateway_of_a_module(f"--server={server}", "--receive-timeout-seconds=0.5") as found:
+        yield found
+
+
+@contextmanager
+def gateway_of_a_module(*flags: str) -> Iterator[int]:
+    """Run a gateway process that belongs to no event loop, and yield its port."""
+    command = [sys.executable, "-m", "xuanzang.gateway", "--address=127.0.0.1:0", *flags]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        try:
+            yield json.loads(process.stderr.readline())["port"]
+        finally:
+            process.terminate()
+    assert process.returncode == 0
 
 
 async def exchange(port: int, *pieces: bytes, source: str = "127.0.0.1") -> bytes:
@@ -129,22 +157,20 @@ async def test_a_busy_caller_leaves_places_for_others_and_probes(server: str) ->
 
 
 @pytest.mark.parametrize("path", [b"/v1/translate", b"/nowhere", b"/livez", b"/page/nothing", b"/v1/models"])
-async def test_a_body_that_does_not_come_is_not_awaited_for_ever(server: str, path: bytes) -> None:
-    async with gateway_process(f"--server={server}", "--receive-timeout-seconds=0.5") as (_, gateway):
-        head = b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n"
-        # To the end: the connection is closed.
-        assert (await exchange(gateway.port, head)).split()[1] in (b"404", b"405", b"408")
+async def test_a_body_that_does_not_come_is_not_awaited_for_ever(impatient_port: int, path: bytes) -> None:
+    head = b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n"
+    # To the end: the connection is closed.
+    assert (await exchange(impatient_port, head)).split()[1] in (b"404", b"405", b"408")
 
 
-async def test_what_begins_no_request_does_not_keep_a_connection(server: str) -> None:
-    async with gateway_process(f"--server={server}", "--receive-timeout-seconds=0.5") as (_, gateway):
-        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-        writer.write(PROBE.replace(b"connection: close\r\n", b""))
-        assert b" 200 " in await reader.readuntil(b"}")
-        writer.write(b"\r\n")
-        async with asyncio.timeout(30):
-            assert not await reader.read()
-        writer.close()
+async def test_what_begins_no_request_does_not_keep_a_connection(impatient_port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", impatient_port)
+    writer.write(PROBE.replace(b"connection: close\r\n", b""))
+    assert b" 200 " in await reader.readuntil(b"}")
+    writer.write(b"\r\n")
+    async with asyncio.timeout(30):
+        assert not await reader.read()
+    writer.close()
 
 
 async def test_trailers_are_no_headers(server: str, key: str) -> None:
@@ -168,19 +194,17 @@ async def test_what_is_no_body_has_an_end(server: str, begin: bytes, line: bytes
         assert await status(gateway.port, PROBE) == 200
 
 
-async def test_chunks_that_are_nearly_all_frame_have_an_end(server: str) -> None:
-    async with gateway_process(f"--server={server}") as (_, gateway):
-        assert await status(gateway.port, CHUNKED + b"\r\n", b"1\r\n \r\n" * 100_000) != 200
-        few = b"".join(b"1\r\n%c\r\n" % byte for byte in ASK)
-        assert await status(gateway.port, CHUNKED + b"connection: close\r\n\r\n" + few + b"0\r\n\r\n") == 200
+async def test_chunks_that_are_nearly_all_frame_have_an_end(port: int) -> None:
+    assert await status(port, CHUNKED + b"\r\n", b"1\r\n \r\n" * 100_000) != 200
+    few = b"".join(b"1\r\n%c\r\n" % byte for byte in ASK)
+    assert await status(port, CHUNKED + b"connection: close\r\n\r\n" + few + b"0\r\n\r\n") == 200
 
 
-async def test_a_head_over_the_limit_is_refused_however_it_arrives(server: str) -> None:
-    async with gateway_process(f"--server={server}") as (_, gateway):
-        head = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
-        fields = [b"x-%d: " % number + b"y" * 1000 + b"\r\n" for number in range(72)]
-        assert await status(gateway.port, head, *fields[:60], b"\r\n") == 200
-        assert await status(gateway.port, head + b"".join(fields) + b"\r\n") == 431
+async def test_a_head_over_the_limit_is_refused_however_it_arrives(port: int) -> None:
+    head = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+    fields = [b"x-%d: " % number + b"y" * 1000 + b"\r\n" for number in range(72)]
+    assert await status(port, head, *fields[:60], b"\r\n") == 200
+    assert await status(port, head + b"".join(fields) + b"\r\n") == 431
 
 
 async def test_requests_that_are_sent_at_once_are_answered_in_turn(server: str) -> None:
@@ -303,10 +327,9 @@ async def test_names_of_other_hosts_are_refused_but_for_probes(
     ids=["elements", "nesting", "fields", "terms", "name"],
 )
 @pytest.mark.parametrize("path", [b"/v1/translate", b"/v1/explain", b"/translate", b"/v2/translate"])
-async def test_wrong_json_gets_a_short_answer(server: str, body: bytes, path: bytes) -> None:
-    async with gateway_process(f"--server={server}") as (_, gateway):
-        request = asking(b"content-type: application/json", body=body).replace(b"/v1/translate", path, 1)
-        answer = await exchange(gateway.port, request)
+async def test_wrong_json_gets_a_short_answer(port: int, body: bytes, path: bytes) -> None:
+    request = asking(b"content-type: application/json", body=body).replace(b"/v1/translate", path, 1)
+    answer = await exchange(port, request)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert len(answer) < 6000
     assert len(json.loads(answer.partition(b"\r\n\r\n")[2]).get("violations", ())) <= 10

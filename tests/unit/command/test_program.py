@@ -45,16 +45,20 @@ def test_every_command_says_its_version_without_being_imported(name: str, capsys
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_help_of_every_command_is_of_one_style(name: str) -> None:
+def test_the_help_of_every_command_is_of_one_style(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not here(name):
         pytest.skip(f"{KNOWN[name].room} is not installed")
-    command = [sys.executable, "-m", "xuanzang.command", *name.split(), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"COLUMNS": "200", "PATH": ""})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"usage: xuanzang {name} ")
-    assert re.search(r"^  -h, --help +Show this help message and exit$", done.stdout, re.MULTILINE)
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        program.main([*name.split(), "--help"])
+    shown, errors = capsys.readouterr()
+    assert (ended.value.code, errors) == (0, "")
+    assert shown.startswith(f"usage: xuanzang {name} ")
+    assert re.search(r"^  -h, --help +Show this help message and exit$", shown, re.MULTILINE)
     # A description starts with a capital and ends without a stop.
-    for text in re.findall(r"^  -.*?  +(\S.*)$", done.stdout, re.MULTILINE):
+    for text in re.findall(r"^  -.*?  +(\S.*)$", shown, re.MULTILINE):
         assert not text[0].islower(), text
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import corpora
+import corpus_readers
 import pytest
 
 FILES = {
@@ -241,6 +242,6 @@ def test_the_list_of_the_recipes_can_be_read_and_names_commits() -> None:
                 r"https://(raw\.githubusercontent\.com/[\w.-]+/[\w.-]+|codeload\.github\.com/[\w.-]+/[\w.-]+/tar\.gz)/[0-9a-f]{40}",
                 address,
             )
-        assert entry.read in corpora.corpus_readers.READERS
+        assert entry.read in corpus_readers.READERS
         assert re.fullmatch("[0-9a-f]{64}", entry.sha256)
         assert entry.licence
