@@ -2,9 +2,10 @@
 
     python -m benchmarks.kept_answers FILE-WITH-A-SENTENCE-A-LINE --rounds 5
 
-Two servers, one that keeps answers and one that does not, get the same closed loops in turns: sentences that never
-repeat, and sentences of which half were asked before. Prints sentences per second of each, the medians of the ratios
-within a round, and the time of a lone call whose answer is kept.
+Three servers, one that keeps answers and two that do not, get the same closed loops in turns: sentences that never
+repeat, and sentences of which half were asked before. Prints sentences per second of each and its processor time for a
+sentence, medians of the rounds and of the ratios within a round, and the time of a lone call whose answer is kept. What
+the second server without kept answers differs from the first is noise.
 """
 
 from __future__ import annotations
@@ -15,19 +16,33 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import cycle, islice, permutations
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.harness.bundled_model import ServedModel, newest_bundle, our_server
 from benchmarks.harness.light_calls import LightConnection, body_of, headers_of
+from benchmarks.harness.processes import ServerProcess, thread_cpu_seconds
 from xuanzang.loadtest.loops import closed_loop
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
 CALLERS = 64
 SECONDS = 60.0
+SIZES = {"without": "0", "again": "0", "keeping": "64"}
+"""Megabytes of kept answers, by the names of the servers."""
 _REMEMBERED = 200
+
+
+class Load(NamedTuple):
+    """What a closed loop found."""
+
+    rate: float
+    """Sentences per second."""
+    cpu: float
+    """Processor time of the server for a sentence, ms."""
 
 
 def requests(texts: Iterator[str], *, repeated: float) -> Iterator[bytes]:
@@ -43,22 +58,29 @@ def requests(texts: Iterator[str], *, repeated: float) -> Iterator[bytes]:
         yield body
 
 
-async def throughput(address: str, bodies: Iterator[bytes], seconds: float) -> float:
-    """Return the sentences per second of a closed loop."""
-    connection, answered = await LightConnection.open(address), 0
+async def answered(address: str, bodies: Iterator[bytes], seconds: float) -> int:
+    """Return the sentences that a server answers in a closed loop."""
+    connection, count = await LightConnection.open(address), 0
     block, end = headers_of(METHOD, SECONDS), time.perf_counter() + seconds
 
     async def call(due: float) -> None:
-        nonlocal answered
+        nonlocal count
         ended = await connection.call(block, next(bodies), timeout=SECONDS, due=due)
         if ended.code:
             raise RuntimeError(f"status {ended.code}")
-        answered += 1
+        count += 1
 
-    started = time.perf_counter()
     await closed_loop(call, callers=CALLERS, is_over=lambda: time.perf_counter() > end)
     connection.close()
-    return answered / (time.perf_counter() - started)
+    return count
+
+
+def load(server: ServerProcess, bodies: Iterator[bytes], seconds: float) -> Load:
+    """Load a server."""
+    used, started = sum(thread_cpu_seconds(server.pid).values()), time.perf_counter()
+    count = asyncio.run(answered(server.address, bodies, seconds))
+    taken = time.perf_counter() - started
+    return Load(count / taken, 1e3 * (sum(thread_cpu_seconds(server.pid).values()) - used) / count)
 
 
 async def lone_calls(address: str, text: str, count: int = 300) -> float:
@@ -82,23 +104,34 @@ def main() -> None:
     texts = [*dict.fromkeys(filter(None, map(str.strip, arguments.sentences.read_text(encoding="utf-8").splitlines())))]
     fresh = _numbered(texts)
     model = ServedModel(bundle=newest_bundle(), texts=texts)
-    rates: dict[float, list[tuple[float, float]]] = {0.0: [], 0.5: []}
     with ExitStack() as stack:
-        without = stack.enter_context(our_server(model, "--answer-cache-mb", "0"))
-        keeping = stack.enter_context(our_server(model, "--answer-cache-mb", "64"))
-        for server in (without, keeping):
-            asyncio.run(throughput(server.address, requests(fresh, repeated=0.0), 2.0))
-        for _, share in itertools.product(range(arguments.rounds), rates):
-            pair = [
-                asyncio.run(throughput(server.address, requests(fresh, repeated=share), arguments.seconds))
-                for server in (without, keeping)
+        servers = {
+            name: stack.enter_context(our_server(model, "--answer-cache-mb", size)) for name, size in SIZES.items()
+        }
+        for server in servers.values():
+            load(server, requests(fresh, repeated=0.0), 2.0)
+        for share in (0.0, 0.5):
+            rounds = [
+                {name: load(servers[name], requests(fresh, repeated=share), arguments.seconds) for name in order}
+                for order in islice(cycle(permutations(servers)), arguments.rounds)
             ]
-            rates[share].append((pair[0], pair[1]))
-            print(f"{share:.0%} repeated: {pair[0]:6.1f} sentences/s without, {pair[1]:6.1f} with kept answers")
-        for share, pairs in rates.items():
-            print(f"{share:.0%} repeated, median of the ratios: {statistics.median(b / a for a, b in pairs):.3f}")
-        lone = [asyncio.run(lone_calls(server.address, texts[0])) for server in (without, keeping)]
-        print(f"a lone call, median: {1e3 * lone[0]:.2f} ms without, {1e3 * lone[1]:.2f} ms with its answer kept")
+            print("\n".join(_lines(rounds, share)))
+        lone = {name: asyncio.run(lone_calls(server.address, texts[0])) for name, server in servers.items()}
+    print(
+        "a lone call, equal ones before it: " + ", ".join(f"{1e3 * each:.2f} ms {name}" for name, each in lone.items())
+    )
+
+
+def _lines(rounds: Sequence[Mapping[str, Load]], share: float) -> Iterator[str]:
+    """Yield the medians of the rounds, and of the ratios within them to the first server."""
+    for name in SIZES:
+        rate, cpu = (statistics.median(column) for column in zip(*(each[name] for each in rounds), strict=True))
+        ratios = [(each[name].rate / each["without"].rate, each[name].cpu / each["without"].cpu) for each in rounds]
+        faster, dearer = (statistics.median(column) for column in zip(*ratios, strict=True))
+        yield (
+            f"{share:.0%} repeated, {name:8} {rate:6.1f} sentences/s ({faster:.3f}), {cpu:6.3f} ms of CPU each "
+            f"({dearer:.3f})"
+        )
 
 
 def _numbered(texts: Sequence[str]) -> Iterator[str]:

@@ -266,17 +266,18 @@ async def test_one_who_stops_waiting_takes_nothing_from_the_others(ask: Ask) -> 
 
 
 async def test_what_a_deadline_cut_short_is_neither_kept_nor_shared(ask: Ask) -> None:
-    decoder = Decoder()
+    decoder, other = Decoder(), Decoder()
     decoder.cut.add(5)
     leader = ask(decoder, 5)
     await asyncio.sleep(0)
-    waiting = ask(decoder, 5)
+    waiting = ask(other, 5)
     await asyncio.sleep(0)
+    assert other.searched == []
     decoder.go.set()
+    other.go.set()
     assert (await leader)[0].hypotheses[0].finish_reason is FinishReason.DEADLINE
-    decoder.cut.clear()
     assert (await waiting)[0].hypotheses[0].finish_reason is FinishReason.END_OF_SENTENCE
-    assert decoder.searched == [5, 5]
+    assert decoder.searched == other.searched == [5]
 
 
 async def test_a_listener_hears_of_each_sentence_by_its_own_position(ask: Ask) -> None:

@@ -75,12 +75,12 @@ class _Entry:
 
 
 class _InFlight(NamedTuple):
-    """A search that somebody is waiting for."""
+    """A search that is being made."""
 
-    found: asyncio.Future[Found | None]
-    """What it finds; None if it is given up or cut short."""
     caller: str
     useful_until: float
+    waiting: list[asyncio.Future[Found | None]]
+    """One for each other call that waits for what it finds; None if it is given up or cut short."""
 
 
 class AnswerCache:
@@ -132,19 +132,20 @@ class AnswerCache:
     def in_flight(self, key: AnswerKey, context: CallContext) -> asyncio.Future[Found | None] | None:
         """Return what a search will find that is as urgent as a call is; None if there is none.
 
-        Only searches of the same caller are shared: those of others wait for their own turns.
+        Only searches of the same caller are shared: those of others wait for their own turns. Whoever waits may stop.
         """
         search = self._in_flight.get(key)
         if search is None or context.accepts_part:
             return None
-        is_as_urgent = search.caller == context.caller and search.useful_until <= context.useful_until
-        return search.found if is_as_urgent else None
+        if search.caller != context.caller or search.useful_until > context.useful_until:
+            return None
+        found: asyncio.Future[Found | None] = asyncio.get_running_loop().create_future()
+        search.waiting.append(found)
+        return found
 
     def begin(self, key: AnswerKey, context: CallContext) -> None:
         """Announce a search, which `end` must follow; of two for one key the first is shared."""
-        if key not in self._in_flight:
-            found = asyncio.get_running_loop().create_future()
-            self._in_flight[key] = _InFlight(found, context.caller, context.useful_until)
+        self._in_flight.setdefault(key, _InFlight(context.caller, context.useful_until, []))
 
     def end(self, key: AnswerKey, found: Found | None) -> None:
         """Share what a search found, and keep it.
@@ -153,9 +154,10 @@ class AnswerCache:
             key: Key of the sentence.
             found: Hypotheses; None if the search was given up or cut short.
         """
-        search = self._in_flight.pop(key, None)
-        if search is not None and not search.found.done():
-            search.found.set_result(found)
+        if search := self._in_flight.pop(key, None):
+            for waiting in search.waiting:
+                if not waiting.done():
+                    waiting.set_result(found)
         if found is not None:
             self._keep(key, found)
 
@@ -242,19 +244,21 @@ class AnsweredSearches:
                     self._cache.begin(key, self._context)
         self._cache.count(kept=len(kept), joined=len(joined), searched=len(own))
         try:
-            await self._take(kept)
-            await self._search(own, decode)
+            if kept:
+                await self._take(kept)
+            if own:
+                await self._search(own, decode)
         finally:
             self._end(own)
         given_up = []
         for position, in_flight in joined:
-            # Others wait for it, too.
-            found = await asyncio.shield(in_flight)
+            found = await in_flight
             if found is None:
                 given_up.append(position)
             else:
                 await self._take([(position, found)])
-        await self._search(given_up, decode)
+        if given_up:
+            await self._search(given_up, decode)
         return [self._results[position] for position in range(len(self._searches))]
 
     async def _take(self, answers: Sequence[tuple[int, Found]]) -> None:
@@ -293,8 +297,6 @@ class AnsweredSearches:
 
     async def _search(self, positions: Sequence[int], decode: Decode) -> None:
         """Search sentences, and share what is found at once."""
-        if not positions:
-            return
 
         def share(index: int, result: SentenceResult) -> None:
             self._share(positions[index], result)
