@@ -28,7 +28,8 @@ class Translator:
 
     Args:
         models: Folder of bundles, laid out as MODEL/VERSION/, or the name of a published model, such as
-            "Helsinki-NLP/opus-mt-zh-en", which is pulled first unless it is there, and is the only one to translate.
+            "Helsinki-NLP/opus-mt-zh-en", which the package xuanzang-hub pulls unless it is there, and which is then the
+            only one to translate.
         settings: Keyword arguments listed in TranslatorSettings.
 
     Raises:

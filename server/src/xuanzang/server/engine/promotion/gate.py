@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from xuanzang.server.bundles.certificate import certified_loss
 from xuanzang.server.bundles.errors import BundleError
@@ -29,16 +28,6 @@ MAX_CHARACTERS = 2000
 _CALLER = "gate"
 
 
-class _Matches(NamedTuple):
-    """Sequences of one length."""
-
-    found: int
-    """Of the hypotheses, as far as their references are long enough to have any."""
-    wanted: int
-    """Of the references."""
-    shared: int
-
-
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Compare texts with their references.
 
@@ -46,35 +35,27 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
         0 for nothing in common to 100 for equal texts, white space apart. Counts are summed over all texts, so long
         ones count more; for one text it is the chrF of a sentence.
     """
-    pairs = [(_characters(text), _characters(wanted)) for text, wanted in zip(hypotheses, references, strict=True)]
-    lengths = (_count(pairs, length) for length in range(1, _MAX_LENGTH + 1))
-    # A length that one side is too short for says nothing.
-    counted = [counts for counts in lengths if counts.found and counts.wanted]
-    if not counted:
+    pairs = [
+        ("".join(text.split()), "".join(wanted.split())) for text, wanted in zip(hypotheses, references, strict=True)
+    ]
+    precisions, recalls = [], []
+    for length in range(1, _MAX_LENGTH + 1):
+        counts = [(_sequences(text, length), _sequences(reference, length)) for text, reference in pairs]
+        # A reference that is too short for a length says nothing, nor does a length that one side is too short for.
+        found = sum(ours.total() for ours, theirs in counts if theirs)
+        wanted = sum(theirs.total() for _, theirs in counts)
+        if found and wanted:
+            shared = sum((ours & theirs).total() for ours, theirs in counts)
+            precisions.append(shared / found)
+            recalls.append(shared / wanted)
+    if not any(precisions):
         return 0.0
-    precision = sum(counts.shared / counts.found for counts in counted) / len(counted)
-    recall = sum(counts.shared / counts.wanted for counts in counted) / len(counted)
-    if not precision + recall:
-        return 0.0
+    precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
     return 100 * (1 + _RECALL_WEIGHT) * precision * recall / (_RECALL_WEIGHT * precision + recall)
 
 
-def _characters(text: str) -> str:
-    return "".join(text.split())
-
-
-def _count(pairs: Sequence[tuple[str, str]], length: int) -> _Matches:
-    found = wanted = shared = 0
-    for text, reference in pairs:
-        ours, theirs = Counter(_sequences(text, length)), Counter(_sequences(reference, length))
-        found += ours.total() if theirs else 0
-        wanted += theirs.total()
-        shared += (ours & theirs).total()
-    return _Matches(found, wanted, shared)
-
-
-def _sequences(text: str, length: int) -> Iterator[str]:
-    return (text[start : start + length] for start in range(len(text) - length + 1))
+def _sequences(text: str, length: int) -> Counter[str]:
+    return Counter(text[start : start + length] for start in range(len(text) - length + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
