@@ -1,4 +1,4 @@
-"""What the second bundled model costs: start and memory of servers with one model and with both.
+"""Cost of the second bundled model: start and memory of servers with one model and with both.
 
     python -m benchmarks.both_models_start --rounds 5
 
@@ -44,7 +44,7 @@ KINDS = (
 
 
 class Start(NamedTuple):
-    """What one start took."""
+    """Times and memory of one start."""
 
     seconds: float
     """From the start of the process to its first translation."""

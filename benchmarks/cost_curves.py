@@ -1,4 +1,4 @@
-"""How cost grows with work: curves of one server, and their exponents.
+"""Growth of cost with work: curves of one server, and their exponents.
 
     python -m benchmarks.cost_curves                    # all, some minutes
     python -m benchmarks.cost_curves --curves keys beam # some of them

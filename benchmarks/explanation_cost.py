@@ -1,4 +1,4 @@
-"""What explanations cost callers who do not ask for them.
+"""Cost of explanations for callers who do not ask for them.
 
     python -m benchmarks.explanation_cost --rounds 10
 

@@ -1,4 +1,4 @@
-"""What a caller of single sentences suffers from another one who takes all that it can get.
+"""Latency of a caller of single sentences next to one who takes all that it can get.
 
 Starts a server, or asks one that runs. Each attack is measured beside a calm phase just before it: latencies of the
 caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a process of its own.

@@ -1,4 +1,4 @@
-"""What terms do to translations, and what they cost.
+"""Effect of terms on translations, and their cost.
 
     python -m benchmarks.glossary server/models zh-en valid.tsv.gz
 

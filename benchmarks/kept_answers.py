@@ -1,4 +1,4 @@
-"""What kept answers save, and what they cost where nothing repeats.
+"""Savings by kept answers, and their cost where nothing repeats.
 
     python -m benchmarks.kept_answers FILE-WITH-A-SENTENCE-A-LINE --rounds 5
 

@@ -87,7 +87,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What a server does when it is busy."""
+    """Answers of a busy server."""
 
     per_second: float
     """Sentences per second."""

@@ -63,7 +63,7 @@ def serve(address: str) -> int:
 
 
 def is_taken(address: str) -> bool:
-    """Whether another program listens on an address.
+    """Return whether another program listens on an address.
 
     Args:
         address: Host and port.

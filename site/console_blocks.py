@@ -58,7 +58,7 @@ class Block:
     line: int
     speed: Literal["fast", "slow", "not run"]
     reason: str
-    """Why it is not run."""
+    """Reason that it is not run."""
     commands: tuple[Command, ...]
 
 

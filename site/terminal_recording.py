@@ -32,14 +32,14 @@ _STYLE = (
 
 
 class Frame(NamedTuple):
-    """What the terminal showed from a time on."""
+    """Picture of the terminal from a time on."""
 
     seconds: float
     lines: list[str]
 
 
 class Recording:
-    """What commands wrote to one terminal, with the time of each piece."""
+    """Output of commands to one terminal, with the time of each piece."""
 
     def __init__(self) -> None:
         """Begin with an empty terminal."""

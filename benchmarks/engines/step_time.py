@@ -43,7 +43,7 @@ class Measured(NamedTuple):
     sentence: float
     """All that is done for a sentence."""
     outside: float
-    """What is done for a sentence outside of graphs and kernels."""
+    """Work for a sentence outside of graphs and kernels."""
     translations: list[list[int]]
 
 

@@ -1,4 +1,4 @@
-"""What engines are asked and what they answer: batches of source ids with search options; times and target ids."""
+"""Requests and answers of engines: batches of source ids with search options; times and target ids."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What benchmarks share: processes and their figures, the bundled model behind a server, loads, light calls."""
+"""Parts that benchmarks share: processes and their figures, the bundled model behind a server, loads, light calls."""

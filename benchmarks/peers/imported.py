@@ -37,7 +37,7 @@ BATCHES = (1, 8, 32)
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """Time and memory of a command."""
 
     seconds: float
     cpu_seconds: float

@@ -46,7 +46,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What all engines of a run share."""
+    """Settings that all engines of a run share."""
 
     folder: Path
     """Folder of all models and logs."""

@@ -31,7 +31,7 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What was found of one engine in one precision."""
+    """Results of one engine in one precision."""
 
     peer: Peer
     versions: str = ""
@@ -40,7 +40,7 @@ class Result:
     """Times of the rounds that count."""
     target_ids: dict[Cell, list[list[int]]] = field(default_factory=dict)
     failure: str = ""
-    """Why it could not be measured; empty if it was."""
+    """Reason that it could not be measured; empty if it was."""
 
     def median(self, cell: Cell) -> float:
         """Return the median time of a batch, seconds."""

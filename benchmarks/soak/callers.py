@@ -48,7 +48,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Record:
-    """What became of all calls so far."""
+    """Results of all calls so far."""
 
     ended: list[Ended] = field(default_factory=list)
     """Calls since the last `take`."""

@@ -1,4 +1,4 @@
-"""What calls leave behind: objects and bytes that an idle server holds after rounds of the soak's requests.
+"""Leftovers of calls: objects and bytes that an idle server holds after rounds of the soak's requests.
 
     python -m benchmarks.soak.held
 
@@ -30,7 +30,7 @@ IDLE_SECONDS = 13.0
 
 
 class Heap(ctypes.Structure):
-    """What glibc tells of its heaps (`mallinfo2`)."""
+    """glibc's figures of its heaps (`mallinfo2`)."""
 
     _fields_ = (
         *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks")),

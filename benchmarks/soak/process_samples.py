@@ -16,7 +16,7 @@ _THREAD_HEAP = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSample:
-    """What a server holds at one moment."""
+    """Resources that a server holds at one moment."""
 
     rss_mb: float
     """Resident memory in MB of a million bytes."""

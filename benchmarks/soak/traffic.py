@@ -35,9 +35,9 @@ class Kind:
     options: dict[str, Any]
     """Fields of DecodingOptions."""
     details: bool = False
-    """Whether scores and tokens are returned."""
+    """True if scores and tokens are returned."""
     cancels: bool = False
-    """Whether the caller cancels within a fifth of a second."""
+    """True if the caller cancels within a fifth of a second."""
     deadlines: tuple[float, float] | None = None
     """Bounds of deadlines that may pass, in seconds; None: a deadline that must not."""
 

@@ -1,4 +1,4 @@
-"""What the service asks of a gRPC context, answered from the one that Serve hands to a replica."""
+"""The gRPC context that the service needs, made of the one that Serve hands to a replica."""
 
 from __future__ import annotations
 

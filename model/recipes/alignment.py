@@ -1,4 +1,4 @@
-"""Which attention aligns words best: the decoder's layers and heads against words aligned by hand.
+"""Alignment by attention: the decoder's layers and heads against words aligned by hand.
 
     xuanzang restore server/models/zh-en/3 bundled
     python model/recipes/alignment.py bundled model/recipes/zh-en/alignments.tsv

@@ -1,4 +1,4 @@
-"""How far attention is from an aligner: alignment error rates of the decoder's layers and heads on held-out pairs.
+"""Distance of attention from an aligner: alignment error rates of the decoder's layers and heads on held-out pairs.
 
     xuanzang restore server/models/zh-en/3 bundled
     python -m venv /tmp/aligner && /tmp/aligner/bin/pip install eflomal

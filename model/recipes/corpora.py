@@ -66,7 +66,7 @@ class Corpus(BaseModel):
     without: list[str] = []
     """Files in archives that are left out though a pattern names them."""
     cut: bool = False
-    """Whether rows are cut into lines and sentences where both sides have as many."""
+    """True if rows are cut into lines and sentences where both sides have as many."""
     columns: tuple[int, int] = (0, 1)
     """Of "tsv" and "csv": those of Chinese and English."""
     traditional: str = ""

@@ -1,4 +1,4 @@
-"""What is written of a quality head: the files of its bundle, tables in Markdown, reliability curves."""
+"""Output of a quality head: the files of its bundle, tables in Markdown, reliability curves."""
 
 from __future__ import annotations
 

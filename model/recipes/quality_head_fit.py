@@ -40,7 +40,7 @@ class MeasuredPair(NamedTuple):
     """A pair whose source was translated."""
 
     searched: SearchedSentence
-    """What the search has left behind."""
+    """Features that the search has left behind."""
     reference: str
     reference_tokens: int
     """End token counted."""
@@ -64,7 +64,7 @@ class ReliabilityBin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How well the probabilities of one set of pairs agree with their labels."""
+    """Agreement of the probabilities of one set of pairs with their labels."""
 
     pairs: int
     acceptable_share: float

@@ -1,1 +1,1 @@
-"""What the dashboards show, one module each."""
+"""Contents of the dashboards, one module each."""

@@ -1,4 +1,4 @@
-"""What a job is: the rows to translate, how they are translated, and how they are cut into shards."""
+"""A job: the rows to translate, how they are translated, and how they are cut into shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FormatName = Literal["text", "tsv", "jsonl", "parquet"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFormat:
-    """Where the text of a row is, and where its translation goes."""
+    """Places of the text of a row and of its translation."""
 
     name: FormatName
     """Format of input and output."""

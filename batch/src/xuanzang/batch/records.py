@@ -29,7 +29,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What became of a shard, and what it cost."""
+    """Result of a shard, and its cost."""
 
     number: int
     rows: int
@@ -83,7 +83,7 @@ class Parts:
         return Record(**content, failures=failures)
 
     def is_finished(self, number: int) -> bool:
-        """Whether a shard has a record, and the part that the record describes.
+        """Return whether a shard has a record, and the part that the record describes.
 
         Args:
             number: Number of the shard.
@@ -93,7 +93,7 @@ class Parts:
         return self.record(number).sha256 == digest(self.part(number))
 
     def has_records(self) -> bool:
-        """Whether any shard is finished."""
+        """Return whether any shard is finished."""
         return any(self.folder.glob("*.json"))
 
     def _record(self, number: int) -> Path:

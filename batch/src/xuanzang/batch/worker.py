@@ -1,4 +1,4 @@
-"""What a worker does with a shard: read it, translate it, write it, and then say so."""
+"""The work on one shard: read it, translate it, write it, and report it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xuanzang.batch.translator import Refusal
 
 
 class Translates(Protocol):
-    """What a worker needs of `Translator`."""
+    """The part of `Translator` that a worker needs."""
 
     def translate(self, texts: Sequence[str]) -> list[str | Refusal]:
         """Translate texts."""

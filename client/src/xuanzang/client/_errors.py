@@ -80,7 +80,7 @@ class TranslationError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed later: the server gave a delay, or could not be reached."""
+        """True if the same call may succeed later: the server gave a delay, or could not be reached."""
         return self.code is StatusCode.UNAVAILABLE or self.retry_after is not None
 
 

@@ -13,7 +13,7 @@ Main = Callable[[Sequence[str]], int]
 
 
 class Known(NamedTuple):
-    """What is said of a command without importing it."""
+    """Description of a command, available without importing it."""
 
     room: str
     """Distribution that has it."""

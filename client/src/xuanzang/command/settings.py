@@ -36,7 +36,7 @@ _VALUES_BY_TYPE = {int: "N", float: "X", Path: "PATH"}
 
 
 class _Shape(NamedTuple):
-    """How the values of a field are written."""
+    """Notation of the values of a field."""
 
     kind: Any
     """Type of a value."""

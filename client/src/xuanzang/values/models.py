@@ -36,7 +36,7 @@ class Model:
     manifest_sha256: str
     """Hexadecimal SHA-256 of the bundle's manifest; equal digests mean equal bundles."""
     is_default: bool
-    """Whether calls that name no version get this one."""
+    """True if calls that name no version get this one."""
     defaults: DecodingDefaults
     """Values of the options that a call leaves out."""
     max_source_length: int

@@ -1,4 +1,4 @@
-"""How a translation was made: frozen values, and what they are read from."""
+"""Provenance of a translation: frozen values, and the messages that they are read from."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EffectiveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceProvenance:
-    """How one sentence of a text was searched."""
+    """Search of one sentence of a text."""
 
     sentence_index: int
     """Index of the sentence among those of the text, counted from 0."""
@@ -71,9 +71,9 @@ class SentenceProvenance:
     source_with_terms: str
     """The sentence as the model read it, with translations in the place of terms; empty if it read the sentence."""
     terms_required: bool
-    """Whether the best hypothesis is of a search that required the terms."""
+    """True if the best hypothesis is of a search that required the terms."""
     kept_answer: bool
-    """Whether nothing was searched, because the answer was kept or another call was waiting for it."""
+    """True if nothing was searched, because the answer was kept or another call was waiting for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +97,13 @@ class Provenance:
     target_language_code: str
     """BCP-47 code of the language translated into, as the model spells it."""
     shortlist: bool
-    """Whether sentences chose only among the pieces of the model's shortlist."""
+    """True if sentences chose only among the pieces of the model's shortlist."""
     execution_provider: str
-    """What ran the graphs: "cpu" or "cuda"."""
+    """Execution provider of the graphs: "cpu" or "cuda"."""
     kernels: str
     """Instruction set of the kernels, such as "avx2"; "none" without kernels."""
     kernels_reason: str
-    """Why there are no kernels; empty with kernels."""
+    """Reason that there are no kernels; empty with kernels."""
     server_version: str
     """Version of the server."""
     onnxruntime_version: str

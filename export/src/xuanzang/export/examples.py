@@ -33,7 +33,7 @@ class Examples(NamedTuple):
     """The sentences of an export."""
 
     kind: Kind
-    """Where they come from: `--valid`, `--texts`, or the sample that the exporter has."""
+    """Origin of the texts: `--valid`, `--texts`, or the sample that the exporter has."""
     sentences: list[Example]
 
     @property

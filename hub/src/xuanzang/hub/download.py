@@ -68,7 +68,7 @@ class Published(NamedTuple):
 
     @property
     def is_bundle(self) -> bool:
-        """Whether it is a bundle and not a checkpoint."""
+        """True if it is a bundle and not a checkpoint."""
         return MANIFEST_FILE in self.sizes and "encoder.onnx" in self.sizes
 
 

@@ -13,7 +13,7 @@ _NON_COMMERCIAL = re.compile(r"(?i)\bnc\b|non-?commercial")
 
 
 class KnownModel(NamedTuple):
-    """What is known of a published model before it is downloaded."""
+    """Facts of a published model that are known before it is downloaded."""
 
     name: str
     languages: str

@@ -45,7 +45,7 @@ _DISK_PER_WEIGHT_BYTE = 2.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be pulled, and how."""
+    """Model to pull, and options of the pull."""
 
     model: str
     """Name on the hub, or folder of a checkpoint in the same layout."""

@@ -25,7 +25,7 @@ from xuanzang.kernels import decode, graphs, step_functions, steps
 __all__ = ["Kernels", "Reason", "find_kernels", "library", "supported_isas"]
 
 Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntime", "isa", "disabled", "provider"]
-"""Why there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
+"""Reasons that there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
 
 # In the order of the library's sizes.
 _STRUCTURES: tuple[type[ctypes.Structure], ...] = (
@@ -46,7 +46,7 @@ class Kernels:
     isa: str = "none"
     """Instruction set: "generic", "avx2", "avx512", "avx512_vnni" or "amx"; "none" without kernels."""
     reason: Reason = ""
-    """Why there are none; empty with kernels."""
+    """Reason that there are none; empty with kernels."""
     detail: str = ""
     """The reason in words."""
 

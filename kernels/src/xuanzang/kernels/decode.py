@@ -34,7 +34,7 @@ class Interrupt:
 
     @property
     def is_set(self) -> bool:
-        """Whether steps end."""
+        """True if steps end."""
         return bool(self._flag.value)
 
     def clear(self) -> None:
@@ -95,7 +95,7 @@ class Taken(NamedTuple):
 
 
 class Decode(ctypes.Structure):
-    """What steps give and take."""
+    """Inputs and outputs of steps."""
 
     _fields_ = (
         *members("decoder", "later", of=ctypes.c_void_p),

@@ -26,7 +26,7 @@ _Element = TypeVar("_Element", ctypes.c_int64, ctypes.c_char_p, "BoundTensor")
 
 
 class Value(Protocol):
-    """What is needed of an `onnxruntime.OrtValue` in the memory of the process."""
+    """The part of an `onnxruntime.OrtValue` that is needed, in the memory of the process."""
 
     def data_ptr(self) -> int:
         """Return its address."""
@@ -50,7 +50,7 @@ class GraphError(Exception):
 
 
 class SessionSettings(ctypes.Structure):
-    """How a graph is opened."""
+    """Options for opening a graph."""
 
     _fields_ = (("path", ctypes.c_char_p), ("threads", ctypes.c_int64), ("disabled_optimizers", ctypes.c_char_p))
 
@@ -151,7 +151,7 @@ class BoundTensors:
             structures.append(BoundTensor(name.encode(), *_memory(tensor, shape), is_output))
         self._structures = array_of(BoundTensor, len(tensors))(*structures)
         self.address = ctypes.addressof(self._structures)
-        """Where the library finds the structures."""
+        """Address at which the library finds the structures."""
 
 
 class GraphBinding:

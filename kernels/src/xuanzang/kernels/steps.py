@@ -20,7 +20,7 @@ _INT64, _FLOAT32, _BOOL = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.
 
 
 class SlotStep(ctypes.Structure):
-    """What a step of the slots gives and takes."""
+    """Inputs and outputs of a step of the slots."""
 
     _fields_ = (
         *members("batch", "beam", "slots", "heads", "page_slots", "logical_pages"),
@@ -30,7 +30,7 @@ class SlotStep(ctypes.Structure):
 
 
 class BeamStep(ctypes.Structure):
-    """What a step of the hypotheses gives and takes."""
+    """Inputs and outputs of a step of the hypotheses."""
 
     _fields_ = (
         *members("batch", "beam", "candidates", "eos_id"),
@@ -46,7 +46,7 @@ class SlotArrays(NamedTuple):
     parents: _Ints
     """Beam position of each hypothesis before the last step, [batch, beam]."""
     visible: npt.NDArray[np.bool_]
-    """Which slots each hypothesis sees, [batch, beam, slot]."""
+    """Slots that each hypothesis sees, [batch, beam, slot]."""
     page_table: _Ints
     """Page of each logical page of each sentence, or -1, [batch, logical page]."""
     page_owners: _Ints
@@ -92,7 +92,7 @@ class AdvanceSlots:
 
     @property
     def address(self) -> int:
-        """Where the library finds the arrays."""
+        """Address at which the library finds the arrays."""
         return ctypes.addressof(self._step)
 
     def fit(self, arrays: SlotArrays) -> None:
@@ -157,7 +157,7 @@ class ContinueBest:
 
     @property
     def address(self) -> int:
-        """Where the library finds the arrays."""
+        """Address at which the library finds the arrays."""
         return ctypes.addressof(self._step)
 
     def fit(self, *arrays: npt.NDArray[Any]) -> None:

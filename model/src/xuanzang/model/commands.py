@@ -254,7 +254,7 @@ class ImportCommand(Command):
     target_language: list[str] = Field(default_factory=list)
     """The same."""
     punctuation: Literal["as-is", "moses"] = "as-is"
-    """What the model reads of punctuation: that of the text, as with transformers, or what Moses' script makes of it,
+    """Punctuation that the model reads: that of the text, as with transformers, or what Moses' script makes of it,
     as in the training data of OPUS-MT and NLLB-200. The server then needs sacremoses."""
 
     def run(self) -> None:

@@ -27,10 +27,10 @@ class SearchRules(NamedTuple):
     """When searches end."""
 
     none_better: bool = False
-    """Whether a search with enough finished hypotheses goes on while a live one, divided by its present length, is
+    """True if a search with enough finished hypotheses goes on while a live one, divided by its present length, is
     better than the worst of them, as transformers' with early_stopping=False."""
     forces_end: bool = False
-    """Whether a hypothesis at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
+    """True if a hypothesis at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
 
 
 UNTIL_FIRST = SearchRules()

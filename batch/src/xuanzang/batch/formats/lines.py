@@ -20,7 +20,7 @@ from xuanzang.batch.job import Shard
 
 
 class LineFormat(Protocol):
-    """What a line holds."""
+    """Content of a line."""
 
     def text_of(self, line: str) -> str:
         """Return the text to translate.

@@ -70,7 +70,7 @@ class AsyncCalls:
 
     @property
     def closed(self) -> bool:
-        """Whether the connections are closed."""
+        """True if the connections are closed."""
         return self._closed.is_set()
 
     def carrying(self, metadata: Metadata) -> Self:

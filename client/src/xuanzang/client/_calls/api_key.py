@@ -41,7 +41,7 @@ def checked_key(api_key: str | None, targets: Iterable[str], *, has_tls: bool, a
 
 
 def is_local(target: str) -> bool:
-    """Whether a gRPC target cannot be anywhere but on this machine.
+    """Return whether a gRPC target cannot be anywhere but on this machine.
 
     Args:
         target: Target such as "localhost:50051", "dns:///127.0.0.1:1", "[::1]:1" or "unix:/path", with its port.

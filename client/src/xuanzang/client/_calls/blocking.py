@@ -98,7 +98,7 @@ class BlockingCalls:
 
     @property
     def closed(self) -> bool:
-        """Whether the connections are closed."""
+        """True if the connections are closed."""
         return self._closed.is_set()
 
     def carrying(self, metadata: Metadata) -> Self:
@@ -294,7 +294,7 @@ class Caller(Protocol):
 
 
 class SessionState:
-    """What a session records of its tries; the twins differ only in how they begin one.
+    """Record of a session's tries; the twins differ only in how they begin one.
 
     Args:
         calls: Calls of the client.

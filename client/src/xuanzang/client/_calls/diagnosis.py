@@ -1,4 +1,4 @@
-"""What keeps a client from a server that it has never reached: a look at each address, without gRPC and without a key.
+"""Diagnosis of a server that was never reached: a look at each address, without gRPC and without a key.
 
 gRPC names the last of a host's addresses that failed, and of a server with TLS it says "Socket closed".
 """

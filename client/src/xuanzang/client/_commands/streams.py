@@ -1,4 +1,4 @@
-"""What commands read and write: files, standard input, standard output, and messages on standard error."""
+"""Input and output of commands: files, standard input, standard output, and messages on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xuanzang.client._output import replaced_file
 
 
 def from_file(arguments: argparse.Namespace) -> bool:
-    """Whether texts are read from a file with a name."""
+    """Return whether texts are read from a file with a name."""
     return arguments.file not in (None, "-")
 
 

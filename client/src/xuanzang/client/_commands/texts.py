@@ -1,4 +1,4 @@
-"""What `xuanzang translate` does: texts are translated as they come, and results written in the same order."""
+"""The command `xuanzang translate`: texts are translated as they come, and results written in the same order."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ServerJob:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether the memory lacks translations."""
+        """True if the memory lacks translations."""
         return self._job.has_unsaved
 
     def count(self, usage: Usage) -> None:
@@ -132,7 +132,7 @@ def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyO
 
 
 def may_answer(model: Model, options: Mapping[str, object]) -> bool:
-    """Whether a model may answer a request with these options."""
+    """Return whether a model may answer a request with these options."""
     name, _, version = str(options.get("model") or "").partition("/")
     if name and name != model.name:
         return False
@@ -143,12 +143,12 @@ def may_answer(model: Model, options: Mapping[str, object]) -> bool:
 
 
 def answered_by(models: Iterable[Model], options: Mapping[str, object], translation: Translation) -> bool:
-    """Whether a translation is of one of the models that the keys cover, and not of one that has come since."""
+    """Return whether a translation is of one of the models that the keys cover, and not of one that has come since."""
     made = (translation.model, translation.model_version)
     return any(made == (model.name, model.version) for model in models if may_answer(model, options))
 
 
 def _covers(languages: Iterable[str], wanted: object) -> bool:
-    """Whether a language may be meant: the server matches "zh-CN" with "zh"."""
+    """Return whether a language may be meant: the server matches "zh-CN" with "zh"."""
     primary = str(wanted or "").partition("-")[0].lower()
     return not primary or any(primary == each.partition("-")[0].lower() for each in languages)

@@ -56,12 +56,12 @@ class StreamState:
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether a text has been sent and not yet answered."""
+        """True if a text has been sent and not yet answered."""
         return bool(self._pending)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every text of the caller has an answer and there are no more."""
+        """True if every text of the caller has an answer and there are no more."""
         return not self._pending and (self._exhausted or self._source_error is not None)
 
     @contextmanager

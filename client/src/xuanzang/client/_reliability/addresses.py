@@ -1,4 +1,4 @@
-"""What the calls of a client know about its addresses: which one answers, and which one is avoided until when."""
+"""Addresses of a client: which one answers, and which one is avoided until when."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Address:
     """Tries under way."""
     last_answer: float = float("-inf")
     suspect: bool = False
-    """Whether a try has waited long for its answer and a probe is to find out why."""
+    """True if a try has waited long for its answer and a probe is to find out why."""
     probing: bool = False
     failures: int = 0
     """Failures without an answer in between."""
@@ -99,7 +99,7 @@ class Addresses:
             self._addresses[number].tries -= 1
 
     def has_other(self, avoided: Collection[int]) -> bool:
-        """Whether an address beside these is in use and not suspect."""
+        """Return whether an address beside these is in use and not suspect."""
         with self._lock:
             return any(
                 each.probe_at is None and not each.suspect and number not in avoided
@@ -108,11 +108,11 @@ class Addresses:
 
     @property
     def have_answered(self) -> bool:
-        """Whether an address has ever given a sign of life."""
+        """True if an address has ever given a sign of life."""
         return any(each.last_answer != float("-inf") for each in self._addresses)
 
     def is_ejected(self, number: int) -> bool:
-        """Whether an address is avoided because it failed."""
+        """Return whether an address is avoided because it failed."""
         return self._addresses[number].probe_at is not None
 
     def answered(self, number: int) -> None:
@@ -126,7 +126,7 @@ class Addresses:
             _LOGGER.info("%s answers again", address.name)
 
     def was_silent_since(self, number: int, begun: float) -> bool:
-        """Whether no answer of any call came from an address since a time."""
+        """Return whether no answer of any call came from an address since a time."""
         return self._addresses[number].last_answer < begun
 
     def suspect(self, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""What the failure of a try means for the call that it belongs to."""
+"""Consequences of a failed try for the call that it belongs to."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class Fault:
 
     @property
     def blames_the_address(self) -> bool:
-        """Whether other calls should avoid the address, too."""
+        """True if other calls should avoid the address, too."""
         return self.kind in (FaultKind.UNREACHED, FaultKind.REFUSED, FaultKind.BROKEN)

@@ -1,4 +1,4 @@
-"""How long calls wait for servers of which none has ever answered, and what is known of the reason."""
+"""The wait for servers of which none has ever answered, and the reason as far as it is known."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LIMIT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What keeps a client from a server."""
+    """Obstacle between a client and a server."""
 
     text: str
     """Description, for people."""
     is_final: bool = False
-    """Whether waiting cannot help, such as where one side speaks TLS and the other does not."""
+    """True if waiting cannot help, such as where one side speaks TLS and the other does not."""
 
 
 Look = Callable[[int], Finding | None]

@@ -38,7 +38,7 @@ _MAX_CALLERS = 1024
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """What all calls of a client share."""
+    """State that all calls of a client share."""
 
     addresses: Addresses
     clock: Callable[[], float]
@@ -52,7 +52,7 @@ class Shared:
     """None: calls wait for servers that have never answered as for others, and nobody looks for the reason."""
 
     _callers: OrderedDict[Hashable, Shared] = field(default_factory=OrderedDict)
-    """What calls on behalf of others share, those of the last callers; each one's is its own."""
+    """Shared state of calls on behalf of others, of the last callers; each caller has its own."""
     _lock: Lock = field(default_factory=Lock)
 
     def of_caller(self, caller: Hashable) -> Shared:
@@ -78,14 +78,14 @@ class Shared:
 
     @property
     def causes(self) -> str:
-        """What keeps the client from its servers; empty if one has answered, or nothing is known."""
+        """Obstacles between the client and its servers; empty if one has answered, or nothing is known."""
         missing = self.missing
         return missing.causes() if missing else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to do now."""
+    """Next action of a call."""
 
     tries: list[tuple[int, int]]
     """Number of each try to send, and of its address."""
@@ -105,7 +105,7 @@ class _Try:
     """Seconds between two checks, doubled each time."""
     shape: CallShape
     replaced: bool = False
-    """Whether the call was sent elsewhere because the address was ejected."""
+    """True if the call was sent elsewhere because the address was ejected."""
 
 
 class CallPlan:

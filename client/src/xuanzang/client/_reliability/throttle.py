@@ -32,7 +32,7 @@ _MIN_WAIT = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallShape:
-    """What makes a call hard to accept for a busy server."""
+    """Properties that make a call hard to accept for a busy server."""
 
     size: int
     """Size of the request in bytes."""
@@ -40,7 +40,7 @@ class CallShape:
     """Time until its deadline."""
 
     def is_as_hard_as(self, other: CallShape) -> bool:
-        """Whether a server that refuses the other call refuses this one, too: it is as large and has as little time."""
+        """Return whether a server that refuses the other call refuses this one: it is as large and as short of time."""
         return self.size >= _SAME_SIZE * other.size and self.seconds <= _SAME_TIME * other.seconds
 
 
@@ -61,7 +61,7 @@ class _Second:
 
 
 class Throttle:
-    """What one address lately accepted and refused. Not thread-safe: `Throttles` holds its lock.
+    """Calls that one address lately accepted and refused. Not thread-safe: `Throttles` holds its lock.
 
     As long as the server asked after a refusal, no call as hard as the refused one is sent. Any other is not sent with
     the probability max(0, (calls - K * accepted) / (calls + 1)), counted over a window (Beyer et al. 2016, Site
@@ -80,7 +80,7 @@ class Throttle:
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing of what is counted was refused."""
+        """True if nothing of what is counted was refused."""
         return self._hold is None and self._calls == self._accepted
 
     def count(self, now: float, *, accepted: bool) -> None:
@@ -100,7 +100,7 @@ class Throttle:
             self._hold = _Hold(shape, now + delay, now + min(delay, self._rules.longest_hold))
 
     def holds(self, shape: CallShape, now: float) -> bool:
-        """Whether a call is too early after a refusal."""
+        """Return whether a call is too early after a refusal."""
         if self._hold is not None and now >= self._hold.until:
             self._hold = None
         return self._hold is not None and shape.is_as_hard_as(self._hold.shape)

@@ -1,1 +1,1 @@
-"""What callers give and get: frozen values, without gRPC."""
+"""Arguments and results of callers: frozen values, without gRPC."""

@@ -1,4 +1,4 @@
-"""How a translation was found: frozen values without gRPC or protobuf types."""
+"""Explanations of translations: frozen values without gRPC or protobuf types."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ExplainOptions(TypedDict, total=False):
 
 
 class AttentionKind(enum.Enum):
-    """What attends to what; its name in lower case, such as "cross", will do as well."""
+    """Kind of attention, by what attends to what; its name in lower case, such as "cross", will do as well."""
 
     UNSPECIFIED = 0
     """None, or one unknown to this version."""
@@ -58,7 +58,7 @@ class AttentionKind(enum.Enum):
 
 
 class CandidateFate(enum.Enum):
-    """What became of a candidate."""
+    """Fate of a candidate."""
 
     UNSPECIFIED = 0
     """One unknown to this version."""
@@ -71,7 +71,7 @@ class CandidateFate(enum.Enum):
 
 
 class CandidateReason(enum.Enum):
-    """Why a candidate was given up, finished or forced."""
+    """Reason that a candidate was given up, finished or forced."""
 
     UNSPECIFIED = 0
     """None, as of one that was kept, or one unknown to this version."""
@@ -138,7 +138,7 @@ class TargetToken:
     alternatives: tuple[TokenAlternative, ...]
     """The likeliest tokens at this step, best first, at most 5."""
     forced: bool
-    """Whether `target_prefix` or the choice of the target language forced it."""
+    """True if `target_prefix` or the choice of the target language forced it."""
     candidate: int
     """Index of its candidate in the search step with the same index."""
 
@@ -148,7 +148,7 @@ class Attention:
     """Attention of one layer, averaged over its heads or of one of them."""
 
     kind: AttentionKind
-    """What attends to what."""
+    """Kind of attention, by what attends to what."""
     layer: int
     """Layer, counted from 0."""
     head: int | None
@@ -175,9 +175,9 @@ class SearchCandidate:
     score: float | None
     """Summed log-probability in nats; None for a token that options excluded."""
     fate: CandidateFate
-    """What became of it."""
+    """Its outcome."""
     reason: CandidateReason
-    """Why; UNSPECIFIED for a candidate that was kept, unless it was forced."""
+    """Reason; UNSPECIFIED for a candidate that was kept, unless it was forced."""
     final_score: float | None
     """Score by which finished hypotheses are ranked; None of others."""
     rank: int | None

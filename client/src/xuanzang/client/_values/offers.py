@@ -1,4 +1,4 @@
-"""What a server offers: frozen values without gRPC or protobuf types."""
+"""Models and glossaries that a server offers: frozen values without gRPC or protobuf types."""
 
 from __future__ import annotations
 

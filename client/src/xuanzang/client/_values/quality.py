@@ -1,4 +1,4 @@
-"""How far to trust a translation: frozen values, as the server reports them on request."""
+"""Quality estimates: frozen values, as the server reports them on request."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class QualityFlag(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """How far to trust a hypothesis."""
+    """Quality estimate of a hypothesis."""
 
     acceptable_probability: float | None
     """Estimated probability that it is acceptable, 0 to 1; of several sentences that of the least probable one. None
     for texts that are answered unchanged."""
     flags: frozenset[QualityFlag] = frozenset()
-    """What is suspicious about it, in any of its sentences."""
+    """Flags for what is suspicious about it, in any of its sentences."""

@@ -32,7 +32,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What became of one request of a capsule."""
+    """Result of one request of a capsule."""
 
     translation: Translation
     """The new answer."""
@@ -43,7 +43,7 @@ class Replay:
 
     @property
     def is_identical(self) -> bool:
-        """Whether the hypotheses are the same, byte for byte."""
+        """True if the hypotheses are the same, byte for byte."""
         return not self.answer
 
 

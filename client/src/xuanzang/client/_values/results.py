@@ -66,11 +66,11 @@ class Hypothesis:
     tokens: tuple[TokenDetail, ...] = ()
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
     quality: Quality | None = None
-    """How far to trust it; None unless `return_quality` is set."""
+    """Quality estimate; None unless `return_quality` is set."""
 
 
 class GlossaryOutcome(enum.Enum):
-    """What became of a term that occurs in a text."""
+    """Outcome of a term that occurs in a text."""
 
     UNSPECIFIED = 0
     """The server did not say, or something unknown to this version."""
@@ -97,7 +97,7 @@ class GlossaryMatch:
     target: str
     """Translation that the best hypothesis holds; empty if it holds none."""
     outcome: GlossaryOutcome
-    """What became of it."""
+    """Its outcome."""
     pattern: ProtectedPattern
     """Pattern that found it; UNSPECIFIED for a term."""
 
@@ -113,7 +113,7 @@ class Translation:
     model_version: str
     """Version of that model, such as "1"."""
     provenance: Provenance | None = None
-    """How it was made; None unless `return_provenance` is set."""
+    """Provenance; None unless `return_provenance` is set."""
     exchange: Exchange | None = field(default=None, repr=False, compare=False)
     """Request and answer for `capsule`; None unless `return_provenance` is set."""
     detected_language: str = ""
@@ -183,7 +183,7 @@ class DocumentTranslation:
     content: bytes
     """Content of the file."""
     summary: DocumentSummary
-    """What was done."""
+    """Summary of the work."""
 
     def write(self, path: str | Path) -> None:
         """Write the file beside its place and move it there once it is whole.

@@ -1,4 +1,4 @@
-"""What a call has used, as the server counts it."""
+"""Usage of a call, as the server counts it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SENTENCES = "x-usage-sentences"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a call has used. A stream is one call, or several if its connection broke; only answered texts count."""
+    """Usage of a call. A stream is one call, or several if its connection broke; only answered texts count."""
 
     characters: int
     """Characters of the texts that were translated."""

@@ -33,7 +33,7 @@ class Certificate(BaseModel):
     directions: list[str]
     """Languages between which was translated, such as "zh to en"."""
     not_measured: list[str]
-    """What nothing is known of, one sentence each."""
+    """Facts that were not measured, one sentence each."""
     parity: dict[str, dict[str, float]]
     """By precision: sentences and steps compared with torch float32, maximum difference, token agreement."""
     quality: dict[str, dict[str, float]]

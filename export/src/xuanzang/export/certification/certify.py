@@ -77,7 +77,7 @@ def step_milliseconds(
 
 
 class _Measured(NamedTuple):
-    """What graphs of one precision did."""
+    """Results of the graphs of one precision."""
 
     parity: Parity
     translations: Translations
@@ -111,7 +111,7 @@ class Certifier:
         self._expected: list[list[int]] = []
         self._samples: list[Sample] = []
         self.terms = manifest_pb2.Terms()
-        """How the shipped graphs keep terms; unset before they are measured."""
+        """Share of terms that the shipped graphs keep; unset before it is measured."""
 
     @property
     def translations(self) -> Translations:

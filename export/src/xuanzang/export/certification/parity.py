@@ -31,7 +31,7 @@ class Parity(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What torch did where graphs went."""
+    """Torch's results along the path of the graphs."""
 
     parity: Parity
     target_ids: list[list[int]]

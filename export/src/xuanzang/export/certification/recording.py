@@ -1,4 +1,4 @@
-"""What graphs do, step by step, kept for torch to follow when the graphs are closed."""
+"""Recordings of graphs, step by step, for torch to follow when the graphs are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model translates sentences in which words of the target language stand: whether it keeps them."""
+"""Translations of sentences that contain words of the target language: does the model keep them?"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class GraphSet:
     decoder: onnx.ModelProto
     shortlist: ShortlistGraphs | None = None
     weights: WeightStore | None = None
-    """Where the weights lie; None if the graphs hold them."""
+    """File of the weights; None if the graphs hold them."""
 
     @property
     def folder(self) -> Path | None:

@@ -154,7 +154,7 @@ class Int8:
 
 
 Precision = Floats | Int8
-"""How weights are stored and multiplied."""
+"""Storage and multiplication of weights."""
 
 
 def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:

@@ -13,7 +13,7 @@ MATRIX = ("x", "weight", "x_scale", "weight_scale", "x_zero", "bias")
 """Factors of the projection: integers [batch, beam, in] and [in, vocab], scale of x, scales of the columns [vocab],
 zero point of x, biases [vocab]."""
 SHORTLIST = ("columns", "scales", "biases", "choices", "common_ids")
-"""What a shortlist adds: columns of all pieces [vocab, in], their scales and biases [vocab], the ids of those of each
+"""Inputs of a shortlist: columns of all pieces [vocab, in], their scales and biases [vocab], the ids of those of each
 sentence [batch, choice], and of those of all sentences [common], onto which `MATRIX` projects."""
 CHOICE = ("scores", "candidate_count", "banned_ids")
 EDITS = ("edited_ids", "edit_penalties", "edit_biases")

@@ -14,7 +14,7 @@ NAME = "PackedSourceAttention"
 
 
 class Padding(NamedTuple):
-    """What onnxruntime's attention needs to know of the positions without token."""
+    """Description of the positions without token, for onnxruntime's attention."""
 
     mask: str
     """1 at tokens, else 0, [batch, source]."""

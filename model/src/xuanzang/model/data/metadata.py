@@ -1,4 +1,4 @@
-"""What is known of prepared data besides the ids: languages, vocabularies, corpora, and the names of the files."""
+"""Metadata of prepared data: languages, vocabularies, corpora, and the names of the files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PreparedMetadata(BaseModel):
     source_normalization: Normalization
     """Unicode form of the sources."""
     share_vocabulary: bool
-    """Whether both sides use one tokeniser."""
+    """True if both sides use one tokeniser."""
     source_vocab_size: int
     """Pieces of the source tokeniser."""
     target_vocab_size: int
@@ -62,11 +62,11 @@ class PreparedMetadata(BaseModel):
     source_language_ids: dict[str, int] = {}
     """Source id that names the language of a sentence, by BCP-47 code; empty if nothing does."""
     source_language_place: Literal["before", "after_end"] = "before"
-    """Where the id of source_language_ids stands: before the sentence, or after its end token."""
+    """Position of the id of source_language_ids: before the sentence, or after its end token."""
     target_language_ids: dict[str, int] = {}
     """Target id with which a translation into each language begins, by BCP-47 code; empty if none does."""
     forces_end: bool = False
-    """Whether a translation at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
+    """True if a translation at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
     silent_ids: list[int] = []
     """Ids that are no text on either side, besides those of end and padding."""
 

@@ -79,7 +79,7 @@ class PrepareSettings(BaseModel):
     vocab_size: int = Field(default=16000, ge=300, le=65535)
     """Pieces of each tokeniser."""
     share_vocabulary: bool = True
-    """Whether both languages use one tokeniser, which makes names and code easy to copy."""
+    """One tokeniser for both languages, which makes names and code easy to copy."""
     tokenizers_from: Path | None = None
     """Prepared data or checkpoint whose tokenisers to use instead of training new ones, as fine-tuning needs."""
     weight: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)

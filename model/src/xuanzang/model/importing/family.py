@@ -1,4 +1,4 @@
-"""What distinguishes the families of models, and what reading one yields."""
+"""Differences between the families of models, and the result of reading one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Languages(NamedTuple):
     source_ids: Mapping[str, int] = MappingProxyType({})
     """Source id that names each source language; empty if none does."""
     source_place: Literal["before", "after_end"] = "before"
-    """Where that id stands: before the sentence, or after its end token."""
+    """Position of that id: before the sentence, or after its end token."""
     target_ids: Mapping[str, int] = MappingProxyType({})
     """Target id with which translations into each language begin; empty if none does."""
 

@@ -50,9 +50,9 @@ _FAMILIES: dict[object, Family] = {"marian": MARIAN, "m2m_100": M2M_100, "mbart"
 _REASONS = {
     "FSMTForConditionalGeneration": "Its tokeniser is Moses with byte-pair merges; bundles hold SentencePiece models"
 }
-"""Why architectures that people may ask for are not read."""
+"""Reasons that architectures people may ask for are not read."""
 PULLED_FILE = "pulled.json"
-"""What `xuanzang pull` knows of the files beside it: "name", "licence", "revision", and "files", SHA-256 by name."""
+"""Facts that `xuanzang pull` has about the files: "name", "licence", "revision", and "files", SHA-256 by name."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _EVERYTHING = Wanted()
 
@@ -75,7 +75,7 @@ def different_defaults(directory: Directory) -> Iterator[str]:
 
 
 class _Model(NamedTuple):
-    """What a checkpoint is made of."""
+    """Parts of a checkpoint."""
 
     config: TransformerConfig
     weights: dict[str, Tensor]

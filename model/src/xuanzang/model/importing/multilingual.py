@@ -1,4 +1,4 @@
-"""What families of many languages share: tokens that name languages, among special tokens after the pieces."""
+"""Shared parts of families of many languages: tokens that name languages, among special tokens after the pieces."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a model looked at: attention maps, their pictures, and coverage of the source."""
+"""Inspection of attention: maps, their pictures, and coverage of the source."""

@@ -31,9 +31,9 @@ class AttentionMaps:
     source_pieces: list[str]
     """Source tokens, eos last."""
     target_input_pieces: list[str]
-    """What the decoder reads, bos first."""
+    """Tokens that the decoder reads, bos first."""
     target_output_pieces: list[str]
-    """What the decoder predicts at the same positions, eos last."""
+    """Tokens that the decoder predicts at the same positions, eos last."""
     encoder_self_attention: Weights
     """[layer, heads, source, source]."""
     decoder_self_attention: Weights

@@ -1,4 +1,4 @@
-"""How much of a source its translation looked at, by which fluent but unrelated output is found."""
+"""Coverage of a source by attention, which finds fluent but unrelated output."""
 
 from __future__ import annotations
 

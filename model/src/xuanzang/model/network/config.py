@@ -61,15 +61,15 @@ class TransformerConfig:
     activation: Activation = "relu"
     """Between the two layers of the feed-forward networks; "swish" is x · sigmoid(x), "gelu" x · Φ(x)."""
     scale_embeddings: bool = True
-    """Whether embeddings are multiplied by √d_model, section 3.4."""
+    """True if embeddings are multiplied by √d_model, section 3.4."""
     embedding_norm: bool = False
-    """Whether the sum of embedding and position is normalised before the first block."""
+    """True if the sum of embedding and position is normalised before the first block."""
     share_embeddings: bool = True
-    """Whether source and target use one embedding table; needs equal vocabularies, section 3.4."""
+    """True if source and target use one embedding table; needs equal vocabularies, section 3.4."""
     tie_output: bool = True
-    """Whether the output projection is the target embedding, section 3.4."""
+    """True if the output projection is the target embedding, section 3.4."""
     output_bias: bool = False
-    """Whether each target piece has a bias on its logit."""
+    """True if each target piece has a bias on its logit."""
     unk_id: int = 0
     """Id of pieces outside the vocabulary."""
     bos_id: int = 1

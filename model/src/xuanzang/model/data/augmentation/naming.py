@@ -24,7 +24,7 @@ _SIGNS = {"美元": "$", "欧元": "€", "英镑": "£"}
 
 
 class Forms(NamedTuple):
-    """What a thing is called in Chinese and in English, in one or more forms; the first is the one to write."""
+    """Names of a thing in Chinese and in English, in one or more forms; the first is the one to write."""
 
     chinese: Sequence[str]
     english: Sequence[str]

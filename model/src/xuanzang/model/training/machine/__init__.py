@@ -1,1 +1,1 @@
-"""What a run has of the machine: memory, GPU, processes, and signals that interrupt it."""
+"""Resources of a run: memory, GPU, processes, and signals that interrupt it."""

@@ -22,7 +22,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that validates, logs and saves."""
+        """True if this is the process that validates, logs and saves."""
         return self.rank == 0
 
     def sum(self, value: float) -> float:

@@ -1,1 +1,1 @@
-"""What is minimised and how: the loss, the optimisers, their learning rates, and the average of the weights."""
+"""Optimisation: the loss, the optimisers, their learning rates, and the average of the weights."""
