@@ -335,21 +335,27 @@ def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis
     renderer = queued.renderer
     best = best_of(queued, found)
     texts = {renderer.text_of(each.target_ids) for each in best}
-    if len(texts) == len(best) and not any(renderer.missed_terms(each.target_ids) for each in best):
+    if len(texts) == len(best) and not any(map(renderer.missed_terms, texts)):
         return None
     return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
 
 
 def best_of(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> list[TargetHypothesis]:
     """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores."""
-    renderer, seen = queued.renderer, set[str]()
-    ranked = []
+    renderer, count = queued.renderer, queued.sentence.options.decoding.num_hypotheses
+    whole: dict[str, TargetHypothesis] = {}
+    others: list[tuple[int, bool, TargetHypothesis]] = []
     for each in sorted(found, key=lambda each: -each.score):
         text = renderer.text_of(each.target_ids)
-        ranked.append((renderer.missed_terms(each.target_ids), text in seen, each))
-        seen.add(text)
-    ranked.sort(key=lambda rank: rank[:2])
-    return [each for *_, each in ranked][: queued.sentence.options.decoding.num_hypotheses]
+        missed, is_twin = renderer.missed_terms(text), text in whole
+        if missed or is_twin:
+            others.append((missed, is_twin, each))
+        else:
+            whole[text] = each
+        if len(whole) == count:
+            break
+    others.sort(key=lambda other: other[:2])
+    return [*whole.values(), *(each for *_, each in others)][:count]
 
 
 def _again(queued: QueuedSentence, options: SearchOptions) -> Sentence:

@@ -56,9 +56,9 @@ class SentenceRenderer:
         text = self.codec.decode(target_ids)
         return self.terms.spelled(text) if self.terms else text
 
-    def missed_terms(self, target_ids: Sequence[int]) -> int:
-        """Return how many terms a hypothesis lacks that a search can require."""
-        return self.terms.missed(self.codec.decode(target_ids)) if self.terms else 0
+    def missed_terms(self, text: str) -> int:
+        """Return how many terms a hypothesis with a text lacks that a search can require."""
+        return self.terms.missed(text) if self.terms else 0
 
     def holds_terms(self, target_ids: Sequence[int]) -> bool:
         """Return whether every hypothesis that begins with some ids holds all terms that a search can require.

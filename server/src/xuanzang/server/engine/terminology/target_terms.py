@@ -47,9 +47,8 @@ class TargetTerms:
         return tuple(_match(term, *kept[term.start], reason) for term, reason in self.found)
 
     def missed(self, text: str) -> int:
-        """Return how many terms a translation lacks that a search can require, however they are spelled."""
-        matches = self.matches(self.spelled(text))
-        return sum(match.outcome is GlossaryOutcome.NOT_REACHED for match in matches)
+        """Return how many terms a translation lacks that a search can require."""
+        return sum(match.outcome is GlossaryOutcome.NOT_REACHED for match in self.matches(text))
 
     def spelled(self, text: str) -> str:
         """Return a translation with terms spelled as asked that differ in case, white space and quotes."""
