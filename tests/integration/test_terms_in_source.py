@@ -148,3 +148,8 @@ def test_product_sentences_keep_their_terms_and_few_need_a_second_search(transla
 def test_both_directions_read_terms(translator: Translator) -> None:
     translation = translate(translator, "Please turn off the e-bike.", model="en-zh", glossary={"e-bike": "电动车"})
     assert translation.text == "请关闭电动车。"
+
+
+def test_a_chinese_name_does_not_go_on(translator: Translator) -> None:
+    translation = translate(translator, "Please open DingTalk.", model="en-zh", glossary={"DingTalk": "钉钉"})
+    assert translation.text == "请打开钉钉。"

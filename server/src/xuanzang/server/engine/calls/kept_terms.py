@@ -14,7 +14,7 @@ from typing import NamedTuple
 from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, RequiredPhrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
-from xuanzang.server.engine.terminology.english_in_chinese import as_read, has_quotes
+from xuanzang.server.engine.terminology.carriers import as_read, has_quotes
 from xuanzang.server.engine.terminology.source_terms import TextWithTerms, with_terms
 from xuanzang.server.engine.terminology.target_terms import TargetTerms
 from xuanzang.server.engine.terminology.terms import FoundTerm
@@ -154,9 +154,11 @@ def _with_terms(
     segment: Segment, start: int, put: Sequence[tuple[FoundTerm, str]], codec: TextCodec
 ) -> tuple[TextWithTerms | None, tuple[int, ...]]:
     """Return the sentence with translations in it, and its ids; None if it gets too long for the model."""
-    places = [((term.start - start, term.end - start), target) for term, target in put]
-    if (codec.source_language, codec.target_language) == ("zh", "en"):
-        places = [(place, as_read(segment.text, place, target)) for place, target in places]
+    languages = codec.source_language, codec.target_language
+    places = [
+        (place, as_read(segment.text, place, target, languages=languages))
+        for place, target in (((term.start - start, term.end - start), target) for term, target in put)
+    ]
     source = with_terms(segment.text, places)
     source_ids = tuple(codec.encode(source.text))
     return (source, source_ids) if len(source_ids) <= codec.max_source_length else (None, ())

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from xuanzang.server.engine.terminology.carriers import WRITTEN_QUOTES
 from xuanzang.server.engine.terminology.source_terms import with_terms
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.offsets import Span
@@ -23,7 +24,6 @@ from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
 _NOUN = re.compile(r"(?:.*[\s-])?[a-z]{2,}[a-rt-z]", re.DOTALL)
 _SYLLABLE = re.compile(r".*(?:x|z|ch|sh)", re.DOTALL)
 _CONSONANT_Y = re.compile(r".*[^aeiou]y", re.DOTALL)
-_QUOTES = re.compile('["“”]')
 _OPENING_MARKS = " \"'“‘(["
 _CLOSING_MARKS = " \"'”’)]"
 _ENDS = (".", "!", "?")
@@ -68,7 +68,7 @@ class TargetTerms:
             term for term, reason in self._longest_first() if places.take(term.targets)[1] < 0 and reason is None
         ]
         found = (places.take_alike(term.targets) for term in missing if term.pattern is None)
-        quotes = _QUOTES.finditer(text) if self.drops_quotes else ()
+        quotes = WRITTEN_QUOTES.finditer(text) if self.drops_quotes else ()
         return sorted([*(each for each in found if each), *((quote.span(), "") for quote in quotes)])
 
     def _longest_first(self) -> list[tuple[FoundTerm, GlossaryOutcome | None]]:

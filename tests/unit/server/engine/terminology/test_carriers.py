@@ -1,10 +1,10 @@
-"""English terms in Chinese sentences: articles before nouns without a determiner, quotes around long names."""
+"""In what form a model reads a term: articles before nouns without a determiner, quotes around names."""
 
 from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.terminology.english_in_chinese import as_read
+from xuanzang.server.engine.terminology.carriers import as_read
 
 
 def has_article(marked: str, target: str = "printer") -> bool:
@@ -14,7 +14,7 @@ def has_article(marked: str, target: str = "printer") -> bool:
 
 def read(marked: str, target: str) -> str:
     start, end = marked.index("["), marked.index("]") - 1
-    return as_read(marked.replace("[", "").replace("]", ""), (start, end), target)
+    return as_read(marked.replace("[", "").replace("]", ""), (start, end), target, languages=("zh", "en"))
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,19 @@ def test_a_name_of_several_words_is_quoted_unless_the_sentence_has_quotes(target
     assert read("我看过[红楼梦]。", target) == f'"{target}"'
     assert read("我看过《[红楼梦]》。", target) == target
     assert read("他说“你好”，看[红楼梦]。", target) == target
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name", "read"),
+    [
+        ("Please open DingTalk.", "DingTalk", "「钉钉」"),
+        ("Where's my iPad?", "iPad", "「钉钉」"),
+        ("Please open the printer.", "printer", "钉钉"),
+        ("He said “DingTalk”.", "DingTalk", "钉钉"),
+    ],
+)
+def test_chinese_names_are_quoted_in_english_sentences_without_quotes(sentence: str, name: str, read: str) -> None:
+    start = sentence.index(name)
+    place = (start, start + len(name))
+    assert as_read(sentence, place, "钉钉", languages=("en", "zh")) == read
+    assert as_read(sentence, place, "钉钉", languages=("en", "ja")) == "钉钉"

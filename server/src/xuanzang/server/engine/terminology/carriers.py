@@ -1,10 +1,11 @@
-"""English terms in Chinese sentences: nouns get an article, and names of several words quotes.
+"""In what form a model reads a term in a sentence of the other language: with an article, in quotes, or as it is.
 
-A model writes around such a term what it reads around it. Chinese has no articles, so it writes none for "printer" in
+A model writes around a term what it reads around it. Chinese has no articles, so it writes none for "printer" in
 请把 printer 关掉。, but keeps one that is in its source. "The click" ruins a sentence where the term is a verb, and "my
 the printer" one where it has a determiner. So an article is put only where the words around a term say that it is a
-noun without determiner. A name of several words may fall apart, as in "Let's talk about it tomorrow Xinhua
-Dictionary."; in quotes it stays one. They are taken out of the translation again.
+noun without determiner. An English name of several words may fall apart, as in "Let's talk about it tomorrow Xinhua
+Dictionary.", and a Chinese name may go on, as 钉钉 in 请打开钉钉子。 In quotes a name stays as it is; the translation
+is given without them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import re
 
 from xuanzang.server.engine.text.offsets import Span
 
-_QUOTE = '"'
-_QUOTES = re.compile("[\"“”‘’'「」『』《》〈〉]")
+WRITTEN_QUOTES = re.compile('["“”「」]')
+"""What models write for the quotes of a carrier."""
+_QUOTES = re.compile('["“”«»「」『』《》〈〉]')
 _NAME = re.compile(r"[A-Z][\w'-]*(?: [A-Za-z'-]+)* [A-Z][A-Za-z'-]+", re.ASCII)
 _NOUN = re.compile(r"(?:[\w.]+[ -])*[a-z]{2,}", re.ASCII)
 _DETERMINED = re.compile(
@@ -39,15 +41,20 @@ _NOUN_ENDS = re.compile(r"$|[，。；：、？！,.;:?!）)]|的|是|和|与|�
 
 
 def has_quotes(sentence: str) -> bool:
-    """Return whether a sentence has quotes of any kind."""
+    """Return whether a sentence has quotes."""
     return bool(_QUOTES.search(sentence))
 
 
-def as_read(sentence: str, place: Span, target: str) -> str:
-    """Return an English translation as it is put into a place of a Chinese sentence."""
-    if _NAME.fullmatch(target) and not has_quotes(sentence):
-        return f"{_QUOTE}{target}{_QUOTE}"
-    return f"the {target}" if _needs_article(sentence, place, target) else target
+def as_read(sentence: str, place: Span, target: str, *, languages: tuple[str, str]) -> str:
+    """Return a translation as it is put into a place of a sentence; `languages`: primary subtags of both sides."""
+    if languages == ("zh", "en"):
+        if _NAME.fullmatch(target) and not has_quotes(sentence):
+            return f'"{target}"'
+        return f"the {target}" if _needs_article(sentence, place, target) else target
+    if languages == ("en", "zh"):
+        is_name = sentence[slice(*place)] != sentence[slice(*place)].lower()
+        return f"「{target}」" if is_name and not has_quotes(sentence) else target
+    return target
 
 
 def _needs_article(sentence: str, place: Span, target: str) -> bool:
