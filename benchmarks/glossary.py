@@ -66,7 +66,7 @@ class Item:
 
 
 class Bench:
-    """A model, and what it is asked."""
+    """A model and its requests."""
 
     def __init__(self, models: Path, model: str) -> None:
         self.model, self._translator = model, AsyncTranslator(models, workers=1)
@@ -174,7 +174,7 @@ def kept(items: Sequence[Item], translations: Sequence[Translation]) -> str:
 
 
 async def cost(bench: Bench, items: Sequence[Item], rounds: int) -> str:
-    """Return the processor time of sentences with terms to that of the same without, and the ratio of their tokens."""
+    """Return the ratio of processor time with terms to that without, and the ratio of the tokens."""
     seconds, tokens = [0.0, 0.0], [0, 0]
     for start in range(0, len(items), LARGE_BATCH):
         batch = items[start : start + LARGE_BATCH]
@@ -186,7 +186,7 @@ async def cost(bench: Bench, items: Sequence[Item], rounds: int) -> str:
 
 
 async def report_products(bench: Bench, _: Sequence[Item], parsed: argparse.Namespace) -> None:
-    """Print what becomes of product sentences."""
+    """Print the results for product sentences."""
     items = read_products(bench.model, parsed.sentences)
     found = await bench.all(items)
     if parsed.show:
@@ -196,7 +196,7 @@ async def report_products(bench: Bench, _: Sequence[Item], parsed: argparse.Name
 
 
 async def report_made(bench: Bench, pairs: Sequence[Item], parsed: argparse.Namespace) -> None:
-    """Print what becomes of made requests."""
+    """Print the results for made requests."""
     items, free = await made_requests(bench, pairs, MADE_REQUESTS)
     found = await bench.all(items)
     if parsed.show:
@@ -212,7 +212,7 @@ async def report_made(bench: Bench, pairs: Sequence[Item], parsed: argparse.Name
 
 
 async def report_neighbours(bench: Bench, pairs: Sequence[Item], parsed: argparse.Namespace) -> None:
-    """Print what sentences without terms cost beside others with one, to that beside the same without.
+    """Print the cost of sentences without terms among others with one, relative to that among others without.
 
     The others' own cost is taken from a batch of theirs.
     """
@@ -224,7 +224,7 @@ async def report_neighbours(bench: Bench, pairs: Sequence[Item], parsed: argpars
         sides = ([*these, *those], those, [*these, *without], without)
         held, alone, lacked, alone_without = await bench.race(sides, parsed.rounds)
         costs.append((held - alone, lacked - alone_without))
-    print(f"cost of sentences beside others with a term, to that beside others without: {ratio_of(costs)}")
+    print(f"cost of sentences among others with a term, relative to others without: {ratio_of(costs)}")
 
 
 def ratio_of(costs: Sequence[tuple[float, float]]) -> str:

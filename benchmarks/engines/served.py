@@ -50,7 +50,7 @@ class Effort:
     max_batches: Sequence[int]
     """Batch sizes to try for CTranslate2's server."""
     delays: Sequence[float]
-    """Maximum waits for a batch to fill to try for it, seconds."""
+    """Maximum waits for a full batch to try for CTranslate2's server, in seconds."""
 
 
 FULL = Effort(

@@ -1,4 +1,4 @@
-"""Keep the back-translations that are worth learning from: those that do not go in circles and lost no number.
+"""Keep the back-translations that are worth learning from: those that do not repeat themselves and have lost no number.
 
     python model/recipes/keep_translations.py zh.txt zh.en.txt kept.tsv.gz
 
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d+")
 _CHARACTERS = range(5, 111)
 _MIN_WORDS_PER_CHARACTER, _MAX_WORDS_PER_CHARACTER = 0.35, 1.1
 _MOST_OF_A_WORD = 3
-"""Times that a word of more than three letters may stand in a sentence."""
+"""Times that a word of more than three letters may occur in a sentence."""
 _WORDS_PER_REPEATED_PAIR = 12
 """Words of a sentence for each pair of neighbours that it may have twice."""
 

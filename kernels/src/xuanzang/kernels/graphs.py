@@ -66,7 +66,7 @@ class BoundTensor(ctypes.Structure):
 
 
 class GraphFunctions:
-    """The open functions. Those that fail return 0 or less, and `fault` tells why."""
+    """The open functions. Those that fail return 0 or less, and `fault` says why."""
 
     def __init__(self, library: Path) -> None:
         """Open the functions of a library that `find_kernels` has found."""
@@ -128,7 +128,7 @@ class Graph:
 
 
 class BoundTensors:
-    """Tensors as the library takes them, to be bound when it wants to."""
+    """Tensors in the library's form, which it binds itself."""
 
     def __init__(self, tensors: Sequence[tuple[str, Tensor, bool]]) -> None:
         """Describe tensors.

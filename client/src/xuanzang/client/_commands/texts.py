@@ -110,7 +110,7 @@ def _by_line(arguments: argparse.Namespace) -> bool:
 
 @contextmanager
 def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
-    """Draw progress for a file, unless standard error is no terminal or the results go to the same screen."""
+    """Draw progress for a file, unless standard error is not a terminal or the results go to the same screen."""
     results_on_screen = arguments.output is None and sys.stdout.isatty()
     if not (from_file(arguments) and _by_line(arguments)) or not sys.stderr.isatty() or results_on_screen:
         yield lambda: None

@@ -99,7 +99,7 @@ class Addresses:
             self._addresses[number].tries -= 1
 
     def has_other(self, avoided: Collection[int]) -> bool:
-        """Return whether an address beside these is in use and not suspect."""
+        """Return whether an address other than these is in use and not suspect."""
         with self._lock:
             return any(
                 each.probe_at is None and not each.suspect and number not in avoided
