@@ -73,6 +73,7 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
 	$(call schema,github-workflows,.github/workflows/*.yml)
+	$(BIN)/zizmor --offline --quiet --min-severity medium .github/workflows
 	$(call schema,github-issue-forms,.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml)
 	$(call schema,dependabot,.github/dependabot.yml)
 	$(call schema,citation-file-format,CITATION.cff)
