@@ -64,27 +64,43 @@ struct alignas(64) Tile {
   float products[kMaxProjected][kBlock];
 };
 
-// Multiplies rows by a block of columns, some at once; calls use(row, products) for each of them.
+// Calls use(row, some) for rows in groups of about one size, as many as are multiplied at once.
+template <typename Use>
+void for_groups(const Simd& simd, size_t count, const Use& use) {
+  size_t row = 0;
+  for (size_t left = (count + simd.projected - 1) / simd.projected; left; --left) {
+    const size_t some = (count - row + left - 1) / left;
+    use(row, some);
+    row += some;
+  }
+}
+
+// Multiplies rows by a block of columns; calls use(row, products) for each of them.
 template <typename Use>
 void multiply(const Simd& simd, const PackedColumns& columns, size_t block, const uint8_t* rows, size_t count,
               const Use& use) {
   const Panels panels = columns.panels();
   Tile tile;
-  size_t row = 0;
-  for (size_t left = (count + simd.projected - 1) / simd.projected; left; --left) {
-    const size_t some = (count - row + left - 1) / left;
+  for_groups(simd, count, [&](size_t row, size_t some) {
     simd.project(panels, block, rows + row * panels.depth, some, tile.products[0], kBlock);
-    for (size_t i = 0; i < some; ++i, ++row) use(row, tile.products[i]);
-  }
+    for (size_t i = 0; i < some; ++i) use(row + i, tile.products[i]);
+  });
 }
 
 // Writes the products of rows with a block of columns into a tensor.
 void write_products(const Simd& simd, const PackedColumns& columns, size_t block, const uint8_t* rows, size_t count,
                     float* target) {
+  const Panels panels = columns.panels();
   const size_t width = columns.vocab_size(), size = columns.block_size(block);
-  multiply(simd, columns, block, rows, count, [&](size_t row, const float* products) {
-    std::copy_n(products, size, target + row * width + block * kBlock);
-  });
+  target += block * kBlock;
+  if (size == kBlock) {
+    for_groups(simd, count, [&](size_t row, size_t some) {
+      simd.project(panels, block, rows + row * panels.depth, some, target + row * width, width);
+    });
+    return;
+  }
+  multiply(simd, columns, block, rows, count,
+           [&](size_t row, const float* products) { std::copy_n(products, size, target + row * width); });
 }
 
 }  // namespace
