@@ -42,7 +42,9 @@ struct OrtApi {
   OrtStatus* (*CreateSession)(const OrtEnv*, const char* path, const OrtSessionOptions*, OrtSession**);
   void* unused_8[2];
   OrtStatus* (*CreateSessionOptions)(OrtSessionOptions**);
-  void* unused_11[11];
+  void* unused_11[6];
+  OrtStatus* (*DisableMemPattern)(OrtSessionOptions*);
+  void* unused_18[4];
   OrtStatus* (*SetSessionLogSeverityLevel)(OrtSessionOptions*, int level);
   void* unused_23;
   OrtStatus* (*SetIntraOpNumThreads)(OrtSessionOptions*, int count);
@@ -110,6 +112,7 @@ struct OrtApi {
 
 static_assert(offsetof(OrtApi, GetErrorMessage) == 2 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateSession) == 7 * sizeof(void*));
+static_assert(offsetof(OrtApi, DisableMemPattern) == 17 * sizeof(void*));
 static_assert(offsetof(OrtApi, SetIntraOpNumThreads) == 24 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateCustomOpDomain) == 26 * sizeof(void*));
 static_assert(offsetof(OrtApi, SessionGetInputName) == 36 * sizeof(void*));

@@ -31,11 +31,11 @@ bool is_complete(const OrtApi& api) {
       api.ReleaseTensorTypeAndShapeInfo, api.GetTensorElementType, api.GetDimensionsCount, api.GetDimensions,
       api.KernelContext_GetInput, api.KernelContext_GetOutput, api.KernelInfoGetConstantInput_tensor,
       api.KernelContext_ParallelFor, api.CreateEnv, api.CreateSession, api.ReleaseSession, api.CreateSessionOptions,
-      api.ReleaseSessionOptions, api.SetSessionLogSeverityLevel, api.SetIntraOpNumThreads, api.SetInterOpNumThreads,
-      api.DisablePerSessionThreads, api.AddSessionConfigEntry, api.SessionGetInputCount, api.SessionGetOutputCount,
-      api.SessionGetInputName, api.SessionGetOutputName, api.AllocatorFree, api.GetAllocatorWithDefaultOptions,
-      api.CreateRunOptions, api.ReleaseRunOptions, api.AddRunConfigEntry, api.CreateIoBinding, api.ReleaseIoBinding,
-      api.BindInput, api.BindOutput, api.RunWithBinding);
+      api.ReleaseSessionOptions, api.DisableMemPattern, api.SetSessionLogSeverityLevel, api.SetIntraOpNumThreads,
+      api.SetInterOpNumThreads, api.DisablePerSessionThreads, api.AddSessionConfigEntry, api.SessionGetInputCount,
+      api.SessionGetOutputCount, api.SessionGetInputName, api.SessionGetOutputName, api.AllocatorFree,
+      api.GetAllocatorWithDefaultOptions, api.CreateRunOptions, api.ReleaseRunOptions, api.AddRunConfigEntry,
+      api.CreateIoBinding, api.ReleaseIoBinding, api.BindInput, api.BindOutput, api.RunWithBinding);
 }
 
 bool keeps_a_message(const OrtApi& api) {

@@ -22,6 +22,8 @@ OrtSession* opened(const Library& library, const SessionSettings& settings) {
   const Owned<OrtSessionOptions> options(made<OrtSessionOptions>(api, api.CreateSessionOptions),
                                          api.ReleaseSessionOptions);
   check(api, api.SetSessionLogSeverityLevel(options.get(), kOrtError));
+  // A pattern is made and kept for each combination of dimensions, which hardly come again.
+  check(api, api.DisableMemPattern(options.get()));
   check(api, api.SetInterOpNumThreads(options.get(), 1));
   check(api, settings.threads == 1 ? api.SetIntraOpNumThreads(options.get(), 1)
                                    : api.DisablePerSessionThreads(options.get()));
