@@ -1,4 +1,4 @@
-"""What a document is, whatever its format, and what is read of it at most."""
+"""Documents of any format, and the limits of reading them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """What a format is told beside the bytes."""
+    """Options of a format."""
 
     suffix: str
     """Suffix in lower case with its dot, such as ".tsv"."""
@@ -55,9 +55,9 @@ class Document(Protocol):
     """A file that has been read."""
 
     guarded: bool
-    """Whether a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+    """True if a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
     is_html: bool
-    """Whether texts are HTML, whose tags stand for the markup within them."""
+    """True if texts are HTML, whose tags stand for the markup within them."""
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate, in the order of the file; equal ones as often as they occur."""

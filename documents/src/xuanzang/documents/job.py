@@ -46,7 +46,7 @@ class Answer:
     copied: Copied | None = None
     """Reason why the translation is the text; None: it was translated."""
     may_be_kept: bool = True
-    """Whether a later run may find the translation in a memory."""
+    """True if a later run may find the translation in a memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentSummary:
-    """What was done for a document."""
+    """Summary of the work on a document."""
 
     units: int
     """Texts in the document, equal ones counted as often as they occur."""
@@ -91,7 +91,7 @@ class TranslatedTexts:
     translations: Mapping[str, str]
     """Translations by text, without those of texts that stay as they are."""
     summary: DocumentSummary
-    """What was done."""
+    """Summary of the work."""
 
 
 class Job:
@@ -153,7 +153,7 @@ class Job:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether the memory lacks translations."""
+        """True if the memory lacks translations."""
         return bool(self._unsaved)
 
     def save(self) -> None:

@@ -65,7 +65,7 @@ class TranslationMemory:
             self._database.close()
 
     def is_empty(self) -> bool:
-        """Whether nothing is kept.
+        """Return whether nothing is kept.
 
         Raises:
             ValueError: The file is damaged, or another process writes for half a minute.

@@ -44,9 +44,9 @@ class DocumentTexts:
     counts: Mapping[str, int]
     """How often each text occurs."""
     guarded: bool
-    """Whether a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+    """True if a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
     is_html: bool
-    """Whether texts are HTML, whose tags stand for the markup within them."""
+    """True if texts are HTML, whose tags stand for the markup within them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,11 +28,11 @@ class Edit:
     render: Callable[[tuple[str, ...]], str]
     """Function from the translations to what takes the place of the span."""
     fills: bool = False
-    """Whether the span is a place for the translation beside its text, which is filled even with an equal text."""
+    """True if the span is a place for the translation beside its text, which is filled even with an equal text."""
 
 
 def translatable(text: str) -> bool:
-    """Whether a text has letters, and is no URL or e-mail address."""
+    """Return whether a text has letters, and is no URL or e-mail address."""
     return any(map(str.isalpha, text)) and not _ADDRESS.fullmatch(text.strip())
 
 

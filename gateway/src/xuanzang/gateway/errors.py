@@ -35,7 +35,7 @@ _NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is wrong with a request, or what went wrong with it."""
+    """Fault of a request, or of its processing."""
 
     status: HTTPStatus
     """Status of the answer."""

@@ -93,7 +93,7 @@ class UnservedLanguage:
     """A language of a job that the server does not have."""
 
     is_target: bool
-    """Whether it is the one to translate into."""
+    """True if it is the one to translate into."""
     code: str
     """As the caller gave it."""
 

@@ -20,7 +20,7 @@ class Watch(Protocol):
     """Says whether files have changed."""
 
     def have_changed(self) -> bool:
-        """Whether a file has changed since the last question; asked in a thread."""
+        """Return whether a file has changed since the last question; asked in a thread."""
 
 
 class Reloadable(Protocol):
@@ -43,7 +43,7 @@ class WatchedFiles:
         self._seen = None if folder else self._looks()
 
     def have_changed(self) -> bool:
-        """Whether a file has changed, come or gone since the last question, or since the beginning."""
+        """Return whether a file has changed, come or gone since the last question, or since the beginning."""
         seen, self._seen = self._seen, self._looks()
         return seen != self._seen
 

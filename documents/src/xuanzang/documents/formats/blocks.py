@@ -21,7 +21,7 @@ _TRAILING_SPACES = ("&nbsp;", "&ensp;", "&emsp;", "&#160;", "&#xa0;", "&#xA0;")
 
 
 class Kind(Enum):
-    """What a part of a block is."""
+    """Kind of a part of a block."""
 
     TEXT = auto()
     OPEN = auto()

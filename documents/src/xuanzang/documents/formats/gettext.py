@@ -80,7 +80,7 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 def _begins(keyword: str, entry: _Entry) -> bool:
-    """Whether a keyword begins another entry than the one under way."""
+    """Return whether a keyword begins another entry than the one under way."""
     return keyword in entry.strings or (keyword in ("msgctxt", "msgid") and "msgid" in entry.strings)
 
 

@@ -28,7 +28,7 @@ _CLOSING = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in 
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """Kind of a token."""
 
     TEXT = auto()
     START = auto()
@@ -48,7 +48,7 @@ class Attribute:
     end: int
     """Index after the last one."""
     is_quoted: bool
-    """Whether it is between quotation marks."""
+    """True if it is between quotation marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class _Term(Message):
 
 
 class _TranslationOptions(Message):
-    """What qwen-mt, a translation model with this API, takes beside OpenAI's fields, and one option of this gateway."""
+    """Options that qwen-mt, a translation model with this API, adds to OpenAI's, and one of this gateway."""
 
     source_lang: str | None = Field(default=None, max_length=64)
     target_lang: str | None = Field(default=None, max_length=64)
@@ -99,7 +99,7 @@ class _Asked:
     source: str | None = None
     target: str | None = None
     has_placeholders: bool = False
-    """Whether tags and names in braces stand for what is not text."""
+    """True if tags and names in braces stand for what is not text."""
 
 
 _NAME = r"[^\n]{1,64}?"

@@ -27,7 +27,7 @@ Work = Callable[[], Awaitable[DocumentTranslation]]
 
 
 class DocumentState(Enum):
-    """What has become of a document."""
+    """State of a document."""
 
     QUEUED = "queued"
     TRANSLATING = "translating"

@@ -35,18 +35,18 @@ Work = Callable[[Facts, bytes], tuple[Facts, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What has become of a message."""
+    """Outcome of a message."""
 
     result: Facts = field(default_factory=dict)
     """Results of the work, beside the file."""
     refusal: str | None = None
     """What is wrong with the document."""
     is_costly: bool = False
-    """Whether that is its need of memory, or its depth."""
+    """True if that is its need of memory, or its depth."""
     failure: tuple[str, list[str]] | None = None
     """Type and place of an unexpected error, without its message, which may quote the document."""
     is_last: bool = False
-    """Whether the process ends now."""
+    """True if the process ends now."""
 
 
 def message(facts: Facts, content: bytes) -> bytes:

@@ -1,1 +1,1 @@
-"""How a request comes in: who calls, what is read of it, and how many are answered at a time."""
+"""Entry of a request: who calls, what is read of it, and how many are answered at a time."""

@@ -1,4 +1,4 @@
-"""Who begins next: network addresses take turns, so that a crowd from one hardly delays the others."""
+"""Order in which requests begin: network addresses take turns, so that a crowd from one hardly delays the others."""
 
 from __future__ import annotations
 

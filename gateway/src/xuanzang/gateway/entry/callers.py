@@ -32,7 +32,7 @@ _PROOF_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request."""
+    """Sender of a request."""
 
     holder: Holder
     """Network address by which it is counted, and its name, which is the same however the key is spelled: a digest of

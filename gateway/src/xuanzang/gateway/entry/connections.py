@@ -131,7 +131,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a request has arrived whole and is not answered yet, and the peer takes what is sent."""
+        """True if a request has arrived whole and is not answered yet, and the peer takes what is sent."""
         return bool(self._unanswered) and not (self._unanswered[0].more_body or self.flow.write_paused)
 
     @override

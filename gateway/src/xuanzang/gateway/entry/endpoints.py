@@ -62,7 +62,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class SharedState:
-    """What all endpoints share."""
+    """Parts that all endpoints share."""
 
     def __init__(self, *, settings: Settings, callers: Callers, metrics: Metrics | None = None) -> None:
         """Leave all limits free.
@@ -89,11 +89,11 @@ class ApiStyle:
     key_parameters: tuple[str, ...] = ()
     """Parameters that may hold the API key; none: only headers do."""
     needs_key: bool = True
-    """Whether callers without a key are refused where keys are asked for."""
+    """True if callers without a key are refused where keys are asked for."""
     reads_parameters: bool = True
-    """Whether bodies are forms or JSON objects of parameters; otherwise handlers read them."""
+    """True if bodies are forms or JSON objects of parameters; otherwise handlers read them."""
     reads_elements: bool = False
-    """Whether bodies may be JSON arrays, too, which are `Parameters.elements`."""
+    """True if bodies may be JSON arrays, too, which are `Parameters.elements`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,9 +95,9 @@ class GrpcMethod(NamedTuple):
     """Function that reads a message of the caller."""
     handle: GrpcHandler
     is_stream: bool = False
-    """Whether it takes a stream of messages, and answers each; its handler then raises nothing."""
+    """True if it takes a stream of messages, and answers each; its handler then raises nothing."""
     is_open: bool = False
-    """Whether it answers callers without a key, too."""
+    """True if it answers callers without a key, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

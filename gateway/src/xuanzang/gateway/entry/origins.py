@@ -83,5 +83,5 @@ def _is_foreign(headers: Headers, listed: Collection[str]) -> bool:
 
 
 def _is_of_a_page(origin: str) -> bool:
-    """Whether an origin is a page's; extensions of browsers call with rights that their users gave them."""
+    """Return whether an origin is a page's; extensions of browsers call with rights that their users gave them."""
     return origin == "null" or origin.startswith(("http://", "https://"))

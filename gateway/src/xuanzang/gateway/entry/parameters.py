@@ -98,7 +98,7 @@ class Parameters:
         return [Parameters({key: [member] for key, member in each.items()}) for each in listed]
 
     def is_list(self, name: str) -> bool:
-        """Whether a parameter is a list in JSON, or given several times in a form."""
+        """Return whether a parameter is a list in JSON, or given several times in a form."""
         values = self._values.get(name, [])
         return len(values) > 1 or (bool(values) and isinstance(values[0], list))
 

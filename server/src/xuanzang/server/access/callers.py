@@ -35,7 +35,7 @@ class Caller:
     """A caller without a key, who may use everything."""
 
     is_authenticated = False
-    """Whether nobody else can have the caller's name."""
+    """True if nobody else can have the caller's name."""
     key_id: str | None = None
 
     def __init__(self, name: str) -> None:
@@ -43,7 +43,7 @@ class Caller:
         self.name = name
 
     def allows(self, model: ServedModel) -> bool:  # noqa: ARG002 - those who hold a key use it
-        """Whether the caller may use a model."""
+        """Return whether the caller may use a model."""
         return True
 
     def limited(self, resolve: Resolve) -> Resolve:
@@ -204,7 +204,7 @@ class GlossaryWriters:
 
     @property
     def exist(self) -> bool:
-        """Whether the server stores glossaries at all."""
+        """True if the server stores glossaries at all."""
         return bool(self._key_ids)
 
     def require(self, caller: Caller) -> None:

@@ -101,7 +101,7 @@ def digest_of(key: str, salt: bytes) -> bytes:
 
 
 class StoredHash(NamedTuple):
-    """What the server keeps of a key, to recognise it by."""
+    """Record of a key, by which the server recognises it."""
 
     salt: bytes
     digest: bytes
@@ -112,7 +112,7 @@ class StoredHash(NamedTuple):
         return cls(bytes.fromhex(entry.salt), bytes.fromhex(entry.hash))
 
     def is_of(self, presented: str) -> bool:
-        """Whether a text is the key, found in a time that does not depend on how much of it is right."""
+        """Return whether a text is the key, found in a time that does not depend on how much of it is right."""
         return hmac.compare_digest(digest_of(presented, self.salt), self.digest)
 
 
@@ -139,7 +139,7 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
 
 
 def others_may_read(file: Path) -> bool:
-    """Whether every user of the machine may read a file."""
+    """Return whether every user of the machine may read a file."""
     return bool(file.stat().st_mode & stat.S_IROTH)
 
 

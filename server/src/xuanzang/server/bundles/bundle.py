@@ -53,5 +53,5 @@ class Bundle:
 
     @property
     def has_shortlist(self) -> bool:
-        """Whether a sentence may be decoded with the pieces that its source suggests."""
+        """True if a sentence may be decoded with the pieces that its source suggests."""
         return self.manifest.HasField("shortlist")

@@ -1,4 +1,4 @@
-"""What a bundle's certificate says: samples to reproduce, and what the number format of the weights costs."""
+"""Certificate of a bundle: samples to reproduce, and the cost of the weights' number format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folder `xuanzang serve` serves, and what is pulled into it before."""
+"""The folder that `xuanzang serve` serves, and what is pulled into it before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far to trust a translation: flags of what is suspicious about it, and the probability that it is acceptable."""
+"""Quality of a translation: flags of what is suspicious about it, and the probability that it is acceptable."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def standardised(value: float, mean: float, deviation: float) -> float:
 
 
 class Estimator(Protocol):
-    """What estimates how far to trust translations."""
+    """Estimator of the quality of translations."""
 
     @property
     def limits(self) -> FlagLimits:

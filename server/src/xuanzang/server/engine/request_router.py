@@ -1,4 +1,4 @@
-"""Which model and languages a request means, by its names or by its texts."""
+"""Model and languages of a request, by the names that it gives or by its texts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
 
 
 class ContentFormat(enum.Enum):
-    """How the content of a request is written."""
+    """Format of the content of a request."""
 
     TEXT = "text"
     HTML = "html"
@@ -23,7 +23,7 @@ class ContentFormat(enum.Enum):
 
 
 class FinishReason(enum.StrEnum):
-    """Why the search for a hypothesis stopped."""
+    """Reason that the search for a hypothesis stopped."""
 
     END_OF_SENTENCE = "end_of_sentence"
     MAX_LENGTH = "max_length"
@@ -77,15 +77,15 @@ class DecodingOptions:
     sampling: SamplingOptions | None = None
     """Random choice of tokens, with a beam_size of 1; each hypothesis is drawn by itself. None to search."""
     return_alternatives: bool = False
-    """Whether hypotheses differ in the token after target_prefix, each continued by a search of its own."""
+    """True if hypotheses differ in the token after target_prefix, each continued by a search of its own."""
     token_details: bool = False
-    """Whether hypotheses come with scores and alignment of their tokens."""
+    """True if hypotheses come with scores and alignment of their tokens."""
     partial_on_deadline: bool = False
-    """Whether an unfinished search is answered shortly before the deadline with the best found so far."""
+    """True if an unfinished search is answered shortly before the deadline with the best found so far."""
     refuse_long_sentences: bool = False
-    """Whether to refuse, not to cut, a sentence over the model's limit that has no comma or white space in it."""
+    """True to refuse, not to cut, a sentence over the model's limit that has no comma or white space in it."""
     quality: bool = False
-    """Whether hypotheses say how far to trust them; only of models with a quality head."""
+    """True if hypotheses say how far to trust them; only of models with a quality head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class ProtectedPattern(enum.Enum):
 
 
 class GlossaryOutcome(enum.Enum):
-    """What became of a term that a sentence has."""
+    """Outcome of a term that a sentence has."""
 
     HONOURED = "honoured"
     """The translation holds one of its targets."""
@@ -171,7 +171,7 @@ class QualityFlag(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """How far to trust a hypothesis."""
+    """Quality estimate of a hypothesis."""
 
     acceptable_probability: float | None = None
     """Estimated probability that it is acceptable, 0 to 1; None for text that was copied."""
@@ -212,7 +212,7 @@ class ServedModel:
     """"float32", "float16" or "int8"."""
     manifest_sha256: str
     is_default: bool
-    """Whether requests that name no version get this one."""
+    """True if requests that name no version get this one."""
     default_options: DecodingOptions
     max_source_length: int
     """Maximum source tokens of a sentence, the end token counted."""
@@ -224,18 +224,18 @@ class ServedModel:
     source_model: str = ""
     """The published model that it was made from; empty if there is none."""
     needs_source_language: bool = False
-    """Whether requests must name one of its source languages."""
+    """True if requests must name one of its source languages."""
     needs_target_language: bool = False
-    """Whether requests must name one of its target languages."""
+    """True if requests must name one of its target languages."""
     uses_shortlist: bool = False
-    """Whether sentences choose only among the pieces that their sources suggest."""
+    """True if sentences choose only among the pieces that their sources suggest."""
     has_quality_head: bool = False
-    """Whether translations can say how far to trust them."""
+    """True if translations can say how far to trust them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What runs the graphs of all models."""
+    """Providers that run the graphs of all models."""
 
     execution_provider: str
     """"cpu" or "cuda"."""
@@ -247,7 +247,7 @@ class Runtime:
 
 
 class TextKind(enum.StrEnum):
-    """What a request does with a text."""
+    """Treatment of a text by a request."""
 
     SERVED = "served"
     """It is in one of the source languages."""
@@ -261,7 +261,7 @@ class TextKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How a text is read."""
+    """Reading of a text."""
 
     kind: TextKind
     language: str = ""
@@ -270,9 +270,9 @@ class Reading:
     """Probability of that language, 0 to 1."""
     has_letters: bool = True
     is_doubtful: bool = False
-    """Whether an uncertain text is more likely in a language that is not translated: too few words to refuse it."""
+    """True if an uncertain text is more likely in a language that is not translated: too few words to refuse it."""
     is_likely: bool = True
-    """Whether anything speaks for a source language; nothing does in a word such as "Merci", nor in some of English."""
+    """True if anything speaks for a source language; nothing does in a word such as "Merci", nor in some of English."""
 
     @property
     def kept_as(self) -> FinishReason | None:
@@ -295,7 +295,7 @@ class Route:
 
 
 class ModelState(enum.Enum):
-    """What the engine does with a version of a model."""
+    """Changes that the engine makes to a version of a model."""
 
     SERVING = "serving"
     """It answers requests."""
@@ -320,9 +320,9 @@ class ModelStatus:
     served: ServedModel | None = None
     """Its description; None unless it is serving."""
     is_pinned: bool = False
-    """Whether it is the default version whatever others are loaded."""
+    """True if it is the default version whatever others are loaded."""
     running_requests: int = 0
     refusal_reasons: tuple[str, ...] = ()
     """Reasons for which the bundle in the folder is refused; one that was loaded before may be serving."""
     is_previous: bool = False
-    """Whether it was live before, so that a rollback goes back to it."""
+    """True if it was live before, so that a rollback goes back to it."""

@@ -16,6 +16,6 @@ class Variant(NamedTuple):
     ids: tuple[int, ...]
     """Its tokens, at least one."""
     guards_start: bool
-    """Whether it may follow only a token after which a word may begin."""
+    """True if it may follow only a token after which a word may begin."""
     guards_end: bool
-    """Whether it counts only if its last word does not go on."""
+    """True if it counts only if its last word does not go on."""

@@ -1,1 +1,1 @@
-"""How a translation was found: the search, the attention, and the alternatives."""
+"""Explanation of a translation: the search, the attention, and the alternatives."""

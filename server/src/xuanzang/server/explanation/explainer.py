@@ -47,7 +47,7 @@ _IDLE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationLimits:
-    """How much is explained."""
+    """Limits of an explanation."""
 
     max_running: int = 2
     """Explanations made at once; 0 for none at all."""
@@ -66,7 +66,7 @@ class AttentionChoice:
     layers: Sequence[int] = ()
     """Layers from 0, each at most once; empty for all."""
     heads: bool = False
-    """Whether each head is returned, besides the mean."""
+    """True if each head is returned, besides the mean."""
 
 
 def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floats:

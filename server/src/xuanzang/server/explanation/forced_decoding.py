@@ -73,7 +73,7 @@ class DecodingStoppedError(Exception):
 
 
 class ForcedStates(NamedTuple):
-    """What one decoding has shown, by step."""
+    """Results of one decoding, by step."""
 
     alternatives: list[list[tuple[int, float]]]
     """Likeliest tokens of each step with their log-probabilities, best first."""

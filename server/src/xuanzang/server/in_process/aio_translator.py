@@ -55,11 +55,11 @@ class TranslatorSettings(TypedDict, total=False):
     provider: Literal["cpu", "cuda", "auto"]
     """What runs the models; "auto", the default: cuda where onnxruntime offers it, else cpu."""
     kernels: bool
-    """Whether the C++ kernels of xuanzang-kernels are used, where those were built; True by default."""
+    """True if the C++ kernels of xuanzang-kernels are used, where those were built; True by default."""
     shortlist: str
     """Models to decode with the shortlists of their bundles, as "zh-en,en-zh"; "*" for all that have one."""
     detection: bool
-    """Whether languages are detected, where the libraries of the extra `detection` are installed; True by default."""
+    """True if languages are detected, where the libraries of the extra `detection` are installed; True by default."""
     max_batch_sentences: int
     """Maximum sentences decoded together by one worker, 1 to 1024; 32 by default."""
     answer_cache_mb: int

@@ -15,7 +15,7 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.provenance import SamplingOptions
 
 ContentFormat = Literal["text", "html", "xml"]
-"""How texts are written, and their translations."""
+"""Format of texts and their translations."""
 
 Glossary: TypeAlias = Mapping[str, str | Sequence[str]]
 """Translations of terms, by term."""
@@ -42,7 +42,7 @@ class TranslateOptions(TypedDict, total=False):
     max_target_length: int | None
     """Maximum number of target tokens per sentence, end token counted."""
     return_scores: bool | None
-    """Whether hypotheses carry their score."""
+    """True if hypotheses carry their score."""
     coverage_penalty: float | None
     """Weight of the penalty on hypotheses that leave out part of the source, 0 to 10; 0 is none."""
     repetition_penalty: float | None
@@ -56,18 +56,18 @@ class TranslateOptions(TypedDict, total=False):
     sampling: SamplingOptions | None
     """Settings for drawing tokens at random instead of searching; several hypotheses are several draws."""
     return_alternatives: bool | None
-    """Whether the hypotheses differ in the token right after `target_prefix`, each continued by a search of its own."""
+    """True if the hypotheses differ in the token right after `target_prefix`, each continued by a search of its own."""
     token_details: bool | None
-    """Whether hypotheses carry their tokens with scores and source spans."""
+    """True if hypotheses carry their tokens with scores and source spans."""
     partial_on_deadline: bool | None
-    """Whether to answer shortly before the timeout with the best hypotheses so far, finish reason DEADLINE."""
+    """True to answer shortly before the timeout with the best hypotheses so far, finish reason DEADLINE."""
     refuse_long_sentences: bool | None
-    """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
+    """True if a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
     content_format: ContentFormat | None
-    """How texts are written: as "text", the default, or as "html" or "xml", whose tags the translation has around the
+    """Format of texts: "text", the default, or "html" or "xml", whose tags the translation has around the
     same words; not with `token_details`."""
     return_provenance: bool | None
-    """Whether translations say how they were made."""
+    """True if translations say how they were made."""
     glossary: Glossary | None
     """Terms to keep, such as {"源": "spring"}, at most 1000: each with one translation or a sequence of them, one of
     which every hypothesis holds where the term occurs. Not together with `sampling` nor with a `beam_size` of 1."""
@@ -76,9 +76,9 @@ class TranslateOptions(TypedDict, total=False):
     protected_patterns: Sequence[ProtectedPattern | str] | None
     """Kinds of text that are not translated, such as "url"; the rules of `glossary` hold."""
     return_quality: bool | None
-    """Whether hypotheses say how far to trust them; only of models that have a quality head."""
+    """True if hypotheses say how far to trust them; only of models that have a quality head."""
     pass_through_unserved: bool | None
-    """Whether a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
+    """True if a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
     instead of UnservedLanguageError; without effect if `source_language` is set."""
 
 

@@ -32,7 +32,7 @@ class Hypothesis:
     tokens: tuple[TokenDetail, ...] = ()
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
     quality: Quality | None = None
-    """How far to trust it; None unless `return_quality` is set."""
+    """Quality estimate; None unless `return_quality` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Translation:
     model_version: str
     """Version of that model, such as "1"."""
     provenance: Provenance | None = None
-    """How it was made; None unless `return_provenance` is set."""
+    """Provenance; None unless `return_provenance` is set."""
     detected_language: str = ""
     """Language of the text, spelled as in `list_models`, if `source_language` is not set: the detected one or, where
     nothing tells, the one that it was translated from. Else empty."""

@@ -1,1 +1,1 @@
-"""What operators can see of single RPCs: traces and the access log."""
+"""Observation of single RPCs by operators: traces and the access log."""

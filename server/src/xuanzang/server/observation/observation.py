@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Observation:
-    """What is recorded of single RPCs; without traces and access log they have only ids."""
+    """Records of single RPCs; without traces and access log they have only ids."""
 
     def __init__(self, recorder: Recorder | None = None, *, tracing: Tracing | None = None) -> None:
         """Begin.
@@ -27,7 +27,7 @@ class Observation:
         self._recorder = recorder
         self._tracing = tracing
         self.observes = recorder is not None
-        """Whether anything is recorded of an RPC."""
+        """True if anything is recorded of an RPC."""
         self._has_log = recorder is not None and recorder.access_log is not None
 
     def begin(

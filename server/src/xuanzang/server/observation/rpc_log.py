@@ -12,7 +12,7 @@ _LINES_PER_SECOND = 10
 
 
 class Reason(NamedTuple):
-    """Why an RPC was refused: no text of a caller."""
+    """Reason that an RPC was refused, without any text of a caller."""
 
     word: str
     """One of a few words, such as "fields", "queue", "deadline", "quota" or "places"."""
@@ -33,7 +33,7 @@ class RpcLog:
         self._seen: Counter[str] = Counter()
         # Success is counted; log lines for it take a fifth of the event loop's time.
         self.has_successes = _LOGGER.isEnabledFor(logging.DEBUG)
-        """Whether RPCs that succeed have lines, too."""
+        """True if RPCs that succeed have lines, too."""
 
     def write(
         self,

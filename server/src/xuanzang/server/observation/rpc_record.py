@@ -1,4 +1,4 @@
-"""What one RPC took, summed over its calls."""
+"""Cost of one RPC, summed over its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is admitted: the places of callers, the gate between loading and drain, and the screen that refuses unread."""
+"""Admission of RPCs: the places of callers, the gate between loading and drain, and the screen that refuses unread."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def network_of(host: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """What an RPC occupies: kept while the RPC is in progress, and given back."""
+    """Places that an RPC occupies while it is in progress, and gives back."""
 
     address: Hashable
     """Network address of the caller, as `network_of` returns it."""
     caller: Hashable
     """Name of the caller; with its address unless it is proved, so that nobody uses up another's places."""
     is_stream: bool = False
-    """Whether the caller sends a stream of messages."""
+    """True if the caller sends a stream of messages."""
     connection: str = ""
     """Peer in gRPC's form, with its port; empty if it does not matter."""
 
@@ -165,7 +165,7 @@ class RpcGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether RPCs are admitted."""
+        """True if RPCs are admitted."""
         return self._opened and not self.closed.is_set()
 
     def open(self) -> None:
@@ -228,7 +228,7 @@ class _Kept(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Scarcity:
-    """What is known of a caller that has lately been refused."""
+    """Facts about a caller that has lately been refused."""
 
     refusal: Refusal
     """That of the RPC with the most time."""

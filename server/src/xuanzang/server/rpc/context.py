@@ -72,13 +72,13 @@ class RpcContext:
         self.owed = 0
         """Messages of the caller that are not answered yet."""
         self.has_calls = False
-        """Whether it has translated anything, so that the answer says how much."""
+        """True if it has translated anything, so that the answer says how much."""
         self.used_characters = self.used_sentences = 0
         """Characters of the texts that it has translated, and their sentences."""
 
     @property
     def has_expired(self) -> bool:
-        """Whether the caller's time is over, by a clock that runs as fast as the caller's."""
+        """True if the caller's time is over, by a clock that runs as fast as the caller's."""
         return self.deadline is not None and time.monotonic() >= self.deadline - 0.02
 
     async def write(self, message: Any) -> None:

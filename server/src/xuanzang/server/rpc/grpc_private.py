@@ -34,7 +34,7 @@ _MAX_EVENTS = 65536
 
 
 class Accepted:
-    """What handles an RPC that is read. It receives a stream: gRPC never answers a unary RPC without a message."""
+    """Handler of an RPC that is read. It receives a stream: gRPC never answers a unary RPC without a message."""
 
     __slots__ = ("response_serializer", "response_streaming", "stream_stream", "stream_unary")
     request_deserializer = None
@@ -73,7 +73,7 @@ class _Events:
 
     def __init__(self) -> None:
         self.has_refused = False
-        """Whether an RPC was refused unread since events were taken last."""
+        """True if an RPC was refused unread since events were taken last."""
 
     @contextmanager
     def caught(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:

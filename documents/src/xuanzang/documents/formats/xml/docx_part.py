@@ -69,7 +69,7 @@ class _Reader:
         """Start tag and properties of the run under way."""
         self._looks = ""
         self._has_looks = False
-        """Whether the run under way has its properties."""
+        """True if the run under way has its properties."""
         self._properties: Token | None = None
         """Start of the properties under way, inside which nothing is text."""
         self._tag: Token | None = None

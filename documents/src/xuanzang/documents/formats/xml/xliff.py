@@ -28,7 +28,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
 
 @dataclass(slots=True, kw_only=True)
 class _Unit:
-    """What is known of a unit while it is read: indices of tokens."""
+    """A unit while it is read: indices of its tokens."""
 
     source: tuple[int, int] | None = None
     target: tuple[int, int] | None = None

@@ -37,17 +37,17 @@ class Token:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is text, in which references stand for characters."""
+        """True if it is text, in which references stand for characters."""
         return not self.raw.startswith("<")
 
     @property
     def is_start(self) -> bool:
-        """Whether it opens an element."""
+        """True if it opens an element."""
         return self.raw[0] == "<" and self.raw[1] not in "/!?"
 
     @property
     def is_end(self) -> bool:
-        """Whether it closes an element; an empty element's tag opens and closes it."""
+        """True if it closes an element; an empty element's tag opens and closes it."""
         return self.raw.startswith("</") or (self.is_start and self.raw.endswith("/>"))
 
     @property

@@ -52,7 +52,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 
 
 class V3Call(Protocol):
-    """What a call is, whether it came over gRPC or HTTP."""
+    """A call, over gRPC or HTTP."""
 
     @property
     def client(self) -> AsyncTranslationClient:
@@ -64,7 +64,7 @@ class V3Call(Protocol):
 
 
 class GoogleV3:
-    """What the calls do, from message to message."""
+    """Implementation of the calls, from message to message."""
 
     def __init__(self, *, max_texts: int) -> None:
         """Remember the limits.

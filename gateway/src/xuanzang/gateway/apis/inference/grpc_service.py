@@ -78,7 +78,7 @@ def inference_service(inferences: Inferences, is_ready: Callable[[], Awaitable[b
 
 
 class _InferenceService:
-    """What the methods do, from message to message."""
+    """Implementation of the methods, from message to message."""
 
     def __init__(self, inferences: Inferences, is_ready: Callable[[], Awaitable[bool]]) -> None:
         self._inferences = inferences

@@ -112,7 +112,7 @@ class Inferred:
 
 @dataclass(slots=True, kw_only=True)
 class Statistics:
-    """What one process has answered for a version of a model."""
+    """Answers of one process for a version of a model."""
 
     inferences: int = 0
     """Inferences that were answered."""
@@ -126,7 +126,7 @@ class Statistics:
 
 @dataclass(slots=True, kw_only=True)
 class Inferences:
-    """What the calls do. Belongs to one event loop."""
+    """Implementation of the calls. Belongs to one event loop."""
 
     max_texts: int
     """Maximum number of texts of an inference."""

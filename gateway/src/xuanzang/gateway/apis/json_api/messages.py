@@ -53,7 +53,7 @@ class Options(Message):
 
 
 class BaseRequest(Message):
-    """What requests for translations share."""
+    """Fields that requests for translations share."""
 
     source_language: Language | None = Field(default=None, description="Language of the text; unset: it is detected.")
     target_language: Language
@@ -102,7 +102,7 @@ class Token(Message):
 
 
 class Quality(Message):
-    """How far to trust a hypothesis; docs/quality.md describes it."""
+    """Quality estimate of a hypothesis; docs/quality.md describes it."""
 
     acceptable_probability: float | None
     flags: list[str] = Field(description="Suspicions, such as number_lost.")

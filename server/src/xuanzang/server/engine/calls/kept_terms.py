@@ -52,7 +52,7 @@ class SentenceTerms:
     source_ids: tuple[int, ...] = ()
     """Its ids."""
     are_in_source: bool = False
-    """Whether all terms to keep are in the source, so that a search need not require them."""
+    """True if all terms to keep are in the source, so that a search need not require them."""
 
     def added_to(self, constraints: TargetConstraints) -> TargetConstraints:
         """Return constraints that hold for the sentence, too."""

@@ -97,7 +97,7 @@ class _Preparation:
         self._searches_per_sentence = options.num_hypotheses if options.return_alternatives or options.sampling else 1
         self._cost = 0
         self.is_too_costly = False
-        """Whether the call could never be accepted, so that the rest is not worth tokenising."""
+        """True if the call could never be accepted, so that the rest is not worth tokenising."""
         self._source_tokens = 0
         self._texts: list[list[Segment]] = []
         self._searches: list[PlannedSearch] = []

@@ -37,7 +37,7 @@ _UNBOUND = (None,) * 7
 
 
 class BatchShape(NamedTuple):
-    """What the sentences of a batch have in common.
+    """Properties that the sentences of a batch have in common.
 
     Sentences with other beam sizes run in batches of their own: matrix products of 16 or more rows cost the same per
     row, and with 1 row they round differently, so that a greedy search would depend on its neighbours.
@@ -47,7 +47,7 @@ class BatchShape(NamedTuple):
     candidate_count: int
     """Continuations that the graph returns for each sentence."""
     token_details: bool
-    """Whether score and attention of every token are recorded."""
+    """True if score and attention of every token are recorded."""
 
     @classmethod
     def of(cls, options: DecodingOptions) -> Self:

@@ -32,7 +32,7 @@ class RecordedStep(NamedTuple):
     """Token and parent of the hypotheses that live on, by beam position; none after the last step."""
     endings: Sequence[RecordedEnding]
     is_last: bool
-    """Whether the search of the sentence is over."""
+    """True if the search of the sentence is over."""
 
 
 class SearchRecorder:
@@ -65,10 +65,10 @@ class SearchRules(NamedTuple):
     """When searches end; a model's, not a caller's."""
 
     none_better: bool = False
-    """Whether a search with enough finished hypotheses goes on while a live one, divided by its present length, is
+    """True if a search with enough finished hypotheses goes on while a live one, divided by its present length, is
     better than the worst of them."""
     forces_end: bool = False
-    """Whether a hypothesis at its limit ends there at no cost, instead of being cut."""
+    """True if a hypothesis at its limit ends there at no cost, instead of being cut."""
 
 
 UNTIL_FIRST = SearchRules()
@@ -77,7 +77,7 @@ UNTIL_FIRST = SearchRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How one sentence is searched: the caller's options, and what they mean for this sentence in ids."""
+    """Search settings of one sentence: the caller's options, and what they mean for this sentence in ids."""
 
     decoding: DecodingOptions
     max_target_length: int
@@ -114,7 +114,7 @@ class SearchOptions:
 
     @property
     def edits_follow_tokens(self) -> bool:
-        """Whether edits depend on the tokens of a hypothesis, and not on their number alone."""
+        """True if edits depend on the tokens of a hypothesis, and not on their number alone."""
         decoding = self.decoding
         return bool(decoding.repetition_penalty != 1.0 or decoding.no_repeat_ngram_size or self.suppressed_sequences)
 
@@ -152,7 +152,7 @@ class TargetHypothesis:
     token_count: int
     """Tokens generated, eos counted."""
     finished: bool
-    """Whether it ended in eos, rather than at a limit."""
+    """True if it ended in eos, rather than at a limit."""
     details: TokenDetails | None = None
     """None unless the sentence is searched with details."""
 

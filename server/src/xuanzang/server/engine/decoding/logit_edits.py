@@ -18,7 +18,7 @@ _FORCED = 1.0e9
 
 
 class Prohibition(enum.Enum):
-    """Why a token may not come next."""
+    """Reason that a token may not come next."""
 
     REPEATED_NGRAM = "repeated_ngram"
     """It would make a sequence of `no_repeat_ngram_size` tokens occur again."""

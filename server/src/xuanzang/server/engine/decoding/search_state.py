@@ -1,4 +1,4 @@
-"""What a search knows: the live hypotheses of all sentences, and the tokens, endings and draws of each sentence."""
+"""State of a search: the live hypotheses of all sentences, and the tokens, endings and draws of each sentence."""
 
 from __future__ import annotations
 

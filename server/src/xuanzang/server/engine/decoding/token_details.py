@@ -14,7 +14,7 @@ _TOKENS_CHUNK = 32
 
 
 class _Records(NamedTuple):
-    """What is recorded of each hypothesis."""
+    """Record of each hypothesis."""
 
     totals: Floats
     """Summed log-probability after each token, [batch, beam, token]."""

@@ -22,11 +22,11 @@ class Inline:
     """Characters after its content."""
     children: tuple[Inline, ...] = ()
     is_verbatim: bool = False
-    """Whether the translation of its text is replaced by `opening`."""
+    """True if the translation of its text is replaced by `opening`."""
     reaches_start: bool = False
-    """Whether it began in a block before, so that it is around all that comes before its end."""
+    """True if it began in a block before, so that it is around all that comes before its end."""
     reaches_end: bool = False
-    """Whether it ends in a block behind, so that it is around all that comes after its start."""
+    """True if it ends in a block behind, so that it is around all that comes after its start."""
 
 
 class Run(NamedTuple):
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where in the content a block's text stands."""
+    """Places of a block's text in the content."""
 
     runs: tuple[Run, ...]
     """Runs of the text with its line breaks, in its order."""

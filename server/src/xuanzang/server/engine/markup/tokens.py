@@ -48,7 +48,7 @@ class MarkupError(ValueError):
 
 
 class TokenKind(enum.Enum):
-    """What a token of markup is."""
+    """Kind of a token of markup."""
 
     TEXT = "text"
     OPEN = "open"
@@ -71,7 +71,7 @@ class MarkupToken(NamedTuple):
     text: str = ""
     """Text that `raw` stands for; empty for tags."""
     is_block: bool = False
-    """Whether a sentence ends at the tag."""
+    """True if a sentence ends at the tag."""
 
 
 def unescaped(raw: str) -> str:

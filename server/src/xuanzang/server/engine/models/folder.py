@@ -65,7 +65,7 @@ class FolderWatch:
         return {version_name(directory): directory for directory in settled}
 
     def is_gone(self, version: VersionName) -> bool:
-        """Whether a version was in the folder neither at the last look nor at the one before, while others are.
+        """Return whether a version was in the folder neither at the last look nor at the one before, while others are.
 
         A folder without any bundle is rather one that is not mounted.
         """

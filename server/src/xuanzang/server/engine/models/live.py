@@ -266,7 +266,7 @@ class FollowedFolder:
         self.watch = self
 
     def have_changed(self) -> bool:
-        """Whether to look at the folder: always, because a version has settled when two looks find the same."""
+        """True to look at the folder: always, because a version has settled when two looks find the same."""
         return True
 
     async def reload(self) -> None:

@@ -180,12 +180,12 @@ class LoadedModel:
 
     @property
     def keeps_terms(self) -> bool:
-        """Whether its graphs can search for translations that hold required phrases."""
+        """True if its graphs can search for translations that hold required phrases."""
         return inspects_rows(self.bundle.manifest)
 
     @property
     def reads_terms(self) -> bool:
-        """Whether it gets sentences with translations in the place of terms."""
+        """True if it gets sentences with translations in the place of terms."""
         return self.bundle.manifest.terms.place != manifest_pb2.TERM_PLACE_SEARCH
 
     @property

@@ -1,1 +1,1 @@
-"""Which version of a model answers: the gate before it goes live, and its comparison with the live one."""
+"""Promotion of versions: the gate before one goes live, and its comparison with the live one."""

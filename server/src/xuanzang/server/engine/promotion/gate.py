@@ -125,11 +125,11 @@ class Check:
     measured: float
     bound: float
     is_minimum: bool
-    """Whether the bound is a minimum; else it is a maximum."""
+    """True if the bound is a minimum; else it is a maximum."""
 
     @property
     def passed(self) -> bool:
-        """Whether the measured value is within the bound."""
+        """True if the measured value is within the bound."""
         return self.measured >= self.bound if self.is_minimum else self.measured <= self.bound
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What the gate found of a version."""
+    """Verdict of the gate on a version."""
 
     checks: tuple[Check, ...]
     sentences: int

@@ -1,4 +1,4 @@
-"""What of promotion outlives the process: pins by command, and which version is and was live."""
+"""Promotion state that outlives the process: pins by command, and which version is and was live."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class KeptState(_Kept):
 
     @property
     def is_default(self) -> bool:
-        """Whether a start without it would come to the same."""
+        """True if a start without it would come to the same."""
         return all(model == KeptModel(versions=model.versions) for model in self.models.values())
 
 
@@ -183,12 +183,12 @@ class StateFile:
 
     @property
     def _is_writable(self) -> bool:
-        """Whether the state is to be kept: always where a setting says, else if the folder of the models allows it."""
+        """True if the state is to be kept: always where a setting says, else if the folder of the models allows it."""
         return self._is_chosen or os.access(self.path.parent, os.W_OK)
 
     @property
     def has_changed(self) -> bool:
-        """Whether another process has written the file since this one has read or written it."""
+        """True if another process has written the file since this one has read or written it."""
         seen = look_at(self.path)
         return seen is not None and seen != self._seen
 

@@ -111,7 +111,7 @@ class Sessions:
         self.dimensions, self.special_ids = manifest.dimensions, manifest.special_ids
         self.has_shortlist = shortlist
         self.inspects_rows = inspects_rows(manifest)
-        """Whether the decoder scores continuations of single hypotheses."""
+        """True if the decoder scores continuations of single hypotheses."""
         self.cache_shape = _cache_shape(manifest, self._device)
         weights = self._directory / manifest.weights
         # Those of earlier sessions, which may be closed at any time.
@@ -121,7 +121,7 @@ class Sessions:
         self._decoder = self._opened_decoder(decoder)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
-        """Whether the encoder computes nothing for padding, so that sentences of any lengths may go together."""
+        """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
         if self._device == "cpu":
             # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
             release_pages(weights, but=others)

@@ -1,4 +1,4 @@
-"""Whether there is room and time for a request, and whether it was done in the time that was predicted."""
+"""Admission of requests: room and time for them, and how far the predicted time was right."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Admission:
             queued.goes_first_at = now + _PATIENT_SHARE * (request.useful_until - seconds - now)
 
     def is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
-        """Whether a sentence cannot be done in time any more, and a part of it is of no use."""
+        """Return whether a sentence cannot be done in time any more, and a part of it is of no use."""
         context = queued.request.context
         if math.isinf(context.deadline) or not math.isinf(context.cutoff):
             return False
@@ -214,7 +214,7 @@ class Admission:
         return None if seconds is None or with_held is None else max(seconds + in_batch, with_held)
 
     def _is_safe(self, estimate: float | None, seconds: float) -> bool:
-        """Whether a request will be done within a time, as far as anybody knows."""
+        """Return whether a request will be done within a time, as far as anybody knows."""
         return estimate is None or self._calibration.safe(estimate) <= seconds
 
     def _too_late(self, asked: _Asked, seconds: float) -> OverloadedError:

@@ -17,7 +17,7 @@ from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a caller asks for: checked, completed, and read by everything below."""
+    """Request of a caller: checked, completed, and read by everything below."""
 
     texts: tuple[str, ...]
     model: ServedModel
@@ -77,9 +77,9 @@ class SentenceTimeline:
     searches: int = 1
     """Searches made: more than 1 if one found a repetition or left out a term."""
     terms_required: bool = False
-    """Whether the best hypothesis is of a search that required the terms."""
+    """True if the best hypothesis is of a search that required the terms."""
     is_kept: bool = False
-    """Whether nothing was searched, because the answer was kept or another call was waiting for it."""
+    """True if nothing was searched, because the answer was kept or another call was waiting for it."""
     max_target_length: int = 0
     """Maximum target tokens that were in effect, eos counted."""
     source_with_terms: str = ""
@@ -106,7 +106,7 @@ class SearchRecord(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class CallRecord:
-    """What becomes of one call. Belongs to the event loop until the call has ended.
+    """Record of one call. Belongs to the event loop until the call has ended.
 
     All times are on the clock of `time.monotonic`. It holds no text of the caller but `source_with_terms` of found
     sentences, which are there only for provenance.
@@ -131,7 +131,7 @@ class CallRecord:
     target_tokens: int | None = None
     """Target tokens of the best hypotheses, end tokens counted; None of a call that is not answered."""
     started: bool = False
-    """Whether a worker has taken a sentence."""
+    """True if a worker has taken a sentence."""
     searches: list[SearchRecord] = field(default_factory=list)
     found: list[tuple[int, int, SentenceTimeline]] = field(default_factory=list)
     """Text, sentence of the text, and timeline of each search, if the call asks for its provenance."""
@@ -168,7 +168,7 @@ class CallContext:
     useful_until: float = field(init=False)
     """Time after which sentences need not be begun, on the same clock."""
     accepts_part: bool = field(init=False)
-    """Whether translations that time has cut short are of use, too."""
+    """True if translations that time has cut short are of use, too."""
 
     def __post_init__(self) -> None:
         """Derive what admission asks for again and again."""

@@ -23,13 +23,13 @@ _LATE, _DUE, _AHEAD, _BEHIND = range(4)
 
 
 class Gate(Protocol):
-    """How many and which sentences may be taken now."""
+    """Rule for how many and which sentences may be taken now."""
 
     def is_open(self, key: FlowKey) -> bool:
-        """Whether the sentences of a flow may be tried."""
+        """Return whether the sentences of a flow may be tried."""
 
     def admits(self, queued: QueuedSentence) -> bool:
-        """Whether a sentence is taken; otherwise the gate closes for it and those that wait for the same."""
+        """Return whether a sentence is taken; otherwise the gate closes for it and those that wait for the same."""
 
 
 @dataclass(slots=True, kw_only=True)

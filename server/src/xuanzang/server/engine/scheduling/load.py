@@ -162,7 +162,7 @@ class JoiningCost:
 
 
 class RequestSize(NamedTuple):
-    """What a request takes, as predicted."""
+    """Predicted cost of a request."""
 
     cost: int
     longest: int

@@ -1,4 +1,4 @@
-"""Who holds how much of the running batches, and who may take more.
+"""Shares of callers in the running batches, and who may take more.
 
 Sentences that are decoded together wait for each other's steps: in one batch the thousand of one caller would slow down
 the only one of another. So callers are told apart by how much they have asked for and not got yet. Those of each *tier*
@@ -45,7 +45,7 @@ LIGHT = 1
 
 
 class Held(NamedTuple):
-    """What a caller holds of the batches of one tier in one worker."""
+    """Share of a caller in the batches of one tier in one worker."""
 
     places: int
     tokens: int
@@ -60,7 +60,7 @@ NOTHING_HELD: Mapping[Holder, Held] = MappingProxyType({})
 
 
 class Room(NamedTuple):
-    """What a worker may take for the batches of one tier."""
+    """Room of a worker for the batches of one tier."""
 
     places: int
     """Places, all callers together."""
@@ -186,12 +186,12 @@ class Places:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no sentence of a caller waits or is decoded."""
+        """True if no sentence of a caller waits or is decoded."""
         return not self._queue.count and not any(self._total)
 
     @property
     def is_calm(self) -> bool:
-        """Whether nobody waits, and there are no more sentences in batches than workers."""
+        """True if nobody waits, and there are no more sentences in batches than workers."""
         return not self._queue.count and sum(self._total) <= len(self._running)
 
     def waiting(self) -> dict[int, dict[str, int]]:

@@ -246,7 +246,7 @@ class Request:
         self.started = False
         self._listener, self._on_result = listener, on_result
         self.has_listener = listener is not None
-        """Whether prefixes are to be reported."""
+        """True if prefixes are to be reported."""
         self._inbox = LoopInbox.of_running_loop()
         self._results: dict[int, SentenceResult] = {}
         self.done: asyncio.Future[list[SentenceResult]] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""What the running sentences may take: workers of each model, and memory for keys and values."""
+"""Reservations of the running sentences: workers of each model, and memory for keys and values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Lack = Literal["model", "server"]
 
 
 class BatchUse(NamedTuple):
-    """What one worker uses for the sentences of one model and shape."""
+    """Use of one worker for the sentences of one model and shape."""
 
     sentences: int
     needed: int
@@ -80,7 +80,7 @@ class Reservations:
             )
 
     def may_serve(self, worker: int, model: LoadedModel) -> bool:
-        """Whether a worker may decode with a model now."""
+        """Return whether a worker may decode with a model now."""
         limit = model.limits.workers
         serving = self._serving(model) if limit else set()
         return limit is None or worker in serving or len(serving) < limit
@@ -153,7 +153,7 @@ class Reservations:
 
 
 class Gate:
-    """Which waiting sentences one worker may take for the batches of a tier; lasts for one look at the queue.
+    """Choice of waiting sentences for one worker's batches of a tier; lasts for one look at the queue.
 
     A sentence that must wait for memory closes the gate for others, which would take the memory first.
     """
@@ -167,10 +167,10 @@ class Gate:
         self.lacking: QueuedSentence | None = None
         """First sentence that found too little memory."""
         self.has_refused = False
-        """Whether a sentence waits for what other sentences have."""
+        """True if a sentence waits for what other sentences have."""
 
     def is_open(self, key: FlowKey) -> bool:
-        """Whether the sentences of a flow may be tried."""
+        """Return whether the sentences of a flow may be tried."""
         if self._is_full or self._left <= 0 or self._left_of.get(key.caller, 0) <= 0 or key.limited in self._closed:
             return False
         may_serve = key.limited is None or self._reservations.may_serve(self._worker, key.limited)

@@ -54,7 +54,7 @@ class Worker:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the thread has ended."""
+        """True if the thread has ended."""
         return not self._thread.is_alive()
 
     def drop(self, model: LoadedModel) -> Future[None]:

@@ -36,9 +36,9 @@ class TargetTerms:
     found: tuple[tuple[FoundTerm, GlossaryOutcome | None], ...]
     """Each term, with the reason why it is not kept; spans are those in the whole text."""
     is_english: bool
-    """Whether the translations are English."""
+    """True if the translations are English."""
     drops_quotes: bool = False
-    """Whether quotes in a translation are those of names in the source that the model reads, not the caller's."""
+    """True if quotes in a translation are those of names in the source that the model reads, not the caller's."""
 
     def matches(self, text: str) -> tuple[GlossaryMatch, ...]:
         """Say what became of each term in a translation."""

@@ -83,7 +83,7 @@ class TermIndex:
             self._entries.setdefault(source, entry)
             lengths.setdefault(source[0], set()).add(len(source))
         self.has_marks = any(not _MARKS.isdisjoint(source) for source in self._entries)
-        """Whether a term has a mark that may end a sentence."""
+        """True if a term has a mark that may end a sentence."""
         # Longest first. A text is compared with all sources of one length and first character at once.
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
@@ -99,7 +99,7 @@ class TermIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a request wants kept."""
+    """Terms and texts that a request wants kept."""
 
     indices: tuple[TermIndex, ...] = ()
     """Entries; those of earlier indices come first."""

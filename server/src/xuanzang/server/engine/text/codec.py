@@ -39,7 +39,7 @@ class Segment:
     """End token included; empty for text that is copied: white space, characters that the tokeniser drops, and what the
     model cannot take and cutting would spoil."""
     is_forced_cut: bool = False
-    """Whether the sentence was cut before it where no reader would pause, because the model takes no more."""
+    """True if the sentence was cut before it where no reader would pause, because the model takes no more."""
 
 
 class TextCodec:

@@ -55,7 +55,7 @@ class DetectedLanguage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What is found out about the language of a text."""
+    """Findings about the language of a text."""
 
     writing: Writing
     probabilities: Mapping[str, float] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class Detection:
     chinese_script: str = ""
     """Script of the text if it is Chinese: "Hans", "Hant", or empty if its characters are the same in both."""
     is_prose: bool = True
-    """Whether the words are no names and headings, which may be in any language."""
+    """True if the words are no names and headings, which may be in any language."""
     is_phrase: bool = False
-    """Whether it has two words or more, of which only the first may begin with a capital letter, as in no name."""
+    """True if it has two words or more, of which only the first may begin with a capital letter, as in no name."""
 
     @property
     def languages(self) -> list[DetectedLanguage]:
@@ -80,7 +80,7 @@ class Detection:
 
 
 class Libraries(NamedTuple):
-    """What the libraries know of languages, each read when it is first needed."""
+    """Language data of the libraries, each read when it is first needed."""
 
     read_rank: Callable[[], Rank]
     chinese_script: Callable[[str], str]
@@ -98,7 +98,7 @@ class LanguageDetector:
 
     @property
     def is_complete(self) -> bool:
-        """Whether languages of one script are told apart."""
+        """True if languages of one script are told apart."""
         return self._libraries is not None
 
     def open(self) -> None:

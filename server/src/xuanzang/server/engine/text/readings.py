@@ -1,4 +1,4 @@
-"""How texts are read whose language the caller does not name: what a request translates, and what it may not."""
+"""Readings of texts whose language the caller does not name: translated, copied, or refused."""
 
 from __future__ import annotations
 

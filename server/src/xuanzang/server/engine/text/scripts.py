@@ -76,7 +76,7 @@ def main_script(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """How a text is written."""
+    """Script of a text."""
 
     script: str = ""
     """Script of most of its words; "CJK" for kana, too. Empty without letters."""

@@ -1,4 +1,4 @@
-"""Where words begin and end: between letters and digits there is a boundary only in scripts without spaces."""
+"""Word boundaries: between letters and digits there is one only in scripts without spaces."""
 
 from __future__ import annotations
 

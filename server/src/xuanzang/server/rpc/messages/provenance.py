@@ -1,4 +1,4 @@
-"""How the translations of a call are made, for callers who ask for it."""
+"""Provenance of the translations of a call, for callers who ask for it."""
 
 from __future__ import annotations
 

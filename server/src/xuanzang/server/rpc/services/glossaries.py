@@ -16,7 +16,7 @@ RequirePair = Callable[[str, str], None]
 
 
 class GlossaryRpcs:
-    """What the RPCs of glossaries do, for callers who are known."""
+    """Implementation of the glossary RPCs, for callers who are known."""
 
     def __init__(self, folder: GlossaryFolder, writers: GlossaryWriters, require_pair: RequirePair) -> None:
         """Make the RPCs.

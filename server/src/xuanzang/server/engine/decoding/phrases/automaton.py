@@ -61,7 +61,7 @@ class RequiredPhrases:
 
 
 class StateTables(NamedTuple):
-    """What is known in each state of an automaton."""
+    """Facts about each state of an automaton."""
 
     pending: npt.NDArray[np.int16]
     """Phrases that are complete unless their last word goes on, [state, phrase]."""
@@ -125,7 +125,7 @@ _Item: TypeAlias = tuple[int, int]
 class _State(NamedTuple):
     items: frozenset[_Item]
     is_open: bool
-    """Whether a word may begin here without a space."""
+    """True if a word may begin here without a space."""
 
 
 class _Move(NamedTuple):
@@ -133,7 +133,7 @@ class _Move(NamedTuple):
     """None for any token that is in no variant."""
     token_class: int
     is_open: bool
-    """Whether a word may begin here without a space."""
+    """True if a word may begin here without a space."""
     reached: frozenset[_Item]
 
 

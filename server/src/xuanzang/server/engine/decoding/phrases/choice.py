@@ -32,7 +32,7 @@ _WOULD_END = -3.0
 
 
 class Inspection(NamedTuple):
-    """What the decoder graph says of single hypotheses, [row, ...]."""
+    """Outputs of the decoder graph for single hypotheses, [row, ...]."""
 
     row_scores: Floats
     """Log-probabilities of the best continuations, best first."""

@@ -19,7 +19,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 class Steps(NamedTuple):
-    """Where tokens lead: arrays of one shape, and of that shape and the phrases."""
+    """Transitions by tokens: arrays of one shape, and of that shape and the phrases."""
 
     states: Ints
     """State of the sentence's automaton after the token."""
