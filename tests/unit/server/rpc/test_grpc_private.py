@@ -153,32 +153,3 @@ def test_a_private_name_of_grpc_is_there(name: str) -> None:
 )
 def test_a_private_method_of_grpcs_server_is_there(name: str) -> None:
     assert hasattr(cygrpc.AioServer, name)
-
-
-async def test_events_are_taken_together_while_rpcs_are_refused_unread(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop = asyncio.get_running_loop()
-    moments: list[float] = []
-    monkeypatch.setattr(grpc_private, "_MOMENT_SECONDS", 0.0123)
-
-    def call_later(delay: float, callback: Any, *arguments: Any, **context: Any) -> Any:
-        if delay == 0.0123:
-            moments.append(loop.time())
-        return type(loop).call_later(loop, delay, callback, *arguments, **context)
-
-    monkeypatch.setattr(loop, "call_later", call_later)
-    async with serve() as served:
-        assert await _translated(served, "calm") == "CALM"
-        assert not moments
-        served.engine.needed_seconds = 1000.0
-        calls = [served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]), timeout=60) for _ in range(100)]
-        codes = [await call.code() for call in calls]
-        assert set(codes) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        # Each has at least two events.
-        assert 1 <= len(moments) < 50
-        served.engine.needed_seconds = 0.0
-        assert await _translated(served, "after") == "AFTER"
-        del moments[:]
-        assert await _translated(served, "calm again") == "CALM AGAIN"
-        assert not moments

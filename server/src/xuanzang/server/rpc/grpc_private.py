@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Final, NoReturn, TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 from grpc._cython import cygrpc
@@ -28,9 +26,6 @@ SUPPORTED_GRPC: Final = "1.85"
 
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
-# While RPCs are refused unread the loop looks for events once in so many seconds.
-_MOMENT_SECONDS = 0.002
-_MAX_EVENTS = 65536
 
 
 class Accepted:
@@ -57,61 +52,11 @@ class UnsupportedGrpcError(OSError):
     """Another version of grpcio is installed than the one whose private names are known."""
 
 
-class _Events:
-    """gRPC's events for one loop: while RPCs are refused unread, those that come within a moment are taken together.
-
-    gRPC's thread writes a byte to a socket for each event, and each byte takes a turn of the loop, for which it needs a
-    core and the interpreter, and pushes what the workers use out of the caches.
-    """
-
-    _of_loops: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events]] = weakref.WeakKeyDictionary()
-
-    @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> _Events:
-        """Return those of a loop, which all its servers share."""
-        return cls._of_loops.setdefault(loop, cls())
-
-    def __init__(self) -> None:
-        self.has_refused = False
-        """True if an RPC was refused unread since events were taken last."""
-
-    @contextmanager
-    def caught(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Look after the socket that gRPC lets the loop read in this context, if it does."""
-        add_reader = loop.add_reader
-
-        def caught_reader(events: socket.socket, take: Callable[..., object], *arguments: object) -> None:
-            def listen() -> None:
-                # gRPC closes it when the last server and the last channel of the process are gone.
-                if events.fileno() >= 0:
-                    add_reader(events, take_all)
-
-            def take_all() -> None:
-                # gRPC reads a byte and takes all events that there are.
-                if (more := len(events.recv(_MAX_EVENTS, socket.MSG_PEEK)) - 1) > 0:
-                    events.recv(more)
-                take(*arguments)
-                if self.has_refused:
-                    self.has_refused = False
-                    loop.remove_reader(events)
-                    loop.call_later(_MOMENT_SECONDS, listen)
-
-            listen()
-
-        loop.add_reader = caught_reader  # type: ignore[method-assign, assignment]
-        try:
-            yield
-        finally:
-            del loop.add_reader
-
-
 class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without types
     """gRPC's server, with a serving loop that no RPC reaches."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, begin: Begin, options: tuple[tuple[str, Any], ...]) -> None:
-        self._events = _Events.of(loop)
-        with self._events.caught(loop):
-            super().__init__(loop, None, (), (), options, None)
+        super().__init__(loop, None, (), (), options, None)
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop, self._begin = loop, begin
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -132,7 +77,6 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             call = await super()._request_registered_call(method)
             begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
             if isinstance(begun, Refusal):
-                self._events.has_refused = True
                 self._start(self._send(call, begun))
                 continue
             handle = cygrpc._handle_stream_stream_rpc if begun.response_streaming else cygrpc._handle_stream_unary_rpc
