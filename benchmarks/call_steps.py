@@ -25,6 +25,7 @@ from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.grpc_private import Accepted, Listener
 from xuanzang.server.rpc.messages import requests
+from xuanzang.server.rpc.services.charging import ChargedCall
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -86,7 +87,7 @@ async def read_and_answer(
 ) -> pb.TranslateTextResponse:
     """Read, check and charge a request, and answer."""
     call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-    with rpc.charged(call):
+    with ChargedCall(rpc, call):
         return ANSWER
 
 

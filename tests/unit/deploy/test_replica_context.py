@@ -11,6 +11,7 @@ from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.services.charging import ChargedCall
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 OPTIONS = DecodingOptions(
@@ -60,7 +61,7 @@ def test_what_an_rpc_has_used_follows_the_pair_that_serve_adds() -> None:
     context: Any = ReplicaContext(serve, None)
     rpc = RpcContext(context, caller=Caller("someone"))
     for _ in range(2):
-        with rpc.charged(CALL):
+        with ChargedCall(rpc, CALL):
             pass
         context.set_trailing_metadata(rpc.trailers)
     assert serve.trailers[0] == ("request_id", "7")

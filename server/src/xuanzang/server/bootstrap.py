@@ -22,7 +22,7 @@ from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.recorder import Recorder
-from xuanzang.server.rpc.server import AdminServer, HealthServer, RpcServer
+from xuanzang.server.rpc.server import ListeningServer, RpcServer, admin_server, health_server
 from xuanzang.server.settings import Settings, is_loopback, split_address
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,14 +93,14 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
     return Observation(Recorder(access_log, dropped=dropped), tracing=tracing)
 
 
-def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> HealthServer | None:
+def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> ListeningServer | None:
     address = settings.health_address
-    return None if address is None else HealthServer(rpc.health, address=address, metrics=metrics)
+    return None if address is None else health_server(rpc.health, address=address, metrics=metrics)
 
 
 def _admin_server(
     settings: Settings, engine: Engine, keys: KeyRing | None, metrics: Metrics, access_metrics: AccessMetrics
-) -> AdminServer | None:
+) -> ListeningServer | None:
     address, anonymous = settings.admin_address, settings.admits_anonymous_administrators
     if address is None:
         return None
@@ -109,7 +109,7 @@ def _admin_server(
             _LOGGER.warning("anybody who reaches the admin address can unload models", extra={"address": address})
         if not anonymous and settings.tls_certificate is None:
             _LOGGER.warning("keys of administrators cross the network in plain text", extra={"address": address})
-    return AdminServer(
+    return admin_server(
         engine.live,
         engine.promoter,
         address=address,

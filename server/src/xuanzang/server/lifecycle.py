@@ -18,7 +18,7 @@ from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc.grpc_private import ListenerEndedError
-from xuanzang.server.rpc.server import STOPPING_SECONDS, AdminServer, HealthServer, RpcServer
+from xuanzang.server.rpc.server import STOPPING_SECONDS, ListeningServer, RpcServer
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -91,9 +91,9 @@ class Server:
         engine: Engine,
         metrics_endpoint: MetricsEndpoint,
         drain_timeout_seconds: float,
-        admin: AdminServer | None = None,
+        admin: ListeningServer | None = None,
         observation: Observation | None = None,
-        health: HealthServer | None = None,
+        health: ListeningServer | None = None,
     ) -> None:
         self.rpc = rpc
         self.admin = admin
@@ -146,12 +146,13 @@ class Server:
         keep_heap()
         names = sorted({model.name for model in self._engine.models})
         await self.rpc.open(names)
-        self._engine.live.listen(self.rpc.show)
+        self._engine.live.listen(self.rpc.health.show)
         # The watch of the folder may have been faster.
-        await self.rpc.show(self._engine.live.catalog.names)
+        await self.rpc.health.show(self._engine.live.catalog.names)
         _LOGGER.info("serving", extra={"models": names})
         if self.admin:
             await self.admin.start()
+            _LOGGER.info("administration", extra={"port": self.admin.port})
         await self._engine.open_detector()
 
     async def _reload_at(self, asked: asyncio.Event) -> None:

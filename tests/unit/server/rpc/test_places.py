@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc.admission import Occupancy, Place, network_of
+from xuanzang.server.observation.callers import network_of
+from xuanzang.server.rpc.admission import Occupancy, Place
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -88,7 +89,8 @@ def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -
     for each in taken:
         occupancy.give_back(each)
     assert occupancy.rpcs == 0
-    assert (occupancy._addresses, occupancy._callers) == ({}, {})
+    counts = [value for value in vars(occupancy).values() if isinstance(value, dict)]
+    assert counts == [{}] * 5
 
 
 @pytest.mark.parametrize(

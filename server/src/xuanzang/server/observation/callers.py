@@ -1,4 +1,4 @@
-"""What the access log says of a caller: never a name that the caller chose, never its network address."""
+"""Network addresses of callers, and what the access log says of one: never its address, nor a name that it chose."""
 
 from __future__ import annotations
 
@@ -58,3 +58,10 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(match["address"]) if match else None
     except ValueError:
         return None
+
+
+@lru_cache(1024)
+def network_of(host: str) -> str:
+    """Return the network address in what `host_of` returns: of IPv6 the first 64 bits, as one host has the rest."""
+    ip = ip_of(host)
+    return str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip and ip.version == 6 else host

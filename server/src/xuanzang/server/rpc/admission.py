@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import ipaddress
 import math
 import time
-from collections import Counter
 from collections.abc import Hashable
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
-from xuanzang.server.observation.callers import ip_of
+from xuanzang.server.observation.callers import network_of
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotReadyError, Refusal, refusal_of
 from xuanzang.server.rpc.limits import RpcLimits
@@ -43,16 +41,6 @@ _MAX_CALLERS = 1024
 _MAX_REFUSALS = 64
 
 
-@lru_cache(1024)
-def network_of(host: str) -> str:
-    """Return the network address of a host, a peer of gRPC without its port: of IPv6 the first 64 bits.
-
-    One host has the rest of them.
-    """
-    ip = ip_of(host)
-    return str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip and ip.version == 6 else host
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
     """Places that an RPC occupies while it is in progress, and gives back."""
@@ -73,75 +61,70 @@ class Place:
         return cls(address, (None if caller.is_authenticated else address, caller.name), is_stream, rpc.peer)
 
 
-@dataclasses.dataclass(slots=True)
-class _Count:
-    rpcs: int = 0
-    streams: int = 0
-
-
-_NONE = _Count()
-
-
 class Occupancy:
-    """The places that are taken: of all callers together, by network address, and by caller."""
+    """The places that are taken: of all callers together, by network address, by caller, and by connection."""
 
     def __init__(self, limits: RpcLimits) -> None:
         self.rpcs = 0
         self._limits = limits
         self._unreserved = limits.max_concurrent_rpcs - min(limits.reserved_rpcs, limits.max_concurrent_rpcs // 4)
-        self._addresses: dict[Hashable, _Count] = {}
-        self._callers: dict[Hashable, _Count] = {}
-        self._connections: Counter[str] = Counter()
+        self._addresses: dict[Hashable, int] = {}
+        self._callers: dict[Hashable, int] = {}
+        self._connections: dict[Hashable, int] = {}
+        # Those of them that are streams.
+        self._address_streams: dict[Hashable, int] = {}
+        self._caller_streams: dict[Hashable, int] = {}
 
     def take(self, place: Place) -> None:
         """Take a place; OverloadedError names the limit that is reached."""
         limits = self._limits
-        address, caller = self._addresses.get(place.address, _NONE), self._callers.get(place.caller, _NONE)
+        address, caller = self._addresses.get(place.address, 0), self._callers.get(place.caller, 0)
         # Checked from the widest to the narrowest, so that the first limit named is the one to wait for.
         checks = [
             (self.rpcs, limits.max_concurrent_rpcs, "concurrent RPCs"),
-            (self.rpcs if address.rpcs else 0, self._unreserved, "concurrent RPCs outside the reserve"),
-            (address.rpcs, limits.max_address_rpcs, "RPCs of one network address"),
-            (caller.rpcs, limits.max_caller_rpcs, "RPCs of one caller"),
+            (self.rpcs if address else 0, self._unreserved, "concurrent RPCs outside the reserve"),
+            (address, limits.max_address_rpcs, "RPCs of one network address"),
+            (caller, limits.max_caller_rpcs, "RPCs of one caller"),
         ]
         if place.is_stream:
+            address, caller = self._address_streams.get(place.address, 0), self._caller_streams.get(place.caller, 0)
             checks += [
-                (address.streams, limits.max_address_streams, "streams of one network address"),
-                (caller.streams, limits.max_caller_streams, "streams of one caller"),
+                (address, limits.max_address_streams, "streams of one network address"),
+                (caller, limits.max_caller_streams, "streams of one caller"),
             ]
         for taken, limit, what in checks:
             if taken >= limit:
                 message = f"the limit of {limit} {what} is reached"
                 raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS, reason="places")
         self.rpcs += 1
-        self._connections[place.connection] += 1
-        for counts, key in ((self._addresses, place.address), (self._callers, place.caller)):
-            if key not in counts:
-                counts[key] = _Count()
-            counts[key].rpcs += 1
-            counts[key].streams += place.is_stream
+        for counts, key in self._counts(place):
+            counts[key] = counts.get(key, 0) + 1
 
     def give_back(self, place: Place) -> None:
         """Give a place back."""
         self.rpcs -= 1
-        self._connections[place.connection] -= 1
-        if not self._connections[place.connection]:
-            del self._connections[place.connection]
-        for counts, key in ((self._addresses, place.address), (self._callers, place.caller)):
-            counts[key].rpcs -= 1
-            counts[key].streams -= place.is_stream
-            if not counts[key].rpcs:
+        for counts, key in self._counts(place):
+            counts[key] -= 1
+            if not counts[key]:
                 del counts[key]
 
     def share(self, place: Place) -> float:
         """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client."""
         limits = self._limits
         return max(
-            self._connections[place.connection] / limits.max_connection_rpcs,
-            self._callers.get(place.caller, _NONE).rpcs / limits.max_caller_rpcs,
-            self._addresses.get(place.address, _NONE).rpcs / limits.max_address_rpcs,
+            self._connections.get(place.connection, 0) / limits.max_connection_rpcs,
+            self._callers.get(place.caller, 0) / limits.max_caller_rpcs,
+            self._addresses.get(place.address, 0) / limits.max_address_rpcs,
             self.rpcs / self._unreserved,
         )
+
+    def _counts(self, place: Place) -> list[tuple[dict[Hashable, int], Hashable]]:
+        """Return the counts that a place is in, and its key there."""
+        address, caller = place.address, place.caller
+        counts = [(self._addresses, address), (self._callers, caller), (self._connections, place.connection)]
+        if place.is_stream:
+            counts += [(self._address_streams, address), (self._caller_streams, caller)]
+        return counts
 
 
 class RpcGate:
@@ -219,13 +202,6 @@ class RpcGate:
             self._idle.set()
 
 
-class _Kept(NamedTuple):
-    """A refusal that is given again to RPCs like the refused one."""
-
-    refusal: Refusal
-    until: float
-
-
 @dataclasses.dataclass(slots=True)
 class _Scarcity:
     """Facts about a caller that has lately been refused."""
@@ -240,20 +216,18 @@ class _Scarcity:
     """Time until which none of them is read."""
     permits: int = 0
     """RPCs that may be read."""
-    kept: dict[tuple[str, float], _Kept] = dataclasses.field(default_factory=dict)
-    """Refusals by connection and by time in tenths of a second: RPCs with less time have to wait longer."""
+    kept: dict[tuple[str, float], tuple[Refusal, float]] = dataclasses.field(default_factory=dict)
+    """Refusals that are given again, each with the time until which it is.
 
-    def keep(self, rpc: RpcContext, seconds: float, kept: _Kept) -> Refusal:
+    They are kept by connection and by time in tenths of a second: RPCs with less time have to wait longer.
+    """
+
+    def keep(self, rpc: RpcContext, seconds: float, refusal: Refusal, until: float) -> Refusal:
         """Keep a refusal for RPCs of the same connection with as much time, and return it."""
         if len(self.kept) >= _MAX_REFUSALS:
             self.kept.clear()
-        self.kept[rpc.peer, round(seconds, 1)] = kept
-        return kept.refusal
-
-    def takes_permit(self) -> bool:
-        """Take a permit to read an RPC; return whether there was one."""
-        self.permits -= 1
-        return self.permits >= 0
+        self.kept[rpc.peer, round(seconds, 1)] = refusal, until
+        return refusal
 
 
 class Screen:
@@ -282,20 +256,23 @@ class Screen:
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
         scarcity = self._scarcities.get(caller)
         if scarcity is not None:
-            kept = scarcity.kept.get((rpc.peer, round(seconds, 1)))
-            if kept is not None and now < kept.until:
-                return kept.refusal
+            kept, until = scarcity.kept.get((rpc.peer, round(seconds, 1)), (None, 0.0))
+            if kept is not None and now < until:
+                return kept
         try:
             self._require_time(rpc, seconds)
         except OverloadedError as error:
             refusal = refusal_of(error)
             scarcity = self._scarcity(caller, refusal, seconds, now)
-            return scarcity.keep(rpc, seconds, _Kept(refusal, now + _REFUSING_SECONDS))
+            return scarcity.keep(rpc, seconds, refusal, now + _REFUSING_SECONDS)
         if scarcity is None or seconds > _SAME_TIME * scarcity.seconds:
             return None
         if now < scarcity.held_until:
-            return scarcity.keep(rpc, seconds, _Kept(scarcity.refusal, scarcity.held_until))
-        is_read = now >= scarcity.until or not self._engine.seconds_until_begun(caller) or scarcity.takes_permit()
+            return scarcity.keep(rpc, seconds, scarcity.refusal, scarcity.held_until)
+        is_read = now >= scarcity.until or not self._engine.seconds_until_begun(caller)
+        if not is_read:
+            scarcity.permits -= 1
+            is_read = scarcity.permits >= 0
         return None if is_read else scarcity.refusal
 
     def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
@@ -306,12 +283,12 @@ class Screen:
             # It was refused for what it asks for itself.
             return
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
-        held_for = max(_REFUSING_SECONDS, min(error.retry_after_seconds, _HELD_SHARE * until_begun))
-        kept = _Kept(refusal_of(error), now + held_for)
-        scarcity = self._scarcity(caller, kept.refusal, seconds, now)
-        scarcity.keep(rpc, seconds, kept)
+        until = now + max(_REFUSING_SECONDS, min(error.retry_after_seconds, _HELD_SHARE * until_begun))
+        refusal = refusal_of(error)
+        scarcity = self._scarcity(caller, refusal, seconds, now)
+        scarcity.keep(rpc, seconds, refusal, until)
         if _SAME_TIME * seconds >= scarcity.seconds:
-            scarcity.held_until = kept.until
+            scarcity.held_until = until
 
     def learn_answer(self, rpc: RpcContext) -> None:
         """Take note of an answer: there is room for another request."""

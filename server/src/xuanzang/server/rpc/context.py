@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
@@ -16,8 +12,8 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.metric_series import Counter
+from xuanzang.server.observation.observation import REQUEST_ID
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -29,25 +25,18 @@ MAX_CLIENT_ID_CHARACTERS = 128
 USAGE_CHARACTERS = "x-usage-characters"
 USAGE_SENTENCES = "x-usage-sentences"
 
-REQUEST_ID: Final = "x-request-id"
-"""Name of the id in the metadata of the caller and of the answer."""
-MAX_REQUEST_ID_CHARACTERS: Final = 128
-_ID_BITS = 128
-_VALID_ID = re.compile(rf"[A-Za-z0-9._:/+=-]{{1,{MAX_REQUEST_ID_CHARACTERS}}}")
-
 _NOBODY = Caller("")
 
 
 class RpcContext:
     """One RPC: made when it arrives, filled in as it passes the entry, read by the services."""
 
-    def __init__(
-        self, context: ServicerContext, *, caller: Caller, refusal: Exception | None = None, metadata: Metadata = ()
-    ) -> None:
+    def __init__(self, context: ServicerContext, *, caller: Caller = _NOBODY, metadata: Metadata = ()) -> None:
         self.grpc = context
         """gRPC's context, where answers are written."""
         self.caller = caller
-        self.refusal = refusal
+        self.refusal: Exception | None = None
+        """Why the caller may not call; None if it may."""
         self.metadata: Mapping[str, str | bytes] = dict(metadata)
         self.peer: str = context.peer()
         """Peer in gRPC's form, with its port."""
@@ -93,15 +82,6 @@ class RpcContext:
         """End the RPC with a status, as services of gRPC's own packages do."""
         await self.grpc.abort(code, details)
 
-    def charged(self, call: Call) -> ChargedCall:
-        """Charge a call to the caller, and count it once it is answered.
-
-        Returns:
-            The call's record and the places of its sentences; to enter it raises the errors of `Caller.charged`.
-        """
-        self.has_calls = True
-        return ChargedCall(self, call)
-
     @property
     def id_trailers(self) -> Trailers:
         """Metadata that follow every answer, also a refusal."""
@@ -123,68 +103,18 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
     server shares its time by it, and it is never logged and no label.
     """
     if authenticator is None:
-        return RpcContext(context, caller=_NOBODY)
+        return RpcContext(context)
     metadata = tuple(context.invocation_metadata() or ())
-    rpc = RpcContext(context, caller=_NOBODY, metadata=metadata)
+    rpc = RpcContext(context, metadata=metadata)
     try:
         caller = authenticator.keyed_caller(metadata)
-        if caller is None:
-            name = str(rpc.metadata.get(CLIENT_ID, ""))
-            if len(name) > MAX_CLIENT_ID_CHARACTERS:
-                description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
-                raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])  # noqa: TRY301
-            caller = Caller(name or rpc.host)
-        rpc.caller = caller
-    except (InvalidInputError, UnauthenticatedError) as refusal:
+    except UnauthenticatedError as refusal:
         rpc.refusal = refusal
+        return rpc
+    name = "" if caller else str(rpc.metadata.get(CLIENT_ID, ""))
+    if len(name) > MAX_CLIENT_ID_CHARACTERS:
+        description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
+        rpc.refusal = InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
+    else:
+        rpc.caller = caller or Caller(name or rpc.host)
     return rpc
-
-
-def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
-    """Return the id that a caller chose, or a new one if it chose none or one that is not valid.
-
-    Returns:
-        1 to 128 characters: letters, digits and "._:/+=-".
-    """
-    chosen = metadata.get(REQUEST_ID)
-    if isinstance(chosen, str) and _VALID_ID.fullmatch(chosen):
-        return chosen
-    # An id is no secret. `secrets` asks the system for each, and gives the interpreter away meanwhile.
-    return f"{random.getrandbits(_ID_BITS):032x}"
-
-
-class ChargedCall:
-    """A call of an RPC while it is translated: what it is charged, and its record."""
-
-    def __init__(self, rpc: RpcContext, call: Call) -> None:
-        self._rpc, self._forced_tokens = rpc, call.forced_tokens
-        self._characters, self._sentences = sum(map(len, call.texts)), 0
-        self._charge = rpc.caller.charged(call.texts)
-        self.record = CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
-        """Record for the engine to fill in."""
-
-    def __enter__(self) -> ChargedCall:
-        """Charge the texts; raises the errors of `Caller.charged`."""
-        self._charge.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Count the texts, or let the caller have back what is not charged for those with an error."""
-        if self._rpc.record is not None:
-            self._rpc.record.call_ended(self.record)
-        self._charge.__exit__(kind, error, traceback)
-        if error is None:
-            self._rpc.used_characters += self._characters
-            self._rpc.used_sentences += self._sentences
-
-    def hold_sentences(self, count: int) -> AbstractContextManager[None]:
-        """Count sentences and hold places for them, as `Caller.hold_sentences` does.
-
-        Target tokens that are forced count as characters where they are more than those of the texts.
-        """
-        self._sentences += count
-        more = max(0, count * self._forced_tokens - self._characters)
-        self._characters += more
-        return self._rpc.caller.hold_sentences(count, more_characters=more)

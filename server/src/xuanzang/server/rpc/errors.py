@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -91,13 +91,11 @@ def refusal_of(error: Exception) -> Refusal:
 
 def reason_of(error: Exception) -> Reason:
     """Return why an error refuses an RPC."""
-    match error:
-        case errors.InvalidInputError(violations=violations):
-            return Reason("fields", tuple(each.field for each in violations[:_MAX_FIELDS]))
-        case errors.OverloadedError(reason=word):
-            return Reason(word)
-        case _:
-            return Reason(_STATUSES[type(error)][1] if type(error) in _STATUSES else "internal")
+    if isinstance(error, errors.InvalidInputError):
+        return Reason("fields", tuple(each.field for each in error.violations[:_MAX_FIELDS]))
+    if isinstance(error, errors.OverloadedError):
+        return Reason(error.reason)
+    return Reason(_STATUSES[type(error)][1] if type(error) in _STATUSES else "internal")
 
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
@@ -108,11 +106,10 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
     """
     if type(error) not in _STATUSES:
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
-        return status_pb2.Status(
-            code=_number(grpc.StatusCode.INTERNAL), message="internal error; the server's log has the reason"
-        )
-    number = _number(_STATUSES[type(error)][0])
-    return status_pb2.Status(code=number, message=str(error), details=[_as_any(detail) for detail in _details(error)])
+        message = "internal error; the server's log has the reason"
+        return status_pb2.Status(code=_Code.INTERNAL.value[0], message=message)
+    code, _ = _STATUSES[type(error)]
+    return status_pb2.Status(code=code.value[0], message=str(error), details=map(_as_any, _details(error)))
 
 
 async def end(
@@ -143,47 +140,29 @@ def trailers_of(status: status_pb2.Status) -> tuple[tuple[str, str | bytes], ...
     if status.details:
         trailers.append(("grpc-status-details-bin", status.SerializeToString()))
     for detail in status.details:
-        retry = status_pb2.RetryInfo()
-        if detail.type_url == _as_any(retry).type_url:
-            retry.ParseFromString(detail.value)
+        if detail.type_url.endswith(".RetryInfo"):
+            retry = status_pb2.RetryInfo.FromString(detail.value)
             trailers.append(("grpc-retry-pushback-ms", str(retry.retry_delay.ToMilliseconds())))
     return tuple(trailers)
 
 
-def _details(error: Exception) -> list[Message]:
-    match error:
-        case errors.InvalidInputError(violations=violations) | ModelNotAllowedError(violations=violations):
-            fields = [
-                status_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.description)
-                for violation in violations
-            ]
-            return [status_pb2.BadRequest(field_violations=fields), *_error_info(error)]
-        case errors.OverloadedError(retry_after_seconds=seconds):
-            delay = Duration()
-            delay.FromMilliseconds(max(1, round(seconds * 1000)))
-            retry = status_pb2.RetryInfo(retry_delay=delay)
-            return [retry, *([_quota_failure(error)] if isinstance(error, QuotaExceededError) else [])]
-        case _:
-            return []
-
-
-def _error_info(error: Exception) -> list[Message]:
-    if not isinstance(error, errors.UnservedLanguageError):
-        return []
-    metadata = {"detected_languages": ",".join(error.detected), "served_languages": ",".join(error.served)}
-    return [status_pb2.ErrorInfo(reason="LANGUAGE_NOT_SERVED", domain="xuanzang", metadata=metadata)]
-
-
-def _quota_failure(error: QuotaExceededError) -> Message:
-    violation = status_pb2.QuotaFailure.Violation(subject="api key", description=str(error))
-    return status_pb2.QuotaFailure(violations=[violation])
+def _details(error: Exception) -> Iterator[Message]:
+    if isinstance(error, errors.InvalidInputError | ModelNotAllowedError):
+        fault = status_pb2.BadRequest.FieldViolation
+        faults = [fault(field=each.field, description=each.description) for each in error.violations]
+        yield status_pb2.BadRequest(field_violations=faults)
+    if isinstance(error, errors.UnservedLanguageError):
+        languages = {"detected_languages": ",".join(error.detected), "served_languages": ",".join(error.served)}
+        yield status_pb2.ErrorInfo(reason="LANGUAGE_NOT_SERVED", domain="xuanzang", metadata=languages)
+    if isinstance(error, errors.OverloadedError):
+        delay = Duration()
+        delay.FromMilliseconds(max(1, round(error.retry_after_seconds * 1000)))
+        yield status_pb2.RetryInfo(retry_delay=delay)
+    if isinstance(error, QuotaExceededError):
+        violation = status_pb2.QuotaFailure.Violation(subject="api key", description=str(error))
+        yield status_pb2.QuotaFailure(violations=[violation])
 
 
 def _as_any(detail: Message) -> Any:
     # These messages equal google.rpc's byte for byte; under that name every gRPC tool can read them.
     return Any(type_url=f"type.googleapis.com/google.rpc.{detail.DESCRIPTOR.name}", value=detail.SerializeToString())
-
-
-def _number(code: grpc.StatusCode) -> int:
-    number: int = code.value[0]
-    return number

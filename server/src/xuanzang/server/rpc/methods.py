@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
 import grpc
 
+from xuanzang.server.metrics import Metrics, RpcMetrics
 from xuanzang.server.rpc.context import RpcContext
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -17,103 +19,91 @@ RpcFunction: TypeAlias = Callable[[Any, RpcContext], Awaitable[Any]]
 """Answers one RPC: takes its message, or an iterator of its messages, and returns the answer or writes several."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service, and how its RPCs are treated."""
+    """A service, and how its RPCs are treated. Generated code adds its handlers as to a server."""
 
-    name: str
-    """Full name, such as "grpc.health.v1.Health"."""
-    handlers: Mapping[str, Handler]
-    """Handlers by the names of their methods; their functions take an `RpcContext`."""
-    is_open: bool = False
-    """Whether it answers everybody, as health and reflection do."""
-    is_gated: bool = False
-    """Whether its RPCs translate: they pass the gate, and are observed."""
-    screened: Collection[str] = frozenset()
-    """Methods that cost much and have one message of the caller: a busy server refuses them unread."""
-    checks: Collection[str] = frozenset()
-    """Methods that say whether the server is well: open and not gated, whatever the service is."""
-    answered: Collection[str] = frozenset()
-    """Methods whose series of metrics exist from the start."""
+    def __init__(
+        self,
+        add_to_server: Callable[[Any, Any], None],
+        servicer: object,
+        *,
+        is_open: bool = False,
+        is_gated: bool = False,
+        unscreened: Collection[str] = (),
+    ) -> None:
+        """Take the handlers of a servicer, whose functions take an `RpcContext`.
 
-    def methods(self) -> list[Method]:
-        """Return its methods."""
-        return [
-            Method(
-                service=self.name,
-                name=name,
-                receives_stream=handler.request_streaming,
-                sends_stream=handler.response_streaming,
-                function=_function_of(handler),
-                decode=handler.request_deserializer or bytes,
-                encode=handler.response_serializer,
-                is_open=self.is_open or name in self.checks,
-                is_gated=self.is_gated and name not in self.checks,
-                is_screened=name in self.screened,
-            )
-            for name, handler in self.handlers.items()
-        ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Method:
-    """One method, apart from the state of the listener."""
-
-    service: str
-    name: str
-    receives_stream: bool
-    sends_stream: bool
-    function: RpcFunction
-    decode: Callable[[bytes], Any]
-    encode: Any
-    is_open: bool
-    is_gated: bool
-    is_screened: bool
-
-    @property
-    def labels(self) -> tuple[str, str, str]:
-        """Labels that every `grpc_server_*` metric has: shape, service and method."""
-        if self.receives_stream:
-            shape = "bidi_stream" if self.sends_stream else "client_stream"
-        else:
-            shape = "server_stream" if self.sends_stream else "unary"
-        return shape, self.service, self.name
-
-    @property
-    def path(self) -> str:
-        """Path on the wire."""
-        return f"/{self.service}/{self.name}"
-
-    @property
-    def logged_name(self) -> str:
-        """Name in the access log: with its service, if that is another API's."""
-        return self.name if self.service.startswith("xuanzang.translation.") else self.path[1:]
-
-
-def handlers_of(add_to_server: Callable[[Any, Any], None], servicer: object) -> Mapping[str, Handler]:
-    """Return the handlers that generated code makes of a servicer.
-
-    Args:
-        add_to_server: Generated function, such as `add_TranslationServiceServicer_to_server`.
-        servicer: Object with the methods of the service.
-    """
-    added = _Added()
-    add_to_server(servicer, added)
-    return added.handlers
-
-
-class _Added:
-    """Stands for a server, to which generated code adds handlers."""
-
-    def __init__(self) -> None:
+        Args:
+            add_to_server: Generated function, such as `add_TranslationServiceServicer_to_server`.
+            is_open: Whether it answers everybody, as health and reflection do.
+            is_gated: Whether its RPCs translate: they pass the gate, are observed, and are counted from the start.
+            unscreened: Methods of a gated service that even a busy server reads before it refuses.
+        """
+        self.is_open, self.is_gated, self._unscreened = is_open, is_gated, unscreened
+        self.name = ""
+        """Full name, such as "grpc.health.v1.Health"."""
         self.handlers: dict[str, Handler] = {}
+        """Handlers by the names of their methods."""
+        add_to_server(servicer, self)
 
     def add_generic_rpc_handlers(self, _handlers: object) -> None:
         """Leave the handlers, which are registered too, alone."""
 
-    def add_registered_method_handlers(self, _service: str, handlers: dict[str, Handler]) -> None:
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Handler]) -> None:
         """Take the handlers."""
-        self.handlers |= handlers
+        self.name, self.handlers = service, handlers
+
+    def methods(self, metrics: Metrics) -> Iterator[Method]:
+        """Yield its methods, whose RPCs are counted in these metrics."""
+        for name, handler in self.handlers.items():
+            labels = _shape_of(handler), self.name, name
+            if self.is_gated:
+                metrics.register_rpc(labels)
+            yield Method(
+                service=self,
+                name=name,
+                path=f"/{self.name}/{name}",
+                receives_stream=handler.request_streaming,
+                sends_stream=handler.response_streaming,
+                is_screened=self.is_gated and name not in self._unscreened,
+                function=_function_of(handler),
+                decode=handler.request_deserializer or bytes,
+                encode=handler.response_serializer,
+                series=metrics.of_rpc(labels),
+                handled=cache(partial(_series_of, metrics, labels)),
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Method:
+    """One method of a listener, and what is found once for all its RPCs."""
+
+    service: Service
+    name: str
+    path: str
+    """Path on the wire."""
+    receives_stream: bool
+    sends_stream: bool
+    is_screened: bool
+    """Whether a busy server refuses its RPCs unread."""
+    function: RpcFunction
+    decode: Callable[[bytes], Any]
+    encode: Any
+    series: RpcMetrics
+    """What the event loop alone counts in."""
+    handled: Callable[[grpc.StatusCode], Any]
+    """Counter of the RPCs that ended with a status; to find one by its labels takes as long as to count."""
+
+
+def _series_of(metrics: Metrics, labels: tuple[str, str, str], code: grpc.StatusCode) -> Any:
+    return metrics.grpc_server_handled.labels(*labels, code.name)
+
+
+def _shape_of(handler: Handler) -> str:
+    """Return the shape of a method, the first label of every `grpc_server_*` metric."""
+    if handler.request_streaming:
+        return "bidi_stream" if handler.response_streaming else "client_stream"
+    return "server_stream" if handler.response_streaming else "unary"
 
 
 def _function_of(handler: Handler) -> RpcFunction:

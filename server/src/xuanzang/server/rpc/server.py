@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 import grpc
@@ -24,16 +23,14 @@ from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.entry import Entry
 from xuanzang.server.rpc.grpc_private import Listener
-from xuanzang.server.rpc.health import TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.methods import Service, handlers_of
+from xuanzang.server.rpc.methods import Service
 from xuanzang.server.rpc.services.explaining import limits_of
-from xuanzang.server.rpc.services.models import MODEL_SERVICE, ModelService
+from xuanzang.server.rpc.services.health import Health
+from xuanzang.server.rpc.services.models import ModelService
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import ReloadedContent, reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
-
-_LOGGER = logging.getLogger(__name__)
 
 _LISTENER_OPTIONS: Final = (
     # A second server on the same port must fail, not get half of the callers.
@@ -57,11 +54,9 @@ _GRACE_SECONDS = 0.1
 STOPPING_SECONDS = _MAX_HOLDS * _QUIET_SECONDS + _GRACE_SECONDS
 """Time that stopping may take, after all that is admitted is answered."""
 # RPCs that cost little, or nothing that the queue is asked for, or that are streams.
-_UNSCREENED = frozenset(
-    {
-        *("DetectLanguage", "ListModels", "ListGlossaries", "ListGlossaryEntries", "CreateGlossary", "DeleteGlossary"),
-        "StreamTranslateText",
-    }
+_UNSCREENED = (
+    *("DetectLanguage", "ListModels", "ListGlossaries", "ListGlossaryEntries", "CreateGlossary", "DeleteGlossary"),
+    "StreamTranslateText",
 )
 # Requests of administrators have a name and a version, and those for health the name of a service.
 _MAX_SMALL_MESSAGE_BYTES = 64 * 2**10
@@ -69,13 +64,13 @@ _MAX_HEALTH_CONNECTIONS = 256
 _SMALL_IDLE_SECONDS = 30.0
 
 
-class _ListeningServer:
+class ListeningServer:
     """Services on an address of their own."""
 
     def __init__(
         self,
         entry: Entry,
-        services: Iterable[Service],
+        services: list[Service],
         *,
         address: str,
         tls: ReloadedTLS | None,
@@ -89,15 +84,17 @@ class _ListeningServer:
         descriptions of the services, and `reloaded` are files to follow. OSError: the address cannot be bound, or
         another version of grpcio is needed.
         """
-        services = list(services)
         if reflected:
-            services.append(_reflection([service.name for service in services]))
+            names = [*(service.name for service in services), reflection.SERVICE_NAME]
+            servicer = reflection.aio.ReflectionServicer(names)
+            add_to_server = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
+            services = [*services, Service(add_to_server, servicer, is_open=True)]
         self._listener = Listener(entry.begin, (*_LISTENER_OPTIONS, *options))
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
         for service in services:
             entry.add(service)
-            self._server.add_registered_method_handlers(service.name, dict(service.handlers))
+            self._server.add_registered_method_handlers(service.name, service.handlers)
         self._reloaded = [part for part in reloaded if part is not None]
         self._reloading: asyncio.Task[None] | None = None
         self.port = _bind(self._server, address, tls)
@@ -120,7 +117,7 @@ class _ListeningServer:
         return 0
 
 
-class RpcServer(_ListeningServer):
+class RpcServer(ListeningServer):
     """The gRPC server: refuses translations until it is opened, and after it is closed."""
 
     def __init__(
@@ -145,6 +142,8 @@ class RpcServer(_ListeningServer):
             explainer=Explainer(engine, limits_of(limits)),
             writers=writers,
         )
+        add_to_server = translation_pb2_grpc.add_TranslationServiceServicer_to_server
+        translation = Service(add_to_server, service, is_gated=True, unscreened=_UNSCREENED)
         entry = Entry(
             metrics,
             idle_seconds=limits.stream_idle_seconds,
@@ -155,7 +154,7 @@ class RpcServer(_ListeningServer):
         )
         super().__init__(
             entry,
-            (_translation(service), self.health.service),
+            [translation, self.health.service],
             address=address,
             tls=tls,
             options=_options(limits),
@@ -183,10 +182,6 @@ class RpcServer(_ListeningServer):
         self._gate.open()
         await self.health.open(models)
 
-    async def show(self, models: Collection[str]) -> None:
-        """Report the health of the models after a change of them."""
-        await self.health.show(models)
-
     async def close(self) -> None:
         """Refuse new RPCs with UNAVAILABLE and report NOT_SERVING; RPCs in progress go on."""
         self._gate.close()
@@ -201,7 +196,11 @@ class RpcServer(_ListeningServer):
         """Stop, and cancel the RPCs that are still running."""
         # gRPC answers RPCs that arrive during its stop with CANCELLED, which few callers retry. Refusals are held until
         # no more RPCs arrive, so that no retry of a refused one is on its way when the stop begins.
-        await self._hold()
+        for _ in range(_MAX_HOLDS):
+            held = self._gate.hold()
+            await asyncio.sleep(_QUIET_SECONDS)
+            if self._gate.hold() == held:
+                break
         stopping = asyncio.create_task(super().stop())
         await asyncio.sleep(0)
         self._gate.release()
@@ -211,77 +210,40 @@ class RpcServer(_ListeningServer):
         await self._gate.idle()
         return unfinished
 
-    async def _hold(self) -> None:
-        for _ in range(_MAX_HOLDS):
-            held = self._gate.hold()
-            await asyncio.sleep(_QUIET_SECONDS)
-            if self._gate.hold() == held:
-                return
 
-
-class AdminServer(_ListeningServer):
-    """Serves `xuanzang.admin.v1` once the models are loaded."""
-
-    def __init__(
-        self,
-        live: LiveModels,
-        promoter: Promoter,
-        *,
-        address: str,
-        authenticator: Authenticator,
-        tls: ReloadedTLS | None,
-        metrics: Metrics,
-    ) -> None:
-        """Bind the address, for changes of the models and of which is live."""
-        handlers = handlers_of(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter))
-        super().__init__(
-            Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS, authenticator=authenticator),
-            [Service(name=MODEL_SERVICE, handlers=handlers)],
-            address=address,
-            tls=tls,
-            options=[("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES)],
-            reloaded=[tls],
-        )
-
-    @override
-    async def start(self) -> None:
-        await super().start()
-        _LOGGER.info("administration", extra={"port": self.port})
-
-
-class HealthServer(_ListeningServer):
-    """Serves `grpc.health.v1` in plain text: its answers are no secret, and kubelet's probes know no TLS."""
-
-    def __init__(self, health: Health, *, address: str, metrics: Metrics) -> None:
-        """Bind the address."""
-        super().__init__(
-            Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS),
-            [health.service],
-            address=address,
-            tls=None,
-            options=[
-                ("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES),
-                ("grpc.max_allowed_incoming_connections", _MAX_HEALTH_CONNECTIONS),
-            ],
-            reflected=False,
-        )
-
-
-def _translation(service: TranslationService) -> Service:
-    handlers = handlers_of(translation_pb2_grpc.add_TranslationServiceServicer_to_server, service)
-    return Service(
-        name=TRANSLATION_SERVICE,
-        handlers=handlers,
-        is_gated=True,
-        screened=handlers.keys() - _UNSCREENED,
-        answered=handlers.keys(),
+def admin_server(
+    live: LiveModels,
+    promoter: Promoter,
+    *,
+    address: str,
+    authenticator: Authenticator,
+    tls: ReloadedTLS | None,
+    metrics: Metrics,
+) -> ListeningServer:
+    """Return a server of `xuanzang.admin.v1`, for changes of the models and of which is live."""
+    return ListeningServer(
+        Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS, authenticator=authenticator),
+        [Service(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter))],
+        address=address,
+        tls=tls,
+        options=[("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES)],
+        reloaded=[tls],
     )
 
 
-def _reflection(names: list[str]) -> Service:
-    servicer = reflection.aio.ReflectionServicer([*names, reflection.SERVICE_NAME])
-    handlers = handlers_of(reflection_pb2_grpc.add_ServerReflectionServicer_to_server, servicer)
-    return Service(name=reflection.SERVICE_NAME, handlers=handlers, is_open=True)
+def health_server(health: Health, *, address: str, metrics: Metrics) -> ListeningServer:
+    """Return a server of `grpc.health.v1`; in plain text, as its answers are no secret and kubelet knows no TLS."""
+    return ListeningServer(
+        Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS),
+        [health.service],
+        address=address,
+        tls=None,
+        options=[
+            ("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES),
+            ("grpc.max_allowed_incoming_connections", _MAX_HEALTH_CONNECTIONS),
+        ],
+        reflected=False,
+    )
 
 
 def _options(limits: RpcLimits) -> tuple[tuple[str, Any], ...]:
@@ -298,11 +260,7 @@ def _options(limits: RpcLimits) -> tuple[tuple[str, Any], ...]:
 
 
 def _bind(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
-    """Let a server listen, and return the port.
-
-    Raises:
-        OSError: The address cannot be bound.
-    """
+    """Let a server listen, and return the port; OSError: the address cannot be bound."""
     try:
         if tls is None:
             return server.add_insecure_port(address)
@@ -315,17 +273,11 @@ def _bind(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int
 def _credentials(tls: ReloadedTLS) -> grpc.ServerCredentials:
     """Return credentials that follow their files."""
 
-    def news() -> grpc.ServerCertificateConfiguration | None:
-        changed = tls.news()
-        return _configuration(changed) if changed else None
+    def in_grpc(certificates: Certificates | None) -> Any:
+        if certificates is None:
+            return None
+        pairs, authorities = [(certificates.key, certificates.chain)], certificates.authorities
+        return grpc.ssl_server_certificate_configuration(pairs, root_certificates=authorities)
 
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(tls.first),
-        news,  # type: ignore[arg-type]  # the stub does not know that None means no change
-        require_client_authentication=tls.first.authorities is not None,
-    )
-
-
-def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfiguration:
-    pair = certificates.key, certificates.chain
-    return grpc.ssl_server_certificate_configuration([pair], root_certificates=certificates.authorities)
+    needs_certificate = tls.first.authorities is not None
+    return grpc.dynamic_ssl_server_credentials(in_grpc(tls.first), lambda: in_grpc(tls.news()), needs_certificate)

@@ -13,6 +13,7 @@ from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, Ex
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
+from xuanzang.server.rpc.services.charging import ChargedCall
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -92,7 +93,7 @@ async def answer(
     try:
         call, choice = await read_request(request, resolve, glossaries)
         detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
-        with rpc.charged(call) as charged:
+        with ChargedCall(rpc, call) as charged:
             hypotheses, explanation = await explainer.explain(
                 detailed,
                 choice,

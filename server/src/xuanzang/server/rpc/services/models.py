@@ -12,8 +12,6 @@ from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.rpc.context import RpcContext
 
-MODEL_SERVICE = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
-
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_NAME_CHARACTERS = 255
 _MAX_REASON_CHARACTERS = 500

@@ -16,10 +16,11 @@ from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.explanation.explainer import Explainer, ExplanationLimits
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.context import ChargedCall, RpcContext
+from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.services import explaining
+from xuanzang.server.rpc.services.charging import ChargedCall
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -44,7 +45,7 @@ class TranslationService:
         """Translate many texts and answer when all are done."""
         try:
             call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-            with rpc.charged(call) as charged:
+            with ChargedCall(rpc, call) as charged:
                 translations = await self._engine.translate(
                     call,
                     caller=rpc.caller.name,
@@ -81,7 +82,7 @@ class TranslationService:
         try:
             texts, resolve = (request.content,), self._resolve(rpc.caller)
             call = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
-            with rpc.charged(call) as charged:
+            with ChargedCall(rpc, call) as charged:
                 parts = self._engine.translate_progressively(
                     call,
                     caller=rpc.caller.name,
@@ -174,7 +175,7 @@ class TranslationService:
     ) -> pb.StreamTranslateTextResponse:
         rpc = stream.rpc
         call = await requests.read_stream_request(request, self._resolve(rpc.caller), self._engine.glossaries)
-        with rpc.charged(call) as charged:
+        with ChargedCall(rpc, call) as charged:
             [hypotheses] = await self._engine.translate(
                 call,
                 caller=rpc.caller.name,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from xuanzang.server.rpc.methods import Service, handlers_of
+from xuanzang.server.rpc.methods import Service
 from xuanzang.translation.v1 import translation_pb2
 
 HEALTH_SERVICE = health.SERVICE_NAME
@@ -29,8 +29,7 @@ class Health:
     @property
     def service(self) -> Service:
         """The service, for any number of listeners."""
-        handlers = handlers_of(health_pb2_grpc.add_HealthServicer_to_server, self._servicer)
-        return Service(name=HEALTH_SERVICE, handlers=handlers, is_open=True)
+        return Service(health_pb2_grpc.add_HealthServicer_to_server, self._servicer, is_open=True)
 
     async def start(self) -> None:
         """Answer NOT_SERVING; the servicer's own first answer would be SERVING."""
