@@ -25,8 +25,7 @@ from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.grpc_private import Accepted, Listener
 from xuanzang.server.rpc.messages import requests
-from xuanzang.server.rpc.services.charging import ChargedCall
-from xuanzang.server.rpc.services.translation import TranslationService
+from xuanzang.server.rpc.services.translation import ChargedCall, TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 ANSWER: Final = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="Good")])])

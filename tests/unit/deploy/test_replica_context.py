@@ -11,7 +11,7 @@ from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.rpc.context import RpcContext
-from xuanzang.server.rpc.services.charging import ChargedCall
+from xuanzang.server.rpc.services.translation import ChargedCall
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 OPTIONS = DecodingOptions(

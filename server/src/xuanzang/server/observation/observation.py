@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.observation.callers import CallerFacts, address_class
@@ -14,12 +12,6 @@ from xuanzang.server.observation.rpc_record import RpcRecord, UnreadRpcs
 
 if TYPE_CHECKING:
     from xuanzang.server.observation.tracing import Tracing
-
-REQUEST_ID: Final = "x-request-id"
-"""Name of the id in the metadata of the caller and of the answer."""
-MAX_REQUEST_ID_CHARACTERS: Final = 128
-_ID_BITS = 128
-_VALID_ID = re.compile(rf"[A-Za-z0-9._:/+=-]{{1,{MAX_REQUEST_ID_CHARACTERS}}}")
 
 
 class Observation:
@@ -103,16 +95,3 @@ class Observation:
             self._recorder.close()
         if self._tracing is not None:
             self._tracing.close()
-
-
-def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
-    """Return the id that a caller chose, or a new one if it chose none or one that is not valid.
-
-    Returns:
-        1 to 128 characters: letters, digits and "._:/+=-".
-    """
-    chosen = metadata.get(REQUEST_ID)
-    if isinstance(chosen, str) and _VALID_ID.fullmatch(chosen):
-        return chosen
-    # An id is no secret. `secrets` asks the system for each, and gives the interpreter away meanwhile.
-    return f"{random.getrandbits(_ID_BITS):032x}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -13,7 +15,6 @@ from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation.observation import REQUEST_ID
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -24,6 +25,10 @@ CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
 USAGE_CHARACTERS = "x-usage-characters"
 USAGE_SENTENCES = "x-usage-sentences"
+
+REQUEST_ID = "x-request-id"
+"""Name of the id in the metadata of the caller and of the answer."""
+_VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _NOBODY = Caller("")
 
@@ -118,3 +123,12 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
     else:
         rpc.caller = caller or Caller(name or rpc.host)
     return rpc
+
+
+def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
+    """Return the id that a caller chose, or a new one if it chose none or one that is not valid."""
+    chosen = metadata.get(REQUEST_ID)
+    if isinstance(chosen, str) and _VALID_ID.fullmatch(chosen):
+        return chosen
+    # An id is no secret. `secrets` asks the system for each, and gives the interpreter away meanwhile.
+    return f"{random.getrandbits(128):032x}"

@@ -22,11 +22,11 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.observation.observation import REQUEST_ID, Observation, chosen_id
+from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.rpc_log import Reason, RpcLog
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.admission import RpcGate, Screen
-from xuanzang.server.rpc.context import CLIENT_ID, RpcContext, ServicerContext, identify
+from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
 from xuanzang.server.rpc.grpc_private import Accepted
 from xuanzang.server.rpc.methods import Method, Service
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
@@ -112,7 +112,7 @@ class Entry:
             self._count(method, rpc, code, time.perf_counter() - began, reason)
         if status is not None:
             # Outside of the handling of the error, which would hold the frames of the RPC.
-            await errors.end(context, status, trailers=rpc.id_trailers)
+            await errors.end(context, status, rpc.id_trailers)
         elif trailers := rpc.trailers:
             context.set_trailing_metadata(trailers)
         return answer
@@ -166,7 +166,7 @@ class Entry:
                     if closed is not None and closed.done():
                         raise DrainingError("the server is stopping; texts without an answer were not translated")
                     if not rpc.owed and time.monotonic() >= rpc.active_at + self._idle_seconds:
-                        raise _idle(self._idle_seconds)
+                        raise errors.IdleRpcError(self._idle_seconds)
                 message: Any = reading.result()
                 if message is grpc.aio.EOF:
                     return
@@ -188,7 +188,7 @@ class Entry:
             with TimeLimit(self._time_limits, rpc.active_at + self._idle_seconds):
                 message: Any = await rpc.grpc.read()
         except TimeoutError:
-            raise _idle(self._idle_seconds) from None
+            raise errors.IdleRpcError(self._idle_seconds) from None
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
         if message is grpc.aio.EOF:
@@ -257,10 +257,6 @@ def _decoded(method: Method, data: bytes) -> Any:
     except DecodeError as error:
         fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
         raise InvalidInputError([fault]) from error
-
-
-def _idle(seconds: float) -> errors.IdleRpcError:
-    return errors.IdleRpcError(f"the caller sent no message for {seconds:g} seconds")
 
 
 def _ended_by_grpc() -> asyncio.CancelledError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -38,6 +38,9 @@ class NotOfferedError(Exception):
 
 class IdleRpcError(errors.EngineError):
     """The caller sent no message for too long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the caller sent no message for {seconds:g} seconds")
 
 
 _STATUSES: Mapping[type[Exception], tuple[grpc.StatusCode, str]] = MappingProxyType(
@@ -113,10 +116,7 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
 
 
 async def end(
-    context: grpc.aio.ServicerContext[object, object],
-    status: status_pb2.Status,
-    *,
-    trailers: tuple[tuple[str, str], ...] = (),
+    context: grpc.aio.ServicerContext[object, object], status: status_pb2.Status, trailers: Iterable[tuple[str, str]]
 ) -> None:
     """End an RPC with a status and its details; a retry delay is also sent in the form that gRPC clients obey.
 

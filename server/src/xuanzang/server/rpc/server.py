@@ -85,8 +85,7 @@ class ListeningServer:
         another version of grpcio is needed.
         """
         if reflected:
-            names = [*(service.name for service in services), reflection.SERVICE_NAME]
-            servicer = reflection.aio.ReflectionServicer(names)
+            servicer = reflection.aio.ReflectionServicer([*(each.name for each in services), reflection.SERVICE_NAME])
             add_to_server = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
             services = [*services, Service(add_to_server, servicer, is_open=True)]
         self._listener = Listener(entry.begin, (*_LISTENER_OPTIONS, *options))

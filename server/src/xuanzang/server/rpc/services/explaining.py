@@ -1,19 +1,18 @@
-"""Requests for explanations: what they may ask, and their answers."""
+"""Requests for explanations: what they may ask, and their responses."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
-from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.explanation.explainer import AttentionChoice, ExplanationLimits
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
-from xuanzang.server.rpc.services.charging import ChargedCall
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -74,36 +73,10 @@ async def read_request(
     return dataclasses.replace(checked, return_scores=True), choice
 
 
-async def answer(
-    request: pb.ExplainTranslationRequest,
-    rpc: RpcContext,
-    explainer: Explainer,
-    resolve: requests.Resolve,
-    glossaries: GlossaryFolder,
+def response(
+    call: Call, hypotheses: Sequence[Hypothesis], explanation: explanation_pb2.Explanation
 ) -> pb.ExplainTranslationResponse:
-    """Translate and explain.
-
-    Args:
-        request: Message of the caller.
-        rpc: The RPC.
-        explainer: Explainer of translations.
-        resolve: `RequestRouter.route`.
-        glossaries: Glossaries of the server.
-    """
-    try:
-        call, choice = await read_request(request, resolve, glossaries)
-        detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
-        with ChargedCall(rpc, call) as charged:
-            hypotheses, explanation = await explainer.explain(
-                detailed,
-                choice,
-                caller=rpc.caller.name,
-                deadline=rpc.deadline,
-                record=charged.record,
-                hold_sentences=charged.hold_sentences,
-            )
-    except InvalidInputError as error:
-        raise requests.as_sent(requests.for_single_text(error)) from None
+    """Return the translation of a call and what explains it; hypotheses have tokens only if the call asks for them."""
     if not call.options.token_details:
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
     return pb.ExplainTranslationResponse(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
+from types import TracebackType
 
 import grpc
 
 from xuanzang.server.access.callers import Caller, GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
-from xuanzang.server.engine.scheduling.call import Call
+from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.explanation.explainer import Explainer, ExplanationLimits
 from xuanzang.server.rpc import errors
@@ -20,7 +22,6 @@ from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.provenance import Provenance
 from xuanzang.server.rpc.services import explaining
-from xuanzang.server.rpc.services.charging import ChargedCall
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -105,8 +106,22 @@ class TranslationService:
         self, request: pb.ExplainTranslationRequest, rpc: RpcContext
     ) -> pb.ExplainTranslationResponse:
         """Translate a sentence and say how."""
-        resolve = self._resolve(rpc.caller)
-        return await explaining.answer(request, rpc, self._explainer, resolve, self._engine.glossaries)
+        try:
+            resolve = self._resolve(rpc.caller)
+            call, choice = await explaining.read_request(request, resolve, self._engine.glossaries)
+            detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
+            with ChargedCall(rpc, call) as charged:
+                hypotheses, explanation = await self._explainer.explain(
+                    detailed,
+                    choice,
+                    caller=rpc.caller.name,
+                    deadline=rpc.deadline,
+                    record=charged.record,
+                    hold_sentences=charged.hold_sentences,
+                )
+        except InvalidInputError as error:
+            raise requests.as_sent(requests.for_single_text(error)) from None
+        return explaining.response(call, hypotheses, explanation)
 
     async def DetectLanguage(self, request: pb.DetectLanguageRequest, rpc: RpcContext) -> pb.DetectLanguageResponse:
         """Detect the languages of texts."""
@@ -217,3 +232,41 @@ def _refused(
         seconds, reason = time.perf_counter() - began, errors.reason_of(error)
         rpc.log_text(errors.code_of(status).name, seconds, request_id=rpc.request_id, reason=reason)
     return pb.StreamTranslateTextResponse(id=request.id, error=status)
+
+
+class ChargedCall:
+    """A call of an RPC while it is translated: what it is charged, and its record."""
+
+    def __init__(self, rpc: RpcContext, call: Call) -> None:
+        rpc.has_calls = True
+        self._rpc, self._forced_tokens = rpc, call.forced_tokens
+        self._characters, self._sentences = sum(map(len, call.texts)), 0
+        self._charge = rpc.caller.charged(call.texts)
+        self.record = CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
+        """Record for the engine to fill in."""
+
+    def __enter__(self) -> ChargedCall:
+        """Charge the texts; raises the errors of `Caller.charged`."""
+        self._charge.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Count the texts, or let the caller have back what is not charged for those with an error."""
+        if self._rpc.record is not None:
+            self._rpc.record.call_ended(self.record)
+        self._charge.__exit__(kind, error, traceback)
+        if error is None:
+            self._rpc.used_characters += self._characters
+            self._rpc.used_sentences += self._sentences
+
+    def hold_sentences(self, count: int) -> AbstractContextManager[None]:
+        """Count sentences and hold places for them, as `Caller.hold_sentences` does.
+
+        Target tokens that are forced count as characters where they are more than those of the texts.
+        """
+        self._sentences += count
+        more = max(0, count * self._forced_tokens - self._characters)
+        self._characters += more
+        return self._rpc.caller.hold_sentences(count, more_characters=more)
