@@ -146,9 +146,15 @@ class BoundTensors:
         structures = []
         for name, tensor, is_output in tensors:
             self.values[name] = tensor
-            shape = _shape(tensor)
+            if isinstance(tensor, np.ndarray):
+                sizes, where, size, kind = tensor.shape, address(tensor), tensor.nbytes, _TYPES[tensor.dtype]
+            else:
+                sizes, where = tuple(tensor.shape()), tensor.data_ptr()
+                size, kind = tensor.tensor_size_in_bytes(), tensor.element_type()
+            shape = array_of(ctypes.c_int64, len(sizes))(*sizes)
             self._shapes.append(shape)
-            structures.append(BoundTensor(name.encode(), *_memory(tensor, shape), is_output))
+            memory = where, ctypes.addressof(shape), len(sizes), size, kind
+            structures.append(BoundTensor(name.encode(), *memory, is_output))
         self._structures = array_of(BoundTensor, len(tensors))(*structures)
         self.address = ctypes.addressof(self._structures)
         """Address at which the library finds the structures."""
@@ -200,20 +206,7 @@ class GraphBinding:
             raise self.functions.fault()
 
 
-def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
-    shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
-    return array_of(ctypes.c_int64, len(shape))(*shape)
-
-
 @cache
 def array_of(element: type[_Element], count: int) -> type[ctypes.Array[_Element]]:
     """Return a type of arrays; each is made once, because only the garbage collector frees one."""
     return element * count
-
-
-def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
-    """Return address, address of the shape, rank, bytes and type."""
-    where = ctypes.addressof(shape)
-    if isinstance(tensor, np.ndarray):
-        return address(tensor), where, len(shape), tensor.nbytes, _TYPES[tensor.dtype]
-    return tensor.data_ptr(), where, len(shape), tensor.tensor_size_in_bytes(), tensor.element_type()

@@ -135,12 +135,8 @@ class RpcServer(ListeningServer):
         self._gate = RpcGate(limits)
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
-        service = TranslationService(
-            engine,
-            max_stream_texts=limits.max_stream_texts,
-            explainer=Explainer(engine, limits_of(limits)),
-            writers=writers,
-        )
+        texts, explainer = limits.max_stream_texts, Explainer(engine, limits_of(limits))
+        service = TranslationService(engine, max_stream_texts=texts, explainer=explainer, writers=writers)
         add_to_server = translation_pb2_grpc.add_TranslationServiceServicer_to_server
         translation = Service(add_to_server, service, is_gated=True, unscreened=_UNSCREENED)
         entry = Entry(

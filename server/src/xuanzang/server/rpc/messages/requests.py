@@ -77,14 +77,7 @@ async def read_settings(
     *,
     violations: Iterable[FieldViolation] = (),
 ) -> Call:
-    """Check how texts are to be translated and fill in the defaults.
-
-    Args:
-        settings: Settings as the caller sent them.
-        texts: The texts.
-        resolve: `RequestRouter.route`.
-        glossaries: Glossaries that requests may name.
-        violations: Faults of the rest of the request.
+    """Check how texts are to be translated and fill in the defaults; `violations` are faults of what is beside them.
 
     Raises:
         InvalidInputError: The request has faults; the error names all of them.
@@ -94,22 +87,7 @@ async def read_settings(
     faults = [*violations]
     if not present <= _ALWAYS_VALID:
         faults += settings_violations(settings)
-    try:
-        route = await resolve(
-            model=settings.model,
-            source_language=settings.source_language_code,
-            target_language=settings.target_language_code,
-            texts=_texts_without_tags(texts, settings.content_format) if settings.content_format else texts,
-            pass_through_unserved=settings.pass_through_unserved,
-        )
-    except InvalidInputError as error:
-        if not faults:
-            raise
-        raise InvalidInputError((*faults, *error.violations)) from None
-    except ModelNotFoundError:
-        if faults:
-            raise InvalidInputError(faults) from None
-        raise
+    route = await _resolved(settings, texts, resolve, faults)
     options, terms = route.model.default_options, NO_TERMS
     if not present.isdisjoint(OPTION_FIELDS):
         options = with_defaults(settings, route.model)
@@ -133,6 +111,28 @@ async def read_settings(
         terms=terms,
         content_format=_FORMATS[settings.content_format],
     )
+
+
+async def _resolved(
+    settings: pb.TranslationSettings, texts: tuple[str, ...], resolve: Resolve, faults: Sequence[FieldViolation]
+) -> Route:
+    """Find the model of a request; where there is none, faults of the settings are named too, or instead."""
+    try:
+        return await resolve(
+            model=settings.model,
+            source_language=settings.source_language_code,
+            target_language=settings.target_language_code,
+            texts=_texts_without_tags(texts, settings.content_format) if settings.content_format else texts,
+            pass_through_unserved=settings.pass_through_unserved,
+        )
+    except InvalidInputError as error:
+        if not faults:
+            raise
+        raise InvalidInputError((*faults, *error.violations)) from None
+    except ModelNotFoundError:
+        if not faults:
+            raise
+        raise InvalidInputError(faults) from None
 
 
 def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
