@@ -103,6 +103,8 @@ def test_a_full_disk_for_the_log_costs_no_call(tiny_bundle_repository: Path) -> 
             [*command, "--metrics-address=127.0.0.1:0", "--workers=1", "--log-level=debug"], stderr=full
         )
     try:
+        with grpc.insecure_channel(address) as channel:
+            grpc.channel_ready_future(channel).result(timeout=60)
         assert len(set(call_from_threads([address], 100, Faults()))) == 1
         assert server.poll() is None
         server.terminate()
