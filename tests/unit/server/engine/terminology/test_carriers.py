@@ -68,6 +68,15 @@ def test_the_last_word_tells_a_noun_from_a_name(target: str) -> None:
     assert has_article("请把[打印机]关掉。", target)
 
 
+def test_a_name_that_stays_as_it_is_gets_no_article() -> None:
+    assert as_read("用 git 提交。", (2, 5), "git", languages=("zh", "en")) == "git"
+
+
+@pytest.mark.parametrize("quoted", ["‘你好’", "＂你好＂", "„你好‟", "﹁你好﹂"])
+def test_quotes_of_all_kinds_are_seen(quoted: str) -> None:
+    assert read(f"他说{quoted}，看[红楼梦]。", "Google Maps") == "Google Maps"
+
+
 @pytest.mark.parametrize("target", ["Dream of the Red Chamber", "Google Maps", "Coca-Cola Zero"])
 def test_a_name_of_several_words_is_quoted_unless_the_sentence_has_quotes(target: str) -> None:
     assert read("我看过[红楼梦]。", target) == f'"{target}"'

@@ -102,6 +102,52 @@ def test_a_part_of_a_word_and_the_place_of_another_term_are_not_respelled() -> N
     assert terms_of("Lark").missed("the skylark sings") == 1
 
 
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [
+        ("IT", "I put it in the office."),
+        ("US", "Tell us about it."),
+        ("Word", "A word of it."),
+        ("WHO", "Who is it?"),
+        ("apart", "It is a part of it."),
+        ("a part", "It stands apart."),
+    ],
+)
+def test_another_word_with_the_same_letters_is_no_term(target: str, written: str) -> None:
+    assert terms_of(target).spelled(written) == written
+    assert terms_of(target).missed(written) == 1
+
+
+@pytest.mark.parametrize("kept", ["user_id", "https://a.b/c", "support@example.com", "npm"])
+def test_what_stays_as_it_is_in_the_source_gets_neither_a_capital_nor_a_plural(kept: str) -> None:
+    protected = TargetTerms(
+        found=((FoundTerm(start=0, end=9, source=kept, targets=(kept,), pattern=ProtectedPattern.CODE), None),),
+        is_english=True,
+    )
+    named = TargetTerms(found=((FoundTerm(start=0, end=9, source=kept, targets=(kept,)), None),), is_english=True)
+    for terms in (protected, named):
+        assert terms.spelled(f"{kept} is required.") == f"{kept} is required."
+        assert terms.missed(f"Two {kept}s.") == 1
+
+
+def test_a_capital_of_two_letters_and_the_rest_of_a_cut_sentence_stay_small() -> None:
+    assert terms_of("ßeta").spelled("ßeta is.") == "ßeta is."
+    cut = TargetTerms(found=terms_of("firewall").found, is_english=True, begins_sentence=False)
+    assert cut.spelled("firewall is on.") == "firewall is on."
+
+
+def test_a_search_that_requires_terms_from_its_start_is_not_respelled() -> None:
+    terms = TargetTerms(found=terms_of("firewall").found, is_english=True, respells=False)
+    assert terms.spelled("firewall is on.") == "firewall is on."
+    assert terms.spelled_tokens(["fire", "wall", "."]) == ["fire", "wall", "."]
+
+
+def test_many_equal_terms_take_their_places_in_one_pass() -> None:
+    text = "a cat, " * 2000
+    matches = terms_of(*["cat"] * 2000).matches(text)
+    assert [match.target_start for match in matches] == list(range(2, len(text), 7))
+
+
 def test_protected_texts_are_never_respelled() -> None:
     terms = terms_of("parseDate", pattern=ProtectedPattern.CODE)
     assert terms.spelled("the ParseDate function") == "the ParseDate function"
@@ -133,3 +179,19 @@ def test_quotes_that_only_the_source_of_the_model_has_are_dropped() -> None:
     assert terms.spelled("".join(tokens)) == "I saw Black Myth."
     assert "".join(terms.spelled_tokens(tokens)) == "I saw Black Myth."
     assert terms_of("Black Myth").spelled('I saw "Black Myth".') == 'I saw "Black Myth".'
+    assert not terms.stays('I saw "Black Myth')
+
+
+def test_quotes_that_are_not_right_around_a_term_stay() -> None:
+    found = FoundTerm(start=0, end=3, source="红楼梦", targets=("Black Myth",))
+    terms = TargetTerms(found=((found, None),), is_english=True, drops_quotes=True)
+    assert terms.spelled('He said "yes" to the "Black Myth".') == 'He said "yes" to the Black Myth.'
+    assert terms.spelled('He said "Black Myth is good".') == 'He said "Black Myth is good".'
+    assert terms.spelled('I saw "The Black Myth."') == "I saw The Black Myth."
+
+
+def test_quotes_within_a_term_are_a_part_of_it() -> None:
+    found = FoundTerm(start=0, end=3, source="蓝线", targets=('the "Blue" line',))
+    terms = TargetTerms(found=((found, None),), is_english=True, drops_quotes=True)
+    assert terms.spelled('Take the "Blue" line now.') == 'Take the "Blue" line now.'
+    assert terms.spelled('Take the "blue" Line now.') == 'Take the "Blue" line now.'

@@ -103,18 +103,24 @@ def plan_terms(
     judged, phrases = _judged(found, codec, suppressed_texts, min(max_tokens, MAX_PHRASE_TOKENS))
     kept = [(term, target) for term, refusal, target in judged if refusal is None]
     put = [each for each in kept if in_source and _is_put(*each, codec)]
-    source, source_ids = _with_terms(segment, start, put, codec) if put else (None, ())
+    all_put = all(each in put for each in kept if _differs(*each))
+    # Quotes are dropped again: what the caller or a term puts in quotes stays in them.
+    may_quote = all_put and not has_quotes(segment.text) and not any(has_quotes(target) for _, target in put)
+    source, source_ids = _with_terms(segment, start, put, codec, may_quote=may_quote) if put else (None, ())
+    are_in_source = all_put and (source is not None or not any(_differs(*each) for each in kept))
     required = RequiredPhrases(phrases=phrases, classes=codec.target_phrases.classes) if phrases else None
     return SentenceTerms(
         target=TargetTerms(
             found=tuple((term, refusal) for term, refusal, _ in judged),
             is_english=codec.target_language == "en",
-            drops_quotes=source is not None and has_quotes(source.text) and not has_quotes(segment.text),
+            respells=are_in_source,
+            begins_sentence=not segment.is_forced_cut,
+            drops_quotes=source is not None and may_quote and has_quotes(source.text),
         ),
         phrases=required,
         source=source,
         source_ids=source_ids,
-        are_in_source=all(source and each in put for each in kept if _differs(*each)),
+        are_in_source=are_in_source,
     )
 
 
@@ -151,12 +157,12 @@ def _is_put(term: FoundTerm, target: str, codec: TextCodec) -> bool:
 
 
 def _with_terms(
-    segment: Segment, start: int, put: Sequence[tuple[FoundTerm, str]], codec: TextCodec
+    segment: Segment, start: int, put: Sequence[tuple[FoundTerm, str]], codec: TextCodec, *, may_quote: bool
 ) -> tuple[TextWithTerms | None, tuple[int, ...]]:
     """Return the sentence with translations in it, and its ids; None if it gets too long for the model."""
     languages = codec.source_language, codec.target_language
     places = [
-        (place, as_read(segment.text, place, target, languages=languages))
+        (place, as_read(segment.text, place, target, languages=languages, may_quote=may_quote))
         for place, target in (((term.start - start, term.end - start), target) for term, target in put)
     ]
     source = with_terms(segment.text, places)

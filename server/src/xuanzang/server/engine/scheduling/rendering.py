@@ -65,14 +65,15 @@ class SentenceRenderer:
 
         None of them is to be spelled otherwise yet: what a caller has read does not change.
         """
-        text = self.codec.decode(target_ids)
         if self.terms is None:
             return True
+        text = self.codec.decode(target_ids)
         # Two more characters behind a term show that it ends there: "C" may become "C++".
-        return self.terms.spelled(f"{text}.") == f"{text}." and all(
+        are_held = all(
             match.target_start + len(match.target) + 2 <= len(text) and match.outcome is not GlossaryOutcome.NOT_REACHED
             for match in self.terms.matches(text)
         )
+        return are_held and self.terms.stays(text)
 
     def _written(self, made: Hypothesis, writer: TraditionalWriter) -> Hypothesis:
         """Return a hypothesis as it is written in the target language."""

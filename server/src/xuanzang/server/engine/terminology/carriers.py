@@ -16,7 +16,7 @@ from xuanzang.server.engine.text.offsets import Span
 
 WRITTEN_QUOTES = re.compile('["“”「」]')
 """What models write for the quotes of a carrier."""
-_QUOTES = re.compile('["“”«»「」『』《》〈〉]')
+_QUOTES = re.compile('["＂“”„‟‘«»「」『』﹁﹂﹃﹄〝〞《》〈〉]')
 _NAME = re.compile(r"[A-Z][\w'-]*(?: [A-Za-z'-]+)* [A-Z][A-Za-z'-]+", re.ASCII)
 _NOUN = re.compile(r"(?:[\w.]+[ -])*[a-z]{2,}", re.ASCII)
 _DETERMINED = re.compile(
@@ -45,15 +45,24 @@ def has_quotes(sentence: str) -> bool:
     return bool(_QUOTES.search(sentence))
 
 
-def as_read(sentence: str, place: Span, target: str, *, languages: tuple[str, str]) -> str:
-    """Return a translation as it is put into a place of a sentence; `languages`: primary subtags of both sides."""
+def as_read(sentence: str, place: Span, target: str, *, languages: tuple[str, str], may_quote: bool = True) -> str:
+    """Return a translation as it is put into a place of a sentence.
+
+    Args:
+        sentence: The sentence.
+        place: Place of the term in it.
+        target: Translation of the term.
+        languages: Primary subtags of both sides.
+        may_quote: Whether names may be put in quotes, which are dropped from the translation afterwards.
+    """
+    source = sentence[slice(*place)]
+    may_quote = may_quote and not has_quotes(sentence)
     if languages == ("zh", "en"):
-        if _NAME.fullmatch(target) and not has_quotes(sentence):
+        if may_quote and _NAME.fullmatch(target):
             return f'"{target}"'
-        return f"the {target}" if _needs_article(sentence, place, target) else target
+        return f"the {target}" if target != source and _needs_article(sentence, place, target) else target
     if languages == ("en", "zh"):
-        is_name = sentence[slice(*place)] != sentence[slice(*place)].lower()
-        return f"「{target}」" if is_name and not has_quotes(sentence) else target
+        return f"「{target}」" if may_quote and source != source.lower() else target
     return target
 
 
