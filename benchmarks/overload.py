@@ -18,7 +18,8 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -131,18 +132,17 @@ class Measurement:
         """Put an open loop on the server."""
         rate = overload.multiple * capacity.per_second / overload.sentences
         before, started = self._cpu_seconds(), time.perf_counter()
-        resting = asyncio.create_task(_rest())
         tasks: list[asyncio.Task[Result]] = []
         retries: list[asyncio.Task[bool | None]] = []
-        async for due in due_times(rate, seconds, random.Random(self._random.randrange(2**31)), tick=TICK):
-            timeout = self._random.choice(overload.deadlines)
-            tasks.append(asyncio.create_task(self._callers.call(overload.sentences, timeout, due)))
-            if len(tasks) % RETRIED == 0:
-                retries.append(asyncio.create_task(self._retry(overload.sentences, tasks[-1])))
-        sending, after = time.perf_counter() - started, self._cpu_seconds()
-        accuracy = await self._accuracy(overload)
-        results = await asyncio.gather(*tasks)
-        resting.cancel()
+        async with resting():
+            async for due in due_times(rate, seconds, random.Random(self._random.randrange(2**31)), tick=TICK):
+                timeout = self._random.choice(overload.deadlines)
+                tasks.append(asyncio.create_task(self._callers.call(overload.sentences, timeout, due)))
+                if len(tasks) % RETRIED == 0:
+                    retries.append(asyncio.create_task(self._retry(overload.sentences, tasks[-1])))
+            sending, after = time.perf_counter() - started, self._cpu_seconds()
+            accuracy = await self._accuracy(overload)
+            results = await asyncio.gather(*tasks)
         retried = [each for each in await asyncio.gather(*retries) if each is not None]
         cores = [(later - earlier) / sending for earlier, later in zip(before, after, strict=True)]
         used = self._cpu_seconds()[1] - before[1]
@@ -178,13 +178,22 @@ class Measurement:
         return time.process_time(), 0.0 if self._pid is None else cpu_seconds(self._pid)
 
 
+@asynccontextmanager
+async def resting() -> AsyncIterator[None]:
+    """Let the event loop make a turn in each tick; a fault of that ends what is done meanwhile."""
+    async with asyncio.TaskGroup() as group:
+        rest = group.create_task(_rest())
+        yield
+        rest.cancel()
+
+
 async def _rest() -> NoReturn:
-    """Let the event loop make a turn in each tick."""
     turn = time.perf_counter()
     while True:
         # Behind its time it does not rest.
         turn = max(turn + TICK, time.perf_counter())
-        time.sleep(turn - time.perf_counter())  # noqa: ASYNC251 - nothing else is to be done meanwhile
+        if (left := turn - time.perf_counter()) > 0:
+            time.sleep(left)  # noqa: ASYNC251 - nothing else is to be done meanwhile
         await asyncio.sleep(0)
 
 

@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric
 
 from xuanzang.server.engine.types import QualityFlag
-from xuanzang.server.metric_series import Histogram
+from xuanzang.server.metric_series import Families, Family, Histogram
+from xuanzang.server.metric_series import Metric as Declared
 from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, QUALITY_FLAGS, Metrics, ModelMetrics
 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
@@ -99,6 +100,18 @@ def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
     assert [sample.value for sample in kept] == [1.0] * len(changed)
     assert all({"model": "zh-en", "version": "1"}.items() <= sample.labels.items() for sample in kept)
     assert set(changed) == {own_label(sample.labels) for sample in kept}
+
+
+def test_series_that_could_not_be_made_are_made_whole_the_next_time(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    families = Families(ModelMetrics, prefix="nmt", labels=("model", "version"), registry=registry)
+    with monkeypatch.context() as patch:
+        patch.setattr(Family, "labels", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            families.of(("m", "1"))
+    made = vars(families.of(("m", "1")))
+    assert made.keys() == {name for name, each in vars(ModelMetrics).items() if isinstance(each, Declared)}
 
 
 def test_the_series_of_a_model_are_the_same_ones_each_time(metrics: Metrics) -> None:

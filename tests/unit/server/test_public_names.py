@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from xuanzang import server
+from xuanzang import client, server
 
 
 def test_every_public_name_is_found_where_the_type_checker_finds_it() -> None:
@@ -18,6 +18,11 @@ def test_every_public_name_is_found_where_the_type_checker_finds_it() -> None:
             found = getattr(server, name)
             assert found is getattr(importlib.import_module(module, server.__name__), name)
     assert set(server.__all__) <= set(dir(server))
+
+
+def test_a_finish_reason_is_printed_as_that_of_a_server_is() -> None:
+    for each in server.FinishReason:
+        assert str(each) == str(client.FinishReason[each.name])
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:

@@ -27,7 +27,12 @@ _SWITCH_SECONDS = 0.001
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command by its arguments, or serve by those of the process; 0 after a drain, or if all is well, else 1."""
     command, *flags = ["serve", *sys.argv[1:]] if arguments is None else arguments
-    return run_keys_command(flags, os.environ) if command == "keys" else _run_server(flags)
+    if command == "keys":
+        return run_keys_command(flags, os.environ)
+    if command == "serve":
+        return _run_server(flags)
+    # What is installed may name commands of another version.
+    return fail(f"xuanzang {command}", "xuanzang-server has no such command; install it again")
 
 
 def _run_server(flags: Sequence[str]) -> int:

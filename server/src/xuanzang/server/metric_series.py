@@ -208,10 +208,11 @@ class Families(Generic[Series]):
         """Return the series with these labels; the first call creates them at 0."""
         # Finding a series by its labels takes as long as counting, so it is done once.
         if labels not in self._of:
-            made = self._of[labels] = self._series()
+            made = self._series()
             for name, (each, family) in self._families.items():
                 by_value = {value: family.labels(*labels, value) for value in each.values}
                 setattr(made, name, by_value if each.label else family.labels(*labels))
+            self._of[labels] = made
         return self._of[labels]
 
     def forget(self, labels: tuple[str, ...]) -> None:

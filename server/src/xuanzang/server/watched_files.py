@@ -37,10 +37,10 @@ class Reloadable(Protocol):
 class WatchedFiles:
     """Files whose changes are noticed by their size, time and place on the disk."""
 
-    def __init__(self, files: Iterable[Path] = (), *, folder: Path | None = None, pattern: str = "*") -> None:
-        """Remember files as they are now, or watch those of a folder that fit a pattern, from the first question on."""
-        self._files, self._folder, self._pattern = tuple(files), folder, pattern
-        self._seen = None if folder else self._looks()
+    def __init__(self, files: Iterable[Path]) -> None:
+        """Remember files as they are now."""
+        self._files = tuple(files)
+        self._seen = self._looks()
 
     def have_changed(self) -> bool:
         """Return whether a file has changed, come or gone since the last question, or since the beginning."""
@@ -48,8 +48,7 @@ class WatchedFiles:
         return seen != self._seen
 
     def _looks(self) -> dict[Path, tuple[int, ...] | None]:
-        found = self._folder.glob(self._pattern) if self._folder else ()
-        return {file: look_at(file) for file in (*self._files, *found)}
+        return {file: look_at(file) for file in self._files}
 
 
 class ReloadedContent(ABC, Generic[Content]):
@@ -90,7 +89,10 @@ async def reload_when_changed(parts: Sequence[Reloadable], *, interval: float = 
     """Reload parts when their files change, looked at every `interval` seconds, until cancelled."""
     while parts:
         await asyncio.sleep(interval)
-        await reload_changed(parts)
+        try:
+            await reload_changed(parts)
+        except Exception:  # a process without another thread may have one again
+            _LOGGER.exception("files cannot be looked at")
 
 
 async def reload_changed(parts: Sequence[Reloadable]) -> None:
@@ -104,7 +106,15 @@ async def reload_changed(parts: Sequence[Reloadable]) -> None:
 
 
 def _changed(parts: Iterable[Reloadable]) -> list[Reloadable]:
-    return [part for part in parts if part.watch.have_changed()]
+    changed = []
+    for part in parts:
+        try:
+            if part.watch.have_changed():
+                changed.append(part)
+        except Exception:
+            # The others have noticed their changes, and would not notice them again.
+            _LOGGER.exception("files cannot be looked at")
+    return changed
 
 
 def look_at(file: Path) -> tuple[int, ...] | None:

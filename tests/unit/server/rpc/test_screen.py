@@ -109,6 +109,17 @@ async def test_a_refusal_for_its_own_size_says_nothing_of_the_next_rpc(
         assert await _text(_call(served, "a part is enough", 1)) == "A PART IS ENOUGH"
 
 
+async def test_the_refusal_of_an_explanation_says_nothing_of_the_next_translation(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.until_begun = 60.0
+        served.engine.raised["explained"] = OverloadedError("explanations", retry_after_seconds=1000.0, reason="limit")
+        await _refused(_call(served, "explained", 60))
+        assert await _text(_call(served, "translated", 60)) == "TRANSLATED"
+
+
 async def test_after_a_refusal_none_is_read_until_a_part_of_the_work_is_done(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

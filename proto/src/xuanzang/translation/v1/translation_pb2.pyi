@@ -1254,7 +1254,7 @@ class Provenance(google.protobuf.message.Message):
     execution_provider: builtins.str
     """What ran the graphs: "cpu" or "cuda"."""
     kernels: builtins.str
-    """Instruction set of the kernels: "generic", "avx2", "avx512" or "avx512_vnni"; "none" without kernels."""
+    """Instruction set of the kernels: "generic", "avx2", "avx512", "avx512_vnni" or "amx"; "none" without kernels."""
     kernels_reason: builtins.str
     """Why there are no kernels, such as "disabled" or "no_compiler". Empty with kernels."""
     server_version: builtins.str

@@ -22,8 +22,11 @@ class ContentFormat(enum.Enum):
     """A document without document type, or a part of one."""
 
 
-class FinishReason(enum.StrEnum):
+class FinishReason(enum.Enum):
     """Reason that the search for a hypothesis stopped."""
+
+    # Without a call, unlike that of an Enum.
+    __hash__ = object.__hash__
 
     END_OF_SENTENCE = "end_of_sentence"
     MAX_LENGTH = "max_length"
@@ -235,7 +238,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Providers that run the graphs of all models."""
+    """What runs the graphs of all models: provider, kernels and the version of onnxruntime."""
 
     execution_provider: str
     """"cpu" or "cuda"."""
@@ -246,8 +249,10 @@ class Runtime:
     onnxruntime_version: str
 
 
-class TextKind(enum.StrEnum):
+class TextKind(enum.Enum):
     """Treatment of a text by a request."""
+
+    __hash__ = object.__hash__
 
     SERVED = "served"
     """It is in one of the source languages."""
@@ -295,7 +300,7 @@ class Route:
 
 
 class ModelState(enum.Enum):
-    """Changes that the engine makes to a version of a model."""
+    """State of a version of a model."""
 
     SERVING = "serving"
     """It answers requests."""

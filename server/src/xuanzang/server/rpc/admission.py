@@ -238,8 +238,9 @@ class Screen:
     of these are left to requests that, measured by the time they have, are answered soon.
 
     What an RPC asks for is unknown before it is read: it may be little, and a part of the answer may be of use. So it
-    is refused unread only if nothing could be begun in its time or, while there is work for all workers, if one of the
-    same caller with as much time has lately been read and refused.
+    is refused unread only if nothing could be begun in its time, or in a part of it when places at the gate are scarce;
+    or, while there is work for all workers, if one of the same caller with as much time has lately been read and
+    refused.
     """
 
     def __init__(self, gate: RpcGate, engine: Engine) -> None:

@@ -15,6 +15,7 @@ from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.metric_series import Counter
+from xuanzang.server.observation.callers import host_of
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -45,7 +46,7 @@ class RpcContext:
         self.metadata: Mapping[str, str | bytes] = dict(metadata)
         self.peer: str = context.peer()
         """Peer in gRPC's form, with its port."""
-        self.host: str = self.peer.rpartition(":")[0]
+        self.host: str = host_of(self.peer)
         """The same without the port, of which every connection has another."""
         self.place: Any = None
         """Place at the gate, once it was looked for."""

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from xuanzang.server.access.authentication import Authenticator
-from xuanzang.server.access.errors import QuotaExceededError, UnauthenticatedError
+from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import (
     DrainingError,
     FieldViolation,
@@ -246,8 +246,8 @@ class Entry:
 
 def _tells_of_others(error: OverloadedError) -> bool:
     """Return whether the next RPC would be refused as well."""
-    # A quota says nothing of it, which may be smaller, nor places, which may be free, nor a model's limits of others.
-    return error.reason != "places" and not isinstance(error, QuotaExceededError | ModelOverloadedError)
+    # Quotas say nothing of it, which may be smaller, nor places and explanations, nor a model's limits of other models.
+    return error.reason in {"queue", "deadline"} and not isinstance(error, ModelOverloadedError)
 
 
 def _decoded(method: Method, data: bytes) -> Any:

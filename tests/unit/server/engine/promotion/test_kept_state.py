@@ -21,9 +21,11 @@ import pytest
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ModelStateError
 from xuanzang.server.engine.models.catalog import Standing
+from xuanzang.server.engine.promotion import kept_state
 from xuanzang.server.engine.promotion.kept_state import FILE
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.watched_files import reload_changed
 from xuanzang.server.whole_files import remove_abandoned
 
 Restart = Callable[..., Any]
@@ -327,6 +329,28 @@ async def test_what_servers_of_one_folder_decide_holds_for_all_of_them(restart: 
         assert server.live.catalog.pins == {}
         assert server.live.catalog.standings["small"] == Standing(live=1, previous=2)
     await other.join(5)
+
+
+async def test_a_decision_that_cannot_be_taken_up_for_a_time_is_taken_up_later(
+    restart: Restart, add_version: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_version(2)
+    one, other = await restart(promotion="direct"), await restart(promotion="direct")
+    await one.promoter.settle()
+    await other.promoter.settle()
+    await one.promoter.pin("small", 1)
+    monkeypatch.setattr(kept_state, "_LOCK_SECONDS", 0.0)
+    folder = os.open(repository, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        await reload_changed([other.promoter])
+    finally:
+        os.close(folder)
+    assert other.live.catalog.pins == {}
+    monkeypatch.undo()
+    await reload_changed([other.promoter])
+    assert other.live.catalog.pins == {"small": 1}
+    await one.join(5)
 
 
 async def test_a_decision_about_a_version_that_is_not_loaded_here_yet_waits_for_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError
 from xuanzang.server.engine.terminology.glossaries import GlossaryError, GlossaryFolder, read_glossary
+from xuanzang.server.watched_files import reload_changed
 
 HEAD = "# source_language: zh\n# target_language: en\n# version: 7\n"
 
@@ -111,6 +113,27 @@ async def test_a_folder_that_cannot_be_looked_into_loses_no_glossary(
         patch.setattr(Path, "iterdir", fail)
         await folder.reload()
     assert folder.find("tech").entry_count == 1
+
+
+async def test_a_change_that_cannot_be_looked_at_is_read_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = GlossaryFolder(tmp_path)
+    assert not folder.have_changed()
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    assert folder.have_changed()
+
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", fail)
+        await reload_changed([folder])
+        await folder.reload()
+    assert folder.glossaries == []
+    await reload_changed([folder])
+    assert folder.find("tech").entry_count == 1
+    assert not folder.have_changed()
 
 
 async def test_the_event_loop_asks_the_disk_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

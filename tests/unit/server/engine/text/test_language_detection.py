@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -103,6 +105,28 @@ def test_a_kept_model_that_is_not_to_be_trusted_is_replaced(tmp_path: Path, faul
         path.chmod(0o666)
     mapped_rank(tmp_path)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o600)
+
+
+def test_a_kept_model_that_is_refused_for_its_owner_gets_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped_rank(tmp_path)
+    [path] = tmp_path.iterdir()
+    path.chmod(0o666)
+    # What is replaced in its place keeps its owner.
+    given = list[int]()
+    monkeypatch.setattr(os, "fchown", lambda _, owner, __: given.append(owner))
+    mapped_rank(tmp_path)
+    assert (given, path.stat().st_mode & 0o777) == ([], 0o600)
+
+
+def test_a_model_that_is_written_and_not_trusted_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(language_model, "is_private", lambda _: False)
+    assert dict(mapped_rank(tmp_path)("Guten Morgen", frozenset(("de", "fr"))))["de"] > 0.5
+    assert caplog.messages == ["model of languages not kept"]
 
 
 def test_a_kept_model_of_another_library_is_removed_and_other_files_stay(tmp_path: Path) -> None:

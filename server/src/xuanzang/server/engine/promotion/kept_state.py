@@ -157,8 +157,7 @@ class StateFile:
     """
 
     def __init__(self, models: Path, chosen: Path | None) -> None:
-        self.path = chosen or models / FILE
-        """File of the state."""
+        self._path = chosen or models / FILE
         self._is_chosen = chosen is not None
         self._state: KeptState | None = None
         self._seen: tuple[int, ...] | None = None
@@ -170,8 +169,8 @@ class StateFile:
 
         `matters`: whether more than commands change the state, so that it is a loss if it cannot be kept.
         """
-        remove_abandoned(self.path.parent, self.path.name)
-        self._seen = look_at(self.path)
+        remove_abandoned(self._path.parent, self._path.name)
+        self._seen = look_at(self._path)
         self._state = state = await asyncio.to_thread(self._read, sets_aside=True)
         if not self._is_writable:
             level = logging.WARNING if matters else logging.INFO
@@ -184,12 +183,12 @@ class StateFile:
     @property
     def _is_writable(self) -> bool:
         """True if the state is to be kept: always where a setting says, else if the folder of the models allows it."""
-        return self._is_chosen or os.access(self.path.parent, os.W_OK)
+        return self._is_chosen or os.access(self._path.parent, os.W_OK)
 
     @property
     def has_changed(self) -> bool:
         """True if another process has written the file since this one has read or written it."""
-        seen = look_at(self.path)
+        seen = look_at(self._path)
         return seen is not None and seen != self._seen
 
     @asynccontextmanager
@@ -202,7 +201,7 @@ class StateFile:
         async with self._lock, self._locked():
             state = None
             if self.has_changed:
-                self._seen = look_at(self.path)
+                self._seen = look_at(self._path)
                 state = await asyncio.to_thread(self._read)
                 self._state = state or self._state
             yield state
@@ -223,8 +222,8 @@ class StateFile:
             return
         # The next one is written whatever it is, if this one fails.
         self._state = None
-        await asyncio.to_thread(write_whole, self.path, f"{state.model_dump_json(indent=1)}\n".encode())
-        self._state, self._seen = state, look_at(self.path)
+        await asyncio.to_thread(write_whole, self._path, f"{state.model_dump_json(indent=1)}\n".encode())
+        self._state, self._seen = state, look_at(self._path)
 
     def keep(self, state: Callable[[], KeptState]) -> None:
         """Write a state soon, unless another server has written one by then; what fails is logged."""
@@ -254,7 +253,7 @@ class StateFile:
         if not self._is_writable:
             yield
             return
-        descriptor = os.open(self.path.parent, os.O_RDONLY)
+        descriptor = os.open(self._path.parent, os.O_RDONLY)
         try:
             async with asyncio.timeout(_LOCK_SECONDS):
                 while not _is_locked(descriptor):  # noqa: ASYNC110 - the lock of another process has no event
@@ -266,7 +265,7 @@ class StateFile:
     def _read(self, *, sets_aside: bool = False) -> KeptState | None:
         """Return what the file holds; None if there is none or it is damaged, which is logged."""
         try:
-            with self.path.open("rb") as file:
+            with self._path.open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return None
@@ -281,7 +280,7 @@ class StateFile:
                 first = error.errors()[0]
                 reason = ".".join(("it", *map(str, first["loc"]))) + f": {first['msg']}"
             else:
-                _LOGGER.info("state of promotion read", extra={"file": str(self.path)})
+                _LOGGER.info("state of promotion read", extra={"file": str(self._path)})
                 return state
         self._warn("the state of promotion is damaged and not used", reason)
         if sets_aside:
@@ -291,12 +290,12 @@ class StateFile:
     def _set_aside(self) -> None:
         """Keep a damaged file for those who look for the reason."""
         try:
-            self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
+            self._path.replace(self._path.with_name(f"{self._path.name}.damaged"))
         except OSError as error:
             self._warn("the damaged state of promotion cannot be set aside", error.strerror)
 
     def _warn(self, event: str, reason: str | None) -> None:
-        _LOGGER.error(event, extra={"file": str(self.path), "reason": reason})
+        _LOGGER.error(event, extra={"file": str(self._path), "reason": reason})
 
 
 def _is_locked(descriptor: int) -> bool:

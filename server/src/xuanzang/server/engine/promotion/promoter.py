@@ -23,7 +23,6 @@ from xuanzang.server.engine.promotion.kept_state import (
 )
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.watched_files import WatchedFiles
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class Promoter:
         self._settings = settings
         self._pins = pins
         self._state_file = state_file
-        self.watch = WatchedFiles([state_file.path])
+        self.watch = self
         self._metrics = metrics
         self._verdicts: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
         self._refusals: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
@@ -91,6 +90,10 @@ class Promoter:
         """Wait until what was decided outlives the process, or cannot."""
         await asyncio.gather(*self._changing, return_exceptions=True)
         await self._state_file.settle()
+
+    def have_changed(self) -> bool:
+        """Return whether a decision of another server is still to be taken up, also because a reload has failed."""
+        return self._state_file.has_changed
 
     async def reload(self) -> None:
         """Take up what another server of the folder has decided."""

@@ -173,18 +173,17 @@ class LoopInbox:
             weakref.finalize(self, os.close, end).atexit = False  # threads may write to the last
         loop.add_reader(self._read_end, self._make_calls)
 
-    def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> bool:
+    def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> None:
         """Leave a call, from any thread; it is dropped if the loop has ended, and with it all that could await it."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             _LOGGER.warning("result dropped: the event loop is closed")
-            return False
+            return
         self._calls.append((callback, arguments))
         # Two threads may both write, which does no harm.
         if not self._woken:
             self._woken = True
             _SYSTEM.write(self._write_end, b"\0", 1)
-        return True
 
     def _make_calls(self) -> None:
         _SYSTEM.read(self._read_end, _BUFFER, len(_BUFFER))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex
-from xuanzang.server.watched_files import WatchedFiles
 from xuanzang.server.whole_files import remove_abandoned
 
 FOLDER = "glossaries"
@@ -67,7 +66,7 @@ class GlossaryFolder:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
-        self.watch = WatchedFiles(folder=folder, pattern="*.tsv")
+        self.watch = self
         self._reading = asyncio.Lock()
         self._seen: dict[Path, _State] = {}
         self._glossaries: dict[str, Glossary] = {}
@@ -84,12 +83,17 @@ class GlossaryFolder:
             raise InvalidInputError([FieldViolation(field="glossary", description=description)])
         return self._glossaries[name]
 
+    def have_changed(self) -> bool:
+        """Return whether the folder has other files than those that were last read."""
+        return _look(self.path, self._seen) != self._seen
+
     async def reload(self) -> None:
         """Read new and changed files; keep what there is of those that are not valid."""
         async with self._reading:
             await self._reload()
 
     async def _reload(self) -> None:
+        await asyncio.to_thread(remove_abandoned, self.path, "*.tsv")
         states = await asyncio.to_thread(_look, self.path, self._seen)
         changed = [path for path, state in states.items() if self._seen.get(path) != state]
         gone = {path.stem for path in self._seen} - {path.stem for path in states}
@@ -108,7 +112,6 @@ class GlossaryFolder:
 def _look(folder: Path, seen: dict[Path, _State]) -> dict[Path, _State]:
     """Return the files of a folder; those that were seen before, if it cannot be looked into now."""
     try:
-        remove_abandoned(folder, "*.tsv")
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
     except (FileNotFoundError, NotADirectoryError):
         # Most servers have no such folder.

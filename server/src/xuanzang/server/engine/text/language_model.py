@@ -115,14 +115,20 @@ def _kept(folder: Path) -> BinaryIO:
             return file
     content = _unpacked()
     path = folder / f"{_PREFIX}{packed}-{hashlib.sha256(content).hexdigest()}{_SUFFIX}"
+    reason: str | None = "what was written cannot be read again, or others may write it"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_abandoned(folder, f"{_PREFIX}*{_SUFFIX}")
+        # A file that is replaced would keep its owner, for whom it may have been refused.
+        path.unlink(missing_ok=True)
         write_whole(path, content, mode=0o600)
         _remove_others(folder, path)
     except OSError as error:
-        _LOGGER.info("model of languages not kept", extra={"folder": str(folder), "reason": error.strerror})
-    return _opened(path) or _unnamed(content)
+        reason = error.strerror
+    if file := _opened(path):
+        return file
+    _LOGGER.info("model of languages not kept", extra={"folder": str(folder), "reason": reason})
+    return _unnamed(content)
 
 
 def _opened(path: Path) -> BinaryIO | None:

@@ -1,0 +1,54 @@
+"""Files that are looked at again and again, whatever a look comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from xuanzang.server import watched_files
+from xuanzang.server.watched_files import Watch, WatchedFiles, reload_changed, reload_when_changed
+
+
+class Part:
+    def __init__(self, watch: Watch | None = None) -> None:
+        self.watch: Watch = watch or self
+        self.reloaded = asyncio.Event()
+
+    def have_changed(self) -> bool:
+        raise OSError("Stale file handle")
+
+    async def reload(self) -> None:
+        self.reloaded.set()
+
+
+async def test_a_part_that_cannot_be_looked_at_takes_no_change_from_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    before, broken, after = Part(WatchedFiles([file])), Part(), Part(WatchedFiles([file]))
+    file.write_text("new")
+    await reload_changed([before, broken, after])
+    assert [part.reloaded.is_set() for part in (before, broken, after)] == [True, False, True]
+    assert "Stale file handle" in caplog.text
+
+
+async def test_files_are_looked_at_again_after_there_was_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [RuntimeError("can't start new thread")]
+
+    async def look(parts: list[Part]) -> None:
+        if failures:
+            raise failures.pop()
+        await reload_changed(parts)
+
+    part = Part(WatchedFiles([tmp_path / "keys"]))
+    (tmp_path / "keys").write_text("new")
+    monkeypatch.setattr(watched_files, "reload_changed", look)
+    watching = asyncio.create_task(reload_when_changed([part], interval=0))
+    async with asyncio.timeout(30):
+        await part.reloaded.wait()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
