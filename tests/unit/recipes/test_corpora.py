@@ -234,7 +234,11 @@ def test_what_cannot_be_made_is_said_in_one_line_and_nothing_is_written(
     assert not (tmp_path / "pairs" / "toy.tsv.gz").exists()
 
 
-REPOSITORY = {"address": "https://codeload.github.com/owner/repo/tar.gz/c0", "read": "gettext", "files": [["#po/*.po"]]}
+REPOSITORY: dict[str, Any] = {
+    "address": "https://codeload.github.com/owner/repo/tar.gz/c0",
+    "read": "gettext",
+    "files": [["#po/*.po"]],
+}
 
 
 @pytest.mark.parametrize(("module", "package"), [("polib", "polib"), ("markdown_it", "markdown-it-py")])
