@@ -105,7 +105,7 @@ _TSV_TRANSLATION = st.text(st.sampled_from('ab"\t '), max_size=6) | st.text(st.s
 @example([('say "x', '"Bonjour'), ("b", 'c"')])
 @example([('say "x', '"a""'), ("b", '"c"')])
 def test_tsv_has_the_rows_and_translations_that_were_written(cells: list[tuple[str, str]]) -> None:
-    source = "text\tother\n" + "".join(f'{cell}\to"{number}\n' for number, (cell, _) in enumerate(cells))
+    source = "text\tother\n" + "".join(f'{cell}\to{number}"\n' for number, (cell, _) in enumerate(cells))
     found = texts(".tsv", source, columns=("text",))
     chosen = {text: translation for text, (_, translation) in zip(found, cells, strict=False)}
     written = read(".tsv", source, columns=("text",)).render(chosen).decode()
