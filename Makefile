@@ -171,7 +171,7 @@ sanitize: .venv/ready ## Test the kernels with ASan and UBSan (Linux, GCC; two m
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 		$(BIN)/pytest tests/unit/kernels --ignore tests/unit/kernels/test_build.py $(ARGS)
 
-wheels: ## Build all wheels; check that the client's, the server's and the gateway's each work alone
+wheels: ## Build all wheels; check that the client's, the documents', the server's and the gateway's each work alone
 	.ci/wheels
 
 clean: ## Remove build outputs, caches, and every environment but .venv

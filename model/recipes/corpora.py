@@ -24,6 +24,7 @@ import tomllib
 import unicodedata
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -38,15 +39,23 @@ from xuanzang.model.data.filters import PairFilter, repeat_key
 LIST = Path(__file__).with_name("corpora.toml")
 ATTEMPTS = 4
 BLOCK = 1 << 16
+MAX_BYTES = 2 << 30
+"""Of a download, and of a file in an archive: far more than any corpus of the list has."""
 TIMEOUT_SECONDS = 60.0
 HOSTS = re.compile(r"^https://(raw\.githubusercontent|codeload\.github)\.com")
 MAX_CHINESE, MAX_ENGLISH = 200, 80
 """Characters and words of the longest sides that are kept."""
+LIBRARIES = {"markdown_it": "markdown-it-py"}
+"""Packages whose names are not those of their modules."""
 KEPT = PairFilter(max_length_ratio=6.0, min_script_share=0.4, languages=("zh", "en"))
 
 
 class SourceError(Exception):
     """A corpus that cannot be made; the message says why."""
+
+
+class MissingLibrary(SourceError):  # noqa: N818 - what is wrong is not the corpus
+    """A library that is not installed."""
 
 
 class Corpus(BaseModel):
@@ -147,20 +156,32 @@ def make(corpus: Corpus, output: Path, mirror: str | None) -> Result:
     downloads.mkdir(parents=True, exist_ok=True)
     addresses = {file: _address(corpus, file, mirror) for files in corpus.files for file in files}
     paths = {file: download(address, downloads) for file, address in addresses.items()}
-    lines = [f"{pair.source}\t{pair.target}\n" for pair in cleaned(_rows(corpus, paths), corpus.traditional)]
-    content = "".join(lines).encode()
-    if (digest := hashlib.sha256(content).hexdigest()) != corpus.sha256:
-        raise SourceError(f"its text has SHA-256 {digest} ({len(lines)} pairs), the list says {corpus.sha256}")
+    try:
+        lines = _lines(corpus, paths)
+    except MissingLibrary:
+        raise
+    except SourceError:
+        # What came may be wrong, such as a page of a proxy; kept, it would be wrong for ever.
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+        raise
     scratch = place.with_name(f".{place.name}.partial")
-    scratch.write_bytes(gzip.compress(content, mtime=0))
+    scratch.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
     scratch.replace(place)
     return Result(corpus.name, len(lines), "made")
+
+
+def _lines(corpus: Corpus, paths: Mapping[str, Path]) -> list[str]:
+    lines = [f"{pair.source}\t{pair.target}\n" for pair in cleaned(_rows(corpus, paths), corpus.traditional)]
+    if (digest := hashlib.sha256("".join(lines).encode()).hexdigest()) != corpus.sha256:
+        raise SourceError(f"its text has SHA-256 {digest} ({len(lines)} pairs), the list says {corpus.sha256}")
+    return lines
 
 
 def _digest_of(path: Path) -> str:
     try:
         return hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return ""
 
 
@@ -219,6 +240,8 @@ def _append(address: str, partial: Path) -> bool:
         with partial.open("ab" if start else "wb") as file:
             while block := answer.read(BLOCK):
                 file.write(block)
+                if file.tell() > MAX_BYTES:
+                    raise SourceError(f"{address} has more than {MAX_BYTES:,} bytes; {partial} may be deleted")
     return expected is None or partial.stat().st_size == expected
 
 
@@ -238,16 +261,22 @@ def _texts(file: str, path: Path, without: Sequence[str]) -> dict[tuple[str, ...
             return {(): path.read_text(encoding="utf-8")}
         with tarfile.open(path) as archive:
             # An archive of a repository has a folder around its files.
-            inside = archive if address.endswith(".gz") else _without_folder(archive)
+            members = archive if address.endswith(".gz") else _without_folder(archive)
             return {
                 match.groups(): archive.extractfile(member).read().decode("utf-8")  # type: ignore[union-attr]
-                for member in inside
+                for member in map(_of_size, members)
                 if member.isfile()
                 and member.name not in without
                 and (match := _expression(pattern).fullmatch(member.name))
             }
-    except (OSError, UnicodeDecodeError, tarfile.TarError, EOFError) as error:
+    except (OSError, UnicodeDecodeError, tarfile.TarError, EOFError, zlib.error) as error:
         raise SourceError(f"{file} cannot be read: {error}") from error
+
+
+def _of_size(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    if member.size > MAX_BYTES:
+        raise SourceError(f"{member.name} has {member.size:,} bytes, more than {MAX_BYTES:,}")
+    return member
 
 
 def _without_folder(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -268,7 +297,9 @@ def _rows(corpus: Corpus, paths: Mapping[str, Path]) -> Iterator[tuple[str, str]
             try:
                 rows = corpus_readers.read(corpus.read, contents, corpus.columns)
                 yield from corpus_readers.sentences(rows) if corpus.cut else rows
-            except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
+            except ImportError as error:
+                raise MissingLibrary(f"it needs pip install {LIBRARIES.get(str(error.name), error.name)}") from error
+            except (ValueError, KeyError, TypeError, AttributeError, OSError, csv.Error) as error:
                 raise SourceError(f"{files[0]} cannot be read as {corpus.read!r}: {error}") from error
 
 
@@ -297,7 +328,7 @@ def _converter(traditional: str) -> Callable[[str], str]:
     try:
         import opencc  # noqa: PLC0415 - for the corpora of Taiwan
     except ImportError as error:
-        raise SourceError("it is in traditional characters, and needs pip install opencc") from error
+        raise MissingLibrary("it is in traditional characters, and needs pip install opencc") from error
     convert: Callable[[str], str] = opencc.OpenCC(traditional).convert
     return convert
 

@@ -46,10 +46,10 @@ def read(kind: str, contents: Sequence[str], columns: tuple[int, int] = (0, 1)) 
     Raises:
         ValueError, KeyError, TypeError, AttributeError, csv.Error: The content is not of this kind.
     """
-    if kind in ("csv", "tsv"):
+    if kind in TABLES:
         yield from _table(contents[0], columns, tab=kind == "tsv")
-        return
-    yield from READERS[kind](*contents)
+    else:
+        yield from _DOCUMENTS[kind](*contents)
 
 
 def sentences(rows: Iterator[Row]) -> Iterator[Row]:
@@ -181,14 +181,15 @@ def _plain(children: Sequence[Any]) -> str:
     return re.sub(r"\s*\{[/#*:].*?\}\s*$", "", re.sub(rf"(?<=[{_CJK}]) (?=[{_CJK}])", "", text))
 
 
-READERS: dict[str, Callable[..., Iterator[Row]]] = {
+TABLES = ("csv", "tsv")
+_DOCUMENTS: dict[str, Callable[..., Iterator[Row]]] = {
     "lines": _lines,
     "conllu": lambda chinese, english: _keyed(_treebank(chinese), _treebank(english)),
     "json": lambda chinese, english: _keyed(_strings(chinese), _strings(english)),
-    "csv": _table,
-    "tsv": _table,
     "laws": _laws,
     "gettext": _catalogue,
     "markdown": _documents,
     "notebook": _notebooks,
 }
+READERS = (*TABLES, *_DOCUMENTS)
+"""Kinds that `read` reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 from hub_stand_in import HubStandIn, serving
 from hub_user import HubUser
+
+from xuanzang.server import published
 
 pytest.importorskip("huggingface_hub", reason="needs xuanzang-hub")
 
@@ -124,6 +127,31 @@ def test_a_pull_that_is_killed_leaves_nothing_to_serve_and_the_next_goes_on(
     assert contents(Path(done.stdout.strip())) == contents(ready)
 
 
+@pytest.fixture
+def closed_port() -> str:
+    """Return an address where nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
+
+
+def test_an_unreachable_hub_is_said_in_one_line(user: HubUser, closed_port: str) -> None:
+    [bundle] = (BUNDLES / "zh-en").iterdir()
+    for arguments in (("pull", READY), ("push", str(bundle), READY), ("serve", READY, "--yes")):
+        done = user.run(*arguments, HF_ENDPOINT=closed_port)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Connection refused" in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+        assert ("asking again" in done.stderr) == (arguments[0] != "push")
+
+
+def test_an_earlier_pull_serves_while_the_hub_is_unreachable(user: HubUser, ready: Path, closed_port: str) -> None:
+    first = user.run("pull", READY)
+    again = user.run("pull", READY, HF_ENDPOINT=closed_port)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert f"{first.stdout.strip()} is from an earlier pull" in again.stderr
+
+
 def write_config(folder: Path, **config: object) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -189,6 +217,16 @@ def test_a_translator_of_a_name_has_that_model_alone(user: HubUser, hub: HubStan
         [sys.executable, "-c", code], env=user.environment, capture_output=True, text=True, check=False, cwd=user.home
     )
     assert done.stdout.startswith("['zh-en'] "), done.stderr
+
+
+def test_a_pulled_model_is_found_by_its_name_without_the_hub(
+    user: HubUser, ready: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(user.run("pull", READY).stdout.strip())
+    monkeypatch.setattr(published, "entry_points", lambda **_: ())
+    assert published.published_bundle(READY, user.repository, print) == folder
+    with pytest.raises(published.HubError, match="can be pulled with the package xuanzang-hub"):
+        published.published_bundle("team/other", user.repository, print)
 
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")

@@ -98,6 +98,15 @@ def test_a_command_that_is_not_there_is_answered_in_one_line(
     assert errors.count("\n") == 1
 
 
+def test_a_missing_command_of_two_words_is_not_one_of_its_first_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "installed", lambda: {"models": EntryPoint("models", "no.such:main", GROUP)})
+    status, shown, errors = run(capsys, "models", "available", "zh-en")
+    assert (status, shown) == (2, "")
+    assert "models available is a command of the package xuanzang-hub, which is not installed" in errors
+
+
 def test_a_package_that_cannot_be_loaded_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

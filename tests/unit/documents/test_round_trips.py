@@ -96,6 +96,25 @@ def _mapped(value: object) -> object:
     return f'{before}x"é\\{after}'
 
 
+_TSV_CELL = st.text(st.sampled_from('ab" '), min_size=1, max_size=6).map(lambda text: f"{text}a")
+# With both a tab and a line end, quotation marks are characters by the rule of `tables`.
+_TSV_TRANSLATION = st.text(st.sampled_from('ab"\t '), max_size=6) | st.text(st.sampled_from('ab"\n '), max_size=6)
+
+
+@given(st.lists(st.tuples(_TSV_CELL, _TSV_TRANSLATION), min_size=1, max_size=4))
+@example([('say "x', '"Bonjour'), ("b", 'c"')])
+@example([('say "x', '"a""'), ("b", '"c"')])
+def test_tsv_has_the_rows_and_translations_that_were_written(cells: list[tuple[str, str]]) -> None:
+    source = "text\tother\n" + "".join(f'{cell}\to{number}"\n' for number, (cell, _) in enumerate(cells))
+    found = texts(".tsv", source, columns=("text",))
+    chosen = {text: translation for text, (_, translation) in zip(found, cells, strict=False)}
+    written = read(".tsv", source, columns=("text",)).render(chosen).decode()
+    others = texts(".tsv", source, columns=("other",))
+    assert texts(".tsv", written, columns=("other",)) == others
+    again = texts(".tsv", written, columns=("text",))
+    assert again == [chosen[text].strip() for text in found if any(map(str.isalpha, chosen[text]))]
+
+
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0")), min_size=2, max_size=2)))
 def test_tables_are_read_and_written_as_the_csv_module_does(rows: list[list[str]]) -> None:
     import csv

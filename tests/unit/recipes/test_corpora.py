@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import re
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -219,7 +220,7 @@ def test_the_next_run_keeps_what_the_last_one_has_downloaded(host: Host, tmp_pat
             {"files": [["zh.txt", "en.json"]]},
             r"toy: zh\.txt cannot be read as 'lines': one side has 5 lines, the other 1",
         ),
-        ({"read": "xml"}, r"toy: read is 'xml', none of lines, conllu, json, csv, tsv"),
+        ({"read": "xml"}, r"toy: read is 'xml', none of csv, tsv, lines, conllu, json"),
         ({"files": [["zh.tar.gz#zh.md", "en.txt"]]}, r"toy: no file is in zh\.tar\.gz#zh\.md and in en\.txt"),
         ({"read": "json"}, r"toy: zh\.txt cannot be read as 'json': "),
     ],
@@ -231,6 +232,70 @@ def test_what_cannot_be_made_is_said_in_one_line_and_nothing_is_written(
     [line] = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
     assert not (tmp_path / "pairs" / "toy.tsv.gz").exists()
+
+
+REPOSITORY: dict[str, Any] = {
+    "address": "https://codeload.github.com/owner/repo/tar.gz/c0",
+    "read": "gettext",
+    "files": [["#po/*.po"]],
+}
+
+
+@pytest.mark.parametrize(("module", "package"), [("polib", "polib"), ("markdown_it", "markdown-it-py")])
+def test_a_missing_library_is_named_and_the_downloads_stay(
+    host: Host,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    package: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    markdown: dict[str, Any] = {"read": "markdown", "files": [["#zh/**.md", "#en/**.md"]]}
+    path = listed(tmp_path, **(REPOSITORY | (markdown if module == "markdown_it" else {})))
+    assert run(host, tmp_path, path) == 1
+    assert capsys.readouterr().err == f"corpora: error: toy: it needs pip install {package}\n"
+    host.asked.clear()
+    assert run(host, tmp_path, path) == 1
+    assert host.asked == []
+
+
+def test_a_malformed_catalogue_is_said_in_one_line(
+    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.files["/owner/repo/tar.gz/c0"] = archive({"repo-c0/po/a.po": "nonsense here\n"})
+    assert run(host, tmp_path, listed(tmp_path, **REPOSITORY)) == 1
+    assert "toy: #po/*.po cannot be read as 'gettext'" in capsys.readouterr().err
+
+
+def test_a_wrong_download_is_not_kept(host: Host, tmp_path: Path) -> None:
+    right = host.files["/owner/repo/c0/zh.txt"]
+    host.files["/owner/repo/c0/zh.txt"] = b"<html>Sign in</html>"
+    path = listed(tmp_path)
+    assert run(host, tmp_path, path) == 1
+    host.files["/owner/repo/c0/zh.txt"] = right
+    assert run(host, tmp_path, path) == 0
+    assert made(tmp_path) == LINES
+
+
+def test_damaged_gzip_is_said_in_one_line_and_a_damaged_result_is_made_again(
+    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = gzip.compress(b"")[:10] + b"\xff" * 40
+    host.files["/owner/repo/c0/zh.tar.gz"] = damaged
+    assert run(host, tmp_path, listed(tmp_path, files=[["zh.tar.gz#zh.txt", "en.txt"]])) == 1
+    assert "toy: zh.tar.gz#zh.txt cannot be read" in capsys.readouterr().err
+    (tmp_path / "pairs" / "toy.tsv.gz").write_bytes(damaged)
+    assert run(host, tmp_path, listed(tmp_path)) == 0
+    assert made(tmp_path) == LINES
+
+
+def test_downloads_and_files_in_archives_have_a_limit(
+    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpora, "MAX_BYTES", 20)
+    assert run(host, tmp_path, listed(tmp_path)) == 1
+    assert "has more than 20 bytes" in capsys.readouterr().err
 
 
 def test_the_list_of_the_recipes_can_be_read_and_names_commits() -> None:

@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: Sequence[str]) -> int:
     commands = installed()
     # A command of two words, such as "models available", comes before one of its first word.
-    name = next((each for each in (" ".join(given[:2]), given[0]) if each in commands), None)
-    if name is None:
+    name = next((each for each in (" ".join(given[:2]), given[0]) if each in KNOWN or each in commands), None)
+    if name is None or name not in commands:
         return fail(_PROGRAM, _missing(given, commands))
     if list(given[len(name.split()) :]) == ["--version"]:
         room = room_of(commands[name])

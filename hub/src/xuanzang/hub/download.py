@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from httpx2 import HTTPError, UnsupportedProtocol
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
-    HfHubHTTPError,
     HFValidationError,
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
@@ -27,8 +27,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import tqdm  # type: ignore[attr-defined] # re-exported without saying so
 
-from xuanzang.hub.known_models import json_object
-from xuanzang.server.published import HubError
+from xuanzang.server.published import HubError, json_object
 
 MANIFEST_FILE = "manifest.json"
 # In the order in which they are preferred; nothing that a safetensors file holds is executed.
@@ -206,16 +205,16 @@ def _asked(name: str, revision: str | None, report: Callable[[str], None], call:
         with _explained(name, revision):
             try:
                 return call()
-            except (HfHubHTTPError, ConnectionError) as error:
+            except (HTTPError, ConnectionError) as error:
                 if attempt == _ATTEMPTS - 1 or not _may_pass(error):
                     raise
-                report(f"the hub does not answer ({_first_line(error)}); asking again")
+                report(f"the hub does not answer ({first_line(error)}); asking again")
         time.sleep(2.0**attempt / 2)
     raise AssertionError("the last attempt returns or raises")
 
 
 def _may_pass(error: Exception) -> bool:
-    if isinstance(error, OfflineModeIsEnabled):
+    if isinstance(error, OfflineModeIsEnabled | UnsupportedProtocol):
         return False
     response = getattr(error, "response", None)
     return response is None or response.status_code in _TRANSIENT
@@ -226,7 +225,7 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
     try:
         yield
     except HFValidationError as error:
-        raise HubError(f"{name!r} is no name of a model on the hub: {_first_line(error)}") from error
+        raise HubError(f"{name!r} is no name of a model on the hub: {first_line(error)}") from error
     except GatedRepoError as error:
         raise HubError(
             f"{name} asks for agreement to its terms: accept them on its page, then `hf auth login` or HF_TOKEN"
@@ -241,10 +240,11 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
     except OfflineModeIsEnabled as error:
         raise HubError("HF_HUB_OFFLINE is set, and the model is not on this machine") from error
     except LocalEntryNotFoundError as error:
-        raise HubError(f"{name} did not come: {_first_line(error)}; the next run goes on where it stopped") from error
-    except (EntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise HubError(f"{name} did not come: {_first_line(error)}; the next run goes on where it stopped") from error
+        raise HubError(f"{name} did not come: {first_line(error)}; the next run goes on where it stopped") from error
+    except (EntryNotFoundError, HTTPError, OSError) as error:
+        raise HubError(f"{name} did not come: {first_line(error)}; the next run goes on where it stopped") from error
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return what an error says, in one line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

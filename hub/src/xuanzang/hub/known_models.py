@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
@@ -76,12 +74,3 @@ def is_pair(name: str) -> bool:
 def forbids_commerce(licence: str) -> bool:
     """Return whether a licence, such as "cc-by-nc-4.0", forbids commercial use."""
     return _NON_COMMERCIAL.search(licence.replace("_", "-").replace("-", " ")) is not None
-
-
-def json_object(path: Path) -> Mapping[str, object]:
-    """Return the object that a file holds in JSON; an empty one if it holds none."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

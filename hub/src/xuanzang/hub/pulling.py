@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.hub.known_models import forbids_commerce, is_pair, json_object, known_models
+from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
-from xuanzang.server.bundles.repository import find_bundles, load_bundle
-from xuanzang.server.published import HubError
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.published import HubError, pulled_bundle
 
 if TYPE_CHECKING:
     from xuanzang.hub.download import Published
@@ -63,29 +63,8 @@ class Wish:
         return self.name or _NAME.sub("-", Path(self.model).name.lower()).strip("-._")[:63]
 
 
-def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
-    """Return the newest bundle that was made of a published model, at some commit or any; None if there is none."""
-    try:
-        folders = find_bundles(repository)
-    except BundleError:
-        return None
-    for folder in reversed(folders):
-        with contextlib.suppress(BundleError):
-            source = read_manifest(folder)[0].provenance.source
-            pushed = json_object(folder.parent / f".{folder.name}.pulled")
-            names = {(source.name, source.revision), (pushed.get("name"), pushed.get("revision"))}
-            if any(name == model and revision in ("", commit) for name, commit in names):
-                return folder
-    return None
-
-
-def published_bundle(
-    name: str, repository: Path, report: Callable[[str], None], *, before_pull: Callable[[], None]
-) -> Path:
-    """Return the bundle of a published model; `xuanzang.server.published` says the rest."""
-    if there := pulled_bundle(repository, name):
-        return there
-    before_pull()
+def published_bundle(name: str, repository: Path, report: Callable[[str], None]) -> Path:
+    """Pull a model for `xuanzang.server.published`, and return its bundle."""
     return pull(Wish(model=name, repository=repository.absolute()), report)
 
 

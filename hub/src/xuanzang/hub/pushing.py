@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from httpx2 import HTTPError
 from huggingface_hub import CommitOperationAdd, HfApi
-from huggingface_hub.errors import HfHubHTTPError
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.hub.download import first_line
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.published import HubError
@@ -40,8 +41,8 @@ def push(folder: Path, name: str, report: Callable[[str], None], *, private: boo
         api.create_repo(name, private=private, exist_ok=True)
         message = f"{manifest.model}, version {manifest.version}"
         return str(api.create_commit(name, added, commit_message=message).oid)
-    except (HfHubHTTPError, ValueError, OSError) as error:
-        raise HubError(f"the hub does not take {name}: {str(error).strip().splitlines()[0]}") from error
+    except (HTTPError, ValueError, OSError) as error:
+        raise HubError(f"the hub does not take {name}: {first_line(error)}") from error
 
 
 def _languages(manifest: manifest_pb2.Manifest) -> list[str]:

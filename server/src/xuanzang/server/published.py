@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -10,9 +11,13 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.manifest import read_manifest
+from xuanzang.server.bundles.repository import find_bundles
+
 _LOGGER = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# Of functions as `published_bundle`; xuanzang-hub has one, which the server does not need.
+# Of functions that pull: name, repository, report → bundle; xuanzang-hub has one, which the server does not need.
 _GROUP = "xuanzang.published"
 
 
@@ -24,6 +29,22 @@ def default_repository(environment: Mapping[str, str]) -> Path:
     """Return the user's folder of models, which `xuanzang serve` reads, too: in XDG_DATA_HOME, if that is set."""
     data = environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data) / "xuanzang" / "models"
+
+
+def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
+    """Return the newest bundle that was made of a published model, at some commit or any; None if there is none."""
+    try:
+        folders = find_bundles(repository)
+    except BundleError:
+        return None
+    for folder in reversed(folders):
+        with contextlib.suppress(BundleError):
+            source = read_manifest(folder)[0].provenance.source
+            pushed = json_object(folder.parent / f".{folder.name}.pulled")
+            names = {(source.name, source.revision), (pushed.get("name"), pushed.get("revision"))}
+            if any(name == model and revision in ("", commit) for name, commit in names):
+                return folder
+    return None
 
 
 def published_bundle(
@@ -40,10 +61,22 @@ def published_bundle(
     Raises:
         HubError: The model cannot be had.
     """
+    if there := pulled_bundle(repository, name):
+        return there
     for entry in entry_points(group=_GROUP):
-        bundle: Path = entry.load()(name, repository, report, before_pull=before_pull)
+        before_pull()
+        bundle: Path = entry.load()(name, repository, report)
         return bundle
     raise HubError(f"{name} can be pulled with the package xuanzang-hub: pip install -e hub in a clone")
+
+
+def json_object(path: Path) -> Mapping[str, object]:
+    """Return the object that a file holds in JSON; an empty one if it holds none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def folder_of(models: str | os.PathLike[str]) -> Path:

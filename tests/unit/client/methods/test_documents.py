@@ -99,6 +99,13 @@ def test_a_document_without_texts_asks_nothing(translate: Translate, script: Scr
     assert asked(script) == []
 
 
+def test_a_document_without_texts_has_its_options_and_timeout_checked(translate: Translate) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        translate(b"1\n", suffix=".txt", timeout=-1)
+    with pytest.raises((TypeError, ValueError), match="beam"):
+        translate(b"1\n", suffix=".txt", beam="wide")
+
+
 def test_a_changed_document_asks_only_for_what_changed(translate: Translate, script: Script, tmp_path: Path) -> None:
     with TranslationMemory(tmp_path / "memory") as memory:
         first = translate(b'{"a": "one", "b": "two"}', suffix=".json", memory=memory)

@@ -114,8 +114,6 @@ class AsyncDocumentCalls(ABC):
         return file, await self._open_calls.apart(file.texts)
 
     async def _translate_pending(self, job: ServerJob, timeout: float | None) -> None:
-        if not job.pending:
-            return
         state = StreamState(translation_settings(**job.options), ordered=False)
         stream = AsyncStream(
             job.pending,
@@ -125,6 +123,8 @@ class AsyncDocumentCalls(ABC):
             max_in_flight=TEXTS_IN_FLIGHT,
             on_usage=job.count,
         )
+        if not job.pending:
+            return
         async with aclosing(stream.run()) as items:
             async for item in items:
                 result = await result_or_retry(self, item, job.options, timeout)

@@ -109,8 +109,6 @@ class DocumentCalls(ABC):
         return file, self._open_calls.apart(file.texts)
 
     def _translate_pending(self, job: ServerJob, timeout: float | None) -> None:
-        if not job.pending:
-            return
         state = StreamState(translation_settings(**job.options), ordered=False)
         stream = BlockingStream(
             job.pending,
@@ -120,6 +118,8 @@ class DocumentCalls(ABC):
             max_in_flight=TEXTS_IN_FLIGHT,
             on_usage=job.count,
         )
+        if not job.pending:
+            return
         with closing(stream.run()) as items:
             for item in items:
                 result = result_or_retry(self, item, job.options, timeout)

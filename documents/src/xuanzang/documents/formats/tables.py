@@ -13,6 +13,8 @@ from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replaceme
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
 # In a .tsv most writers know no quotation: one that is not closed before both a tab and a line end is a character.
 _QUOTED_TSV = r'"(?:[^"\t]*+(?:""[^"\t]*+)*+|[^"\r\n]*+(?:""[^"\r\n]*+)*+)"(?=[\t\r\n]|\Z)'
+# What a reader could take for quoted: it opens a quotation, and has nothing after the end of that, if there is one.
+_SEEMS_QUOTED = r'"(?:[^"]++|"")*+"?'
 _SHOWN = 50
 """Columns that a message lists."""
 _SHOWN_CHARACTERS = 100
@@ -101,7 +103,7 @@ def _edits(field: _Field, delimiter: str) -> Iterator[Edit]:
         content = before + translation + after
         special = any(each in content for each in (delimiter, "\r", "\n"))
         # A field of a .tsv whose quotation marks are characters gets one of the same kind.
-        is_bare = delimiter == "\t" and '"' in field.raw and not re.fullmatch(_QUOTED_TSV, content)
+        is_bare = delimiter == "\t" and '"' in field.raw and not re.fullmatch(_SEEMS_QUOTED, content)
         needs = special or ('"' in content and not is_bare)
         return '"' + content.replace('"', '""') + '"' if needs or field.is_quoted else content
 
