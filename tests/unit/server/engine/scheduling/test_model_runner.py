@@ -23,7 +23,7 @@ from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.scheduling.call import CallContext
-from xuanzang.server.engine.scheduling.model_runner import ModelRunner, with_required_terms
+from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, Request, SentenceListener, SentenceResult
 from xuanzang.server.engine.scheduling.reservations import BatchKey
@@ -394,14 +394,6 @@ async def test_a_term_that_the_model_writes_anyway_takes_one_search(bench: Bench
     [result] = await request.done
     assert result.found[0].target_ids == free.target_ids
     assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
-
-
-async def test_two_hypotheses_of_one_text_that_hold_the_term_take_one_search(bench: Bench) -> None:
-    options = {"max_target_length": 12, "num_hypotheses": 2}
-    found, *_ = await solo(bench, SOURCES[0], options)
-    [queued] = bench.request(SOURCES[0], options, term=bench.model.codec.decode(found.target_ids)).sentences
-    assert queued.sentence.options.expected_phrases is not None
-    assert with_required_terms(queued, [found, found]) is None
 
 
 async def test_another_hypothesis_of_the_same_search_that_holds_the_term_is_taken(bench: Bench) -> None:

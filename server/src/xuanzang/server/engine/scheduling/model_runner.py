@@ -333,7 +333,9 @@ def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis
     if options.expected_phrases is None:
         return None
     renderer = queued.renderer
-    if not any(renderer.missed_terms(renderer.text_of(each.target_ids)) for each in best_of(queued, found)):
+    best = best_of(queued, found)
+    texts = {renderer.text_of(each.target_ids) for each in best}
+    if len(texts) == len(best) and not any(map(renderer.missed_terms, texts)):
         return None
     return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
 
