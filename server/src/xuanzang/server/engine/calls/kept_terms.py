@@ -103,11 +103,12 @@ def plan_terms(
     judged, phrases = _judged(found, codec, suppressed_texts, min(max_tokens, MAX_PHRASE_TOKENS))
     kept = [(term, target) for term, refusal, target in judged if refusal is None]
     put = [each for each in kept if in_source and _is_put(*each, codec)]
-    all_put = all(each in put for each in kept if _differs(*each))
+    differing = [each for each in kept if _differs(*each)]
+    all_put = all(each in put for each in differing)
     # Quotes are dropped again: what the caller or a term puts in quotes stays in them.
     may_quote = all_put and not has_quotes(segment.text) and not any(has_quotes(target) for _, target in put)
     source, source_ids = _with_terms(segment, start, put, codec, may_quote=may_quote) if put else (None, ())
-    are_in_source = all_put and (source is not None or not any(_differs(*each) for each in kept))
+    are_in_source = all_put and (source is not None or not differing)
     required = RequiredPhrases(phrases=phrases, classes=codec.target_phrases.classes) if phrases else None
     return SentenceTerms(
         target=TargetTerms(

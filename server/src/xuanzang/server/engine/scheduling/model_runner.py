@@ -212,7 +212,7 @@ class ModelRunner:
         queued = running.queued
         reason = queued.request.abandoned
         self._count_retired(reason or "deadline")
-        best = [] if reason else best_of(queued, running.earlier) or self._decoder.partial(queued.sentence)
+        best = [] if reason else best_of(queued, running.earlier)[0] or self._decoder.partial(queued.sentence)
         if best:
             self._count_translated(best)
             timeline = running.timeline(worker=self._worker, step=self._steps, best=best[0])
@@ -230,7 +230,7 @@ class ModelRunner:
             return None
         queued = running.queued
         if running.earlier or len(hypotheses) > queued.sentence.options.decoding.num_hypotheses:
-            hypotheses = best_of(queued, [*running.earlier, *hypotheses])
+            hypotheses, _ = best_of(queued, [*running.earlier, *hypotheses])
         timeline = running.timeline(worker=self._worker, step=self._steps, best=hypotheses[0])
         seconds = timeline.finished_at - timeline.taken_at
         self._metrics.decode_duration_seconds.observe(seconds)
@@ -332,16 +332,17 @@ def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis
     options = queued.sentence.options
     if options.expected_phrases is None:
         return None
-    renderer = queued.renderer
-    best = best_of(queued, found)
-    texts = {renderer.text_of(each.target_ids) for each in best}
-    if len(texts) == len(best) and not any(map(renderer.missed_terms, texts)):
+    _, are_whole = best_of(queued, found)
+    if are_whole:
         return None
     return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
 
 
-def best_of(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> list[TargetHypothesis]:
-    """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores."""
+def best_of(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> tuple[list[TargetHypothesis], bool]:
+    """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores.
+
+    The second value says whether they hold all terms and differ.
+    """
     renderer, count = queued.renderer, queued.sentence.options.decoding.num_hypotheses
     whole: dict[str, TargetHypothesis] = {}
     others: list[tuple[int, bool, TargetHypothesis]] = []
@@ -355,7 +356,8 @@ def best_of(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> list[T
         if len(whole) == count:
             break
     others.sort(key=lambda other: other[:2])
-    return [*whole.values(), *(each for *_, each in others)][:count]
+    best = [*whole.values(), *(each for *_, each in others)][:count]
+    return best, len(best) == len(whole)
 
 
 def _again(queued: QueuedSentence, options: SearchOptions) -> Sentence:
