@@ -39,7 +39,7 @@ def references(root: Path) -> dict[str, str]:
     files = {file.name: file for file in described(root).file}
     protos = {page: ProtoPage(title, files[name]).text() for page, (title, name) in _PROTOS.items()}
     others = [name for name in xuanzang.client.__all__ if name not in _CLIENTS]
-    values = [name for name in xuanzang.server.__all__ if name not in _TRANSLATORS]
+    values = [name for name in sorted(xuanzang.server.__all__) if name not in _TRANSLATORS]
     documents = [name for name in xuanzang.documents.__all__ if name != "SUFFIXES"]
     return {
         **protos,

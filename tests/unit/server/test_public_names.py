@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -12,7 +14,15 @@ from xuanzang import client, server
 
 
 def test_every_public_name_is_found_where_the_type_checker_finds_it() -> None:
-    assert sorted(name for names in server._NAMES.values() for name in names) == server.__all__
+    typed = {
+        (node.module, each.asname)
+        for node in ast.walk(ast.parse(inspect.getsource(server)))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("xuanzang.")
+        for each in node.names
+    }
+    named = [(module, name) for module, names in server._NAMES.items() for name in names]
+    assert {(f"{server.__name__ if module[0] == '.' else ''}{module}", name) for module, name in named} == typed
+    assert sorted(name for _, name in named) == sorted(server.__all__)
     for module, names in server._NAMES.items():
         for name in names:
             found = getattr(server, name)

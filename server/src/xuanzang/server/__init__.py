@@ -23,82 +23,43 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
-    from xuanzang.server.bundles.errors import BundleError
-    from xuanzang.server.bundles.repository import find_bundles
-    from xuanzang.server.engine.errors import (
-        DeadlineExceededError,
-        DetectionUnavailableError,
-        DrainingError,
-        EngineError,
-        FieldViolation,
-        InvalidInputError,
-        MemoryLimitError,
-        ModelNotFoundError,
-        OverloadedError,
-        UnservedLanguageError,
-    )
-    from xuanzang.server.engine.text.language_detection import DetectedLanguage
-    from xuanzang.server.engine.types import (
-        FinishReason,
-        GlossaryMatch,
-        GlossaryOutcome,
-        ProtectedPattern,
-        Quality,
-        QualityFlag,
-        TokenDetail,
-    )
-    from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings, check_options
-    from xuanzang.server.in_process.options import ContentFormat, TranslateOptions
-    from xuanzang.server.in_process.translations import (
-        Hypothesis,
-        ProgressiveTranslation,
-        StreamedTranslation,
-        Translation,
-    )
-    from xuanzang.server.in_process.translator import Translator
-    from xuanzang.server.published import HubError
-    from xuanzang.values.models import DecodingDefaults, Model
-    from xuanzang.values.provenance import EffectiveOptions, Provenance, SamplingOptions, SentenceProvenance
-
-__all__ = [
-    "AsyncTranslator",
-    "BundleError",
-    "ContentFormat",
-    "DeadlineExceededError",
-    "DecodingDefaults",
-    "DetectedLanguage",
-    "DetectionUnavailableError",
-    "DrainingError",
-    "EffectiveOptions",
-    "EngineError",
-    "FieldViolation",
-    "FinishReason",
-    "GlossaryMatch",
-    "GlossaryOutcome",
-    "HubError",
-    "Hypothesis",
-    "InvalidInputError",
-    "MemoryLimitError",
-    "Model",
-    "ModelNotFoundError",
-    "OverloadedError",
-    "ProgressiveTranslation",
-    "ProtectedPattern",
-    "Provenance",
-    "Quality",
-    "QualityFlag",
-    "SamplingOptions",
-    "SentenceProvenance",
-    "StreamedTranslation",
-    "TokenDetail",
-    "TranslateOptions",
-    "Translation",
-    "Translator",
-    "TranslatorSettings",
-    "UnservedLanguageError",
-    "check_options",
-    "find_bundles",
-]
+    from xuanzang.server.bundles.errors import BundleError as BundleError
+    from xuanzang.server.bundles.repository import find_bundles as find_bundles
+    from xuanzang.server.engine.errors import DeadlineExceededError as DeadlineExceededError
+    from xuanzang.server.engine.errors import DetectionUnavailableError as DetectionUnavailableError
+    from xuanzang.server.engine.errors import DrainingError as DrainingError
+    from xuanzang.server.engine.errors import EngineError as EngineError
+    from xuanzang.server.engine.errors import FieldViolation as FieldViolation
+    from xuanzang.server.engine.errors import InvalidInputError as InvalidInputError
+    from xuanzang.server.engine.errors import MemoryLimitError as MemoryLimitError
+    from xuanzang.server.engine.errors import ModelNotFoundError as ModelNotFoundError
+    from xuanzang.server.engine.errors import OverloadedError as OverloadedError
+    from xuanzang.server.engine.errors import UnservedLanguageError as UnservedLanguageError
+    from xuanzang.server.engine.text.language_detection import DetectedLanguage as DetectedLanguage
+    from xuanzang.server.engine.types import FinishReason as FinishReason
+    from xuanzang.server.engine.types import GlossaryMatch as GlossaryMatch
+    from xuanzang.server.engine.types import GlossaryOutcome as GlossaryOutcome
+    from xuanzang.server.engine.types import ProtectedPattern as ProtectedPattern
+    from xuanzang.server.engine.types import Quality as Quality
+    from xuanzang.server.engine.types import QualityFlag as QualityFlag
+    from xuanzang.server.engine.types import TokenDetail as TokenDetail
+    from xuanzang.server.in_process.aio_translator import AsyncTranslator as AsyncTranslator
+    from xuanzang.server.in_process.aio_translator import TranslatorSettings as TranslatorSettings
+    from xuanzang.server.in_process.aio_translator import check_options as check_options
+    from xuanzang.server.in_process.options import ContentFormat as ContentFormat
+    from xuanzang.server.in_process.options import TranslateOptions as TranslateOptions
+    from xuanzang.server.in_process.translations import Hypothesis as Hypothesis
+    from xuanzang.server.in_process.translations import ProgressiveTranslation as ProgressiveTranslation
+    from xuanzang.server.in_process.translations import StreamedTranslation as StreamedTranslation
+    from xuanzang.server.in_process.translations import Translation as Translation
+    from xuanzang.server.in_process.translator import Translator as Translator
+    from xuanzang.server.published import HubError as HubError
+    from xuanzang.values.models import DecodingDefaults as DecodingDefaults
+    from xuanzang.values.models import Model as Model
+    from xuanzang.values.provenance import EffectiveOptions as EffectiveOptions
+    from xuanzang.values.provenance import Provenance as Provenance
+    from xuanzang.values.provenance import SamplingOptions as SamplingOptions
+    from xuanzang.values.provenance import SentenceProvenance as SentenceProvenance
 
 # A module is imported when one of its names is first used: the engine needs numpy and onnxruntime.
 _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -136,6 +97,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "xuanzang.values.provenance": ("EffectiveOptions", "Provenance", "SamplingOptions", "SentenceProvenance"),
     }
 )
+
+__all__ = [name for names in _NAMES.values() for name in names]
 
 if not TYPE_CHECKING:  # type checkers would take any name
 

@@ -9,19 +9,24 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
-from xuanzang.command.parser import fail
+from xuanzang.command.parser import fail, say
 from xuanzang.command.settings import read_flags
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.commands.keys import run_keys_command
 from xuanzang.server.commands.probe import is_serving
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.published import HubError
+from xuanzang.server.published import HubError, default_repository, published_bundle
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
 _SWITCH_SECONDS = 0.001
+_BUNDLED = Path(__file__).parents[3] / "models"
+_BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` pulls and serves one"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,11 +47,10 @@ def _run_server(flags: Sequence[str]) -> int:
     # Until `keep_heap`: almost everything that is made at the start stays.
     gc.disable()
     # Containers probe every few seconds, so imports that only a server needs come later.
-    from xuanzang.server.commands.serve import with_models  # noqa: PLC0415
     from xuanzang.server.logs import configure_logging  # noqa: PLC0415
 
     try:
-        settings = with_models(settings)
+        settings = _with_models(settings)
     except HubError as error:
         return fail(PROGRAM, str(error), status=1)
 
@@ -68,6 +72,43 @@ def _is_serving(settings: Settings) -> bool:
         return is_serving(settings.health_address)
     client_key = settings.tls_key if settings.tls_client_ca else None
     return is_serving(settings.address, tls_certificate=settings.tls_certificate, tls_key=client_key)
+
+
+def _with_models(settings: ServeCommand) -> ServeCommand:
+    """Pull what is named, or raise HubError, and return the settings with the folder to serve."""
+    named = "models" in settings.model_fields_set
+    if settings.pull:
+        repository = settings.models if named else default_repository(os.environ)
+        for model in settings.pull:
+            agree = partial(_agree, model, repository)
+            published_bundle(model, repository, say, before_pull=(lambda: None) if settings.yes else agree)
+        return settings.model_copy(update={"models": repository})
+    if named or settings.models.is_dir():
+        return settings
+    pulled = default_repository(os.environ)
+    if _has_bundles(pulled):
+        return settings.model_copy(update={"models": pulled})
+    if _has_bundles(_BUNDLED):
+        say(f"serving the bundled models, which are small; {_BETTER}")
+        return settings.model_copy(update={"models": _BUNDLED})
+    raise HubError(f"there are no models, neither in ./models nor in {pulled}; {_BETTER}")
+
+
+def _agree(model: str, repository: Path) -> None:
+    """Ask the user for a pull; raise HubError if that is declined, or if nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise HubError(f"{model} is not in {repository}: --yes pulls it, or `xuanzang pull {model}` before")
+    sys.stderr.write(f"xuanzang: {model} is not in {repository}. Pull it? [Y/n] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
+        raise HubError(f"{model} was not pulled")
+
+
+def _has_bundles(folder: Path) -> bool:
+    try:
+        return bool(find_bundles(folder))
+    except BundleError:
+        return False
 
 
 async def _serve(settings: Settings) -> None:

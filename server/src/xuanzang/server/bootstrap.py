@@ -21,7 +21,6 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.observation import Observation
-from xuanzang.server.observation.recorder import Recorder
 from xuanzang.server.rpc.server import ListeningServer, RpcServer, admin_server, health_server
 from xuanzang.server.settings import Settings, is_loopback, split_address
 
@@ -88,9 +87,7 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
             raise OSError(f"a setting of OpenTelemetry is not valid: {error}") from error
     target, dropped = settings.access_log, metrics.server.access_log_dropped
     access_log = None if target is None else AccessLog(target, dropped=dropped)
-    if tracing is None and access_log is None:
-        return Observation()
-    return Observation(Recorder(access_log, dropped=dropped), tracing=tracing)
+    return Observation(access_log, tracing=tracing, dropped=dropped)
 
 
 def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> ListeningServer | None:

@@ -29,18 +29,6 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{
 _LOOPBACK = "127.0.0.1"
 
 
-class ObservationSettings(BaseModel):
-    """What is recorded of single RPCs."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
-
-    tracing: bool = False
-    """Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
-    say where to and how many."""
-    access_log: str | None = Field(default=None, min_length=1)
-    """File to add a JSON object to for each RPC, without texts; - for standard output."""
-
-
 class HostAndPort(NamedTuple):
     """Parts of an address."""
 
@@ -58,7 +46,7 @@ def split_address(address: str) -> HostAndPort:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or IP address is this machine's own, which others cannot reach."""
+    """Return whether a host name or IP address is this machine's own, which others cannot reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -108,9 +96,7 @@ class Locations(BaseModel):
 
 
 # --help lists the flags of the last base first.
-class Settings(
-    BaseSettings, ObservationSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations
-):
+class Settings(BaseSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations):
     """Serve translation models over gRPC.
 
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
@@ -118,6 +104,11 @@ class Settings(
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, use_attribute_docstrings=True)
 
+    tracing: bool = False
+    """Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
+    say where to and how many."""
+    access_log: str | None = Field(default=None, min_length=1)
+    """File to add a JSON object to for each RPC, without texts; - for standard output."""
     drain_timeout_seconds: float = Field(default=30, ge=0, le=3600)
     """Maximum seconds to finish accepted requests after SIGTERM; the rest are answered UNAVAILABLE."""
     tls_certificate: FilePath | None = None
@@ -180,7 +171,7 @@ class Settings(
 
     @property
     def admits_anonymous_administrators(self) -> bool:
-        """Whether administrators without an API key are answered."""
+        """True if administrators without an API key are answered."""
         if self.admin_anonymous is not None:
             return self.admin_anonymous
         host = split_address(self.admin_address).host if self.admin_address else _LOOPBACK
@@ -188,19 +179,19 @@ class Settings(
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine reach the address."""
+        """True if only programs of this machine reach the address."""
         return is_loopback(split_address(self.address).host)
 
     @property
     def admits_anonymous(self) -> bool:
-        """Whether callers without an API key are answered."""
+        """True if callers without an API key are answered."""
         if self.anonymous is not None:
             return self.anonymous
         return self.is_loopback or (self.tls_client_ca is not None and self.keys_file is None)
 
     @property
     def tls_kind(self) -> str:
-        """How connections are encrypted: "off", "server" or "mutual"."""
+        """Encryption of connections: "off", "server" or "mutual"."""
         if self.tls_certificate is None:
             return "off"
         return "server" if self.tls_client_ca is None else "mutual"

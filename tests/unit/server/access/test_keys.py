@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.server.access.authentication import KeyRing
 from xuanzang.server.access.errors import KeysFileError
-from xuanzang.server.access.keys import StoredHash, change_keys, id_of, new_key, read_keys
+from xuanzang.server.access.keys import change_keys, id_of, new_key, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 
 
@@ -20,8 +20,8 @@ def test_a_key_is_recognised_by_what_the_file_holds_of_it(tmp_path: Path) -> Non
     [read] = read_keys(tmp_path / "keys")
     assert read == entry
     assert id_of(key) == entry.id
-    assert StoredHash.of(read).is_of(key)
-    assert not StoredHash.of(read).is_of(key + "x")
+    assert read.is_of(key)
+    assert not read.is_of(key + "x")
     assert key not in (tmp_path / "keys").read_text()
 
 

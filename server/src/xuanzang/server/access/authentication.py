@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from xuanzang.server.access.callers import INVALID_KEY, Caller, KeyCaller
 from xuanzang.server.access.errors import UnauthenticatedError, WrongRoleError
-from xuanzang.server.access.keys import ApiKey, Role, StoredHash, id_of, new_key, others_may_read, read_keys
+from xuanzang.server.access.keys import ApiKey, Role, id_of, new_key, others_may_read, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.quotas import Clock
 from xuanzang.server.watched_files import ReloadedContent
@@ -31,7 +31,7 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
         self._clock = clock
         self._callers: dict[str, KeyCaller] = {}
         # Stands in for ids that the file does not have: nobody knows its key.
-        self._nobodys = StoredHash.of(new_key("nobody")[1])
+        self._nobodys = new_key("nobody")[1]
         super().__init__([file], kept="the old keys stay in use", count=partial(metrics.reloaded, "keys"))
         self._use(read_keys(file))
         written = file.resolve()
@@ -42,20 +42,17 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
     @property
     def usable(self) -> int:
         """Keys that are not revoked."""
-        return sum(not caller.is_revoked for caller in self._callers.values())
+        return sum(not caller.key.revoked for caller in self._callers.values())
 
     def caller_of(self, presented: str) -> KeyCaller:
-        """Return the holder of a key.
+        """Return the holder of a key; UnauthenticatedError: there is no such key, or it is revoked.
 
         The work is one hash and one comparison, whether the id is unknown, the secret wrong, the key revoked or right,
         so the time of a refusal says nothing.
-
-        Raises:
-            UnauthenticatedError: There is no such key, or it is revoked.
         """
         caller = self._callers.get(id_of(presented))
-        stored = self._nobodys if caller is None else caller.stored
-        if not stored.is_of(presented) or caller is None:
+        key = self._nobodys if caller is None else caller.key
+        if not key.is_of(presented) or caller is None:
             raise UnauthenticatedError(INVALID_KEY, self._metrics.refusals["invalid"])
         caller.require_valid()
         return caller
@@ -108,9 +105,13 @@ class Authenticator:
             WrongRoleError: The key is for another purpose.
         """
         # Without keys of its own, the server leaves the header to proxies that have a use for it.
-        presented = self._presented(metadata) if self.keys else set()
+        presented = _presented(metadata) if self.keys else set()
         if self.keys and len(presented) == 1:
-            return self._in_role(self.keys.caller_of(presented.pop()))
+            caller = self.keys.caller_of(presented.pop())
+            if caller.key.role != self._role:
+                message = f"the API key has the role {caller.key.role}, and {self._role} is needed here"
+                raise WrongRoleError(message, self._metrics.refusals["role"])
+            return caller
         if presented:
             raise UnauthenticatedError("the metadata has several API keys", self._metrics.refusals["invalid"])
         if self._anonymous:
@@ -118,19 +119,14 @@ class Authenticator:
         message = "an API key is needed: metadata authorization: Bearer KEY"
         raise UnauthenticatedError(message, self._metrics.refusals["missing"])
 
-    def _in_role(self, caller: KeyCaller) -> KeyCaller:
-        if caller.role != self._role:
-            message = f"the API key has the role {caller.role}, and {self._role} is needed here"
-            raise WrongRoleError(message, self._metrics.refusals["role"])
-        return caller
 
-    def _presented(self, metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:
-        keys = set()
-        for name, value in metadata:
-            if name == "x-api-key":
-                keys.add(str(value))
-            elif name == "authorization":
-                scheme, _, key = str(value).partition(" ")
-                # Another scheme is a key that is not valid.
-                keys.add(key.strip() if scheme.lower() == "bearer" else "")
-        return keys
+def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:
+    keys = set()
+    for name, value in metadata:
+        if name == "x-api-key":
+            keys.add(str(value))
+        elif name == "authorization":
+            scheme, _, key = str(value).partition(" ")
+            # Another scheme is a key that is not valid.
+            keys.add(key.strip() if scheme.lower() == "bearer" else "")
+    return keys

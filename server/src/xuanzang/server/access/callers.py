@@ -15,7 +15,7 @@ from xuanzang.server.access.errors import (
     QuotaExceededError,
     UnauthenticatedError,
 )
-from xuanzang.server.access.keys import ApiKey, StoredHash
+from xuanzang.server.access.keys import ApiKey
 from xuanzang.server.access.metrics import KeyMetrics
 from xuanzang.server.access.quotas import Bucket, Clock, Places
 from xuanzang.server.access.settings import ANYBODY
@@ -88,27 +88,28 @@ class KeyCaller(Caller):
         self._requests = Bucket(key.requests_per_minute, clock)
         self._characters = Bucket(key.characters_per_minute, clock)
         self._places = Places(key.concurrent_sentences, clock)
-        self._use(key)
+        self.key = key
 
     def change(self, key: ApiKey) -> None:
         """Take over a changed entry of the keys file; used quotas stay used."""
         self._requests.change(key.requests_per_minute)
         self._characters.change(key.characters_per_minute)
         self._places.limit = key.concurrent_sentences
-        self._use(key)
+        self.key = key
 
     def revoke(self) -> None:
         """Refuse the key from now on, also to RPCs in progress."""
-        self.is_revoked = True
+        self.key = self.key.model_copy(update={"revoked": True})
 
     def require_valid(self) -> None:
         """Raise UnauthenticatedError for a revoked key."""
-        if self.is_revoked:
+        if self.key.revoked:
             raise UnauthenticatedError(INVALID_KEY, self._revoked)
 
     @override
     def allows(self, model: ServedModel) -> bool:
-        return self._models is None or not self._models.isdisjoint((model.name, f"{model.name}/{model.version}"))
+        models = self.key.models
+        return models is None or model.name in models or f"{model.name}/{model.version}" in models
 
     @override
     def limited(self, resolve: Resolve) -> Resolve:
@@ -116,7 +117,7 @@ class KeyCaller(Caller):
             route = await resolve(**wanted)
             if not self.allows(route.model):
                 self._metrics.refusals["model"].inc()
-                allowed = ", ".join(sorted(self._models or ()))
+                allowed = ", ".join(sorted(set(self.key.models or ())))
                 name = f"{route.model.name}/{route.model.version}"
                 description = f"{name} is not allowed with this API key; allowed: {allowed}"
                 raise ModelNotAllowedError(FieldViolation(field="settings.model", description=description))
@@ -132,8 +133,7 @@ class KeyCaller(Caller):
         except UnauthenticatedError as refusal:
             refusal.count()
             raise
-        characters = sum(map(len, texts))
-        with self._charged(characters, requests=1):
+        with self._charged(sum(map(len, texts)), requests=1):
             yield
 
     @contextmanager
@@ -166,12 +166,6 @@ class KeyCaller(Caller):
             finally:
                 self._metrics.sentences.dec(count)
 
-    def _use(self, key: ApiKey) -> None:
-        self.stored = StoredHash.of(key)
-        self._models = None if key.models is None else frozenset(key.models)
-        self.is_revoked = key.revoked
-        self.role = key.role
-
     def _take(self, characters: int, requests: int) -> None:
         """Take requests and characters, or neither."""
         limit = self._characters.limit
@@ -179,16 +173,13 @@ class KeyCaller(Caller):
             self._metrics.refusals["characters"].inc()
             description = f"must have at most {limit} characters together with this API key, has {characters}"
             raise InvalidInputError([FieldViolation(field="contents", description=description)])
-        waits = {
-            "requests": self._requests.seconds_until(requests),
-            "characters": self._characters.seconds_until(characters),
-        }
-        what = max(waits, key=lambda each: waits[each])
-        if waits[what]:
+        of_requests = self._requests.seconds_until(requests), "requests", self._requests.limit
+        of_characters = self._characters.seconds_until(characters), "characters", self._characters.limit
+        seconds, what, quota = max(of_requests, of_characters, key=lambda wait: wait[0])
+        if seconds:
             self._metrics.refusals[what].inc()
-            quota = {"requests": self._requests, "characters": self._characters}[what].limit
             message = f"the quota of the API key, {quota} {what} per minute, is used up"
-            raise QuotaExceededError(message, retry_after_seconds=waits[what], reason="quota")
+            raise QuotaExceededError(message, retry_after_seconds=seconds, reason="quota")
         self._requests.take(requests)
         self._characters.take(characters)
         self._metrics.requests.inc(requests)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -60,33 +60,23 @@ class ApiKey(BaseModel):
     """What the key is for: translation, or the administration of models."""
     revoked: bool = False
 
+    def is_of(self, presented: str) -> bool:
+        """Return whether a text is the key, found in a time that does not depend on how much of it is right."""
+        digest = digest_of(presented, bytes.fromhex(self.salt))
+        return hmac.compare_digest(digest, bytes.fromhex(self.hash))
 
-def new_key(
-    name: str,
-    *,
-    requests_per_minute: int | None = None,
-    characters_per_minute: int | None = None,
-    concurrent_sentences: int | None = None,
-    models: Sequence[str] | None = None,
-    role: Role = "caller",
-) -> tuple[str, ApiKey]:
-    """Make a key and its entry in the keys file, or raise ValidationError; only its holder keeps the key."""
+
+def new_key(name: str, **allowed: object) -> tuple[str, ApiKey]:
+    """Make a key and its entry in the keys file, or raise ValidationError; only its holder keeps the key.
+
+    What the key allows are fields of the entry, such as `requests_per_minute`.
+    """
     key_id = secrets.token_hex(_ID_BYTES)
     key = f"xz_{key_id}_{secrets.token_hex(_SECRET_BYTES)}"
     salt = secrets.token_bytes(_SALT_BYTES)
-    entry = ApiKey(
-        id=key_id,
-        name=name,
-        salt=salt.hex(),
-        hash=digest_of(key, salt).hex(),
-        created=datetime.now(UTC).replace(microsecond=0),
-        requests_per_minute=requests_per_minute,
-        characters_per_minute=characters_per_minute,
-        concurrent_sentences=concurrent_sentences,
-        models=None if models is None else tuple(models),
-        role=role,
-    )
-    return key, entry
+    created = datetime.now(UTC).replace(microsecond=0)
+    own = {"id": key_id, "name": name, "salt": salt.hex(), "hash": digest_of(key, salt).hex(), "created": created}
+    return key, ApiKey.model_validate(own | allowed)
 
 
 def id_of(presented: str) -> str:
@@ -98,22 +88,6 @@ def id_of(presented: str) -> str:
 def digest_of(key: str, salt: bytes) -> bytes:
     """Return what the keys file holds of a key."""
     return hmac.digest(salt, key.encode(errors="replace"), "sha256")
-
-
-class StoredHash(NamedTuple):
-    """Record of a key, by which the server recognises it."""
-
-    salt: bytes
-    digest: bytes
-
-    @classmethod
-    def of(cls, entry: ApiKey) -> Self:
-        """Take the salt and the hash of an entry."""
-        return cls(bytes.fromhex(entry.salt), bytes.fromhex(entry.hash))
-
-    def is_of(self, presented: str) -> bool:
-        """Return whether a text is the key, found in a time that does not depend on how much of it is right."""
-        return hmac.compare_digest(digest_of(presented, self.salt), self.digest)
 
 
 class _Content(BaseModel):

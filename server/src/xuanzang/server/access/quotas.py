@@ -74,12 +74,7 @@ class Places:
         self._mean_seconds: float | None = None
 
     def require(self, count: int) -> None:
-        """Refuse sentences that there are no places for.
-
-        Raises:
-            InvalidInputError: There will never be so many places.
-            QuotaExceededError: There are not so many free places now.
-        """
+        """Refuse sentences that there are no places for: never so many, InvalidInputError; now, QuotaExceededError."""
         if self.limit is None:
             return
         if count > self.limit:
@@ -87,12 +82,9 @@ class Places:
             raise InvalidInputError([FieldViolation(field="contents", description=description)])
         excess = self.taken + count - self.limit
         if excess > 0:
-            raise QuotaExceededError(
-                f"the API key may have {self.limit} sentences in translation: {self.taken} are, and the request has "
-                f"{count}",
-                retry_after_seconds=self._seconds_until(excess),
-                reason="quota",
-            )
+            text = f"may have {self.limit} sentences in translation: {self.taken} are, and the request has {count}"
+            wait = self._seconds_until(excess)
+            raise QuotaExceededError(f"the API key {text}", retry_after_seconds=wait, reason="quota")
 
     @contextmanager
     def held(self, count: int) -> Iterator[None]:

@@ -41,7 +41,7 @@ class TLSFiles:
 
 
 class Certificates(NamedTuple):
-    """What TLS is configured with, and when it expires."""
+    """Contents of the files, and the times at which they expire."""
 
     key: bytes
     chain: bytes
@@ -56,11 +56,7 @@ class ReloadedTLS(ReloadedContent[Certificates]):
     """Certificates of a server that follow their files: new connections get the new ones, old connections stay."""
 
     def __init__(self, files: TLSFiles, metrics: AccessMetrics) -> None:
-        """Read the files.
-
-        Raises:
-            CertificateError: A file is not valid.
-        """
+        """Read the files, or raise CertificateError."""
         self._files, self._metrics = files, metrics
         watched = [file for file in (files.certificate, files.key, files.client_ca) if file]
         super().__init__(watched, kept="the old certificate stays in use", count=partial(metrics.reloaded, "tls"))
@@ -73,7 +69,15 @@ class ReloadedTLS(ReloadedContent[Certificates]):
 
     @override
     def _read(self) -> Certificates:
-        return _read(self._files)
+        files = self._files
+        expiries = {"server": check_certificate(files.certificate, files.key)}
+        try:
+            authorities = files.client_ca.read_bytes() if files.client_ca else None
+            if authorities is not None:
+                expiries["client_ca"] = _first_expiry(authorities.decode())
+            return Certificates(files.key.read_bytes(), files.certificate.read_bytes(), authorities, expiries)
+        except (OSError, ValueError) as error:
+            raise CertificateError(f"authorities of clients {files.client_ca}: {error}") from error
 
     @override
     def _take_over(self, content: Certificates) -> None:
@@ -89,17 +93,6 @@ class ReloadedTLS(ReloadedContent[Certificates]):
             return None
 
 
-def _read(files: TLSFiles) -> Certificates:
-    expiries = {"server": check_certificate(files.certificate, files.key)}
-    try:
-        authorities = files.client_ca.read_bytes() if files.client_ca else None
-        if authorities is not None:
-            expiries["client_ca"] = _first_expiry(authorities.decode())
-        return Certificates(files.key.read_bytes(), files.certificate.read_bytes(), authorities, expiries)
-    except (OSError, ValueError) as error:
-        raise CertificateError(f"authorities of clients {files.client_ca}: {error}") from error
-
-
 def _first_expiry(authorities: str) -> float:
     """Return the time at which the first of some authorities expires, Unix seconds."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -109,10 +102,7 @@ def _first_expiry(authorities: str) -> float:
 
 
 def check_certificate(certificate: Path, key: Path) -> float:
-    """Check a certificate as its clients will, and log a warning if it expires soon.
-
-    Returns:
-        Time at which the certificate expires, Unix seconds.
+    """Check a certificate as its clients will, warn if it expires soon, and return the time of that, Unix seconds.
 
     Raises:
         CertificateError: A file cannot be read, the key belongs to another certificate, or the certificate has expired

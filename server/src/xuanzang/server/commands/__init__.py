@@ -1,1 +1,1 @@
-"""Commands beside the server: API keys, and models of a hub."""
+"""Commands beside the server: API keys, and the probe of its health."""

@@ -14,16 +14,10 @@ _TIMEOUT_SECONDS = 5.0
 
 
 def is_serving(address: str, *, tls_certificate: Path | None = None, tls_key: Path | None = None) -> bool:
-    """Check the health of a server as a whole.
+    """Return whether a server as a whole answers SERVING.
 
-    Args:
-        address: Listening address of the server; 0.0.0.0 and [::] stand for this machine.
-        tls_certificate: PEM file of the server's certificate, the only one that is trusted; None for plain text.
-        tls_key: PEM file of its private key, with which the certificate is presented to a server that requires client
-            certificates; None to present none.
-
-    Returns:
-        True if the server answers SERVING; False for any other answer, and for none.
+    Over TLS only the server's own certificate is trusted. To a server that requires client certificates it is presented
+    as well, with its key.
     """
     try:
         with _channel(address, tls_certificate, tls_key) as channel:
@@ -36,11 +30,7 @@ def is_serving(address: str, *, tls_certificate: Path | None = None, tls_key: Pa
 
 
 def _channel(address: str, certificate: Path | None, client_key: Path | None) -> grpc.Channel:
-    """Connect to a server by its own certificate.
-
-    Raises:
-        OSError: A file cannot be read, or the server presents another certificate.
-    """
+    """Connect to a server by its own certificate; OSError: it presents another, or a file cannot be read."""
     target = address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - nothing is bound here
     if certificate is None:
         return grpc.insecure_channel(target, (("grpc.enable_http_proxy", 0),))

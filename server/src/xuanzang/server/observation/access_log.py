@@ -21,15 +21,7 @@ class AccessLog:
     """Adds lines to a file, opened anew for each group of lines so that it may be moved away. For one thread."""
 
     def __init__(self, target: str, *, dropped: Counter) -> None:
-        """Open the log.
-
-        Args:
-            target: Path of the file, or "-" for standard output.
-            dropped: Counter of the lines that are lost because they cannot be written.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Open a file, "-" for standard output, or raise OSError; `dropped` counts lines that cannot be written."""
         self._target = target
         self._dropped = dropped
         self._failing = False

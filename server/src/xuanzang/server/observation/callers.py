@@ -30,11 +30,7 @@ def host_of(peer: str) -> str:
 
 
 def address_class(peer: str) -> AddressClass:
-    """Classify the network address of a peer.
-
-    Args:
-        peer: Peer in gRPC's form, such as "ipv4:127.0.0.1:50051".
-    """
+    """Classify the network address of a peer in gRPC's form."""
     # Every connection has another port.
     return _class_of(host_of(peer))
 

@@ -24,11 +24,7 @@ class RpcLog:
     """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
 
     def __init__(self, what: str = "rpc") -> None:
-        """Log nothing yet.
-
-        Args:
-            what: What fails: "rpc", or "text" for single texts of a stream.
-        """
+        """Log nothing yet; what fails is "rpc", or "text" for single texts of a stream."""
         self._what = what
         self._seen: Counter[str] = Counter()
         # Success is counted; log lines for it take a fifth of the event loop's time.
@@ -45,16 +41,7 @@ class RpcLog:
         request_id: str | None = None,
         reason: Reason | None = None,
     ) -> None:
-        """Log the end of an RPC, or of a text.
-
-        Args:
-            path: Path of the method.
-            code: Name of its status.
-            seconds: Its duration.
-            is_check: Whether it checks the health of the server, which is done often.
-            request_id: Its id; None if it has none.
-            reason: Why it was refused; None if it was not, or its caller has gone.
-        """
+        """Log the end of an RPC, or of a text; `is_check`: it checks the health of the server, which is done often."""
         level = logging.DEBUG if code == "OK" or is_check else logging.INFO
         if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code)):
             return

@@ -19,31 +19,6 @@ _MAX_CALLS = 32
 _MAX_SENTENCES = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadRpcs:
-    """RPCs that were refused together, before they were read."""
-
-    method: str
-    code: str
-    """Name of their status code."""
-    rpcs: int
-    """Number of the RPCs."""
-    reason: str
-    """Word for what there was too little of."""
-    ended_at: int = field(default_factory=time.time_ns)
-    """Time by the calendar, nanoseconds."""
-
-    def facts(self) -> dict[str, object]:
-        """Return the line of the access log."""
-        return {
-            "time": _date(self.ended_at),
-            "method": self.method,
-            "code": self.code,
-            "reason": self.reason,
-            "unread_rpcs": self.rpcs,
-        }
-
-
 @dataclass(slots=True, kw_only=True)
 class RpcRecord:
     """Observer of the calls of one RPC: one call, or one for each text of a stream.
@@ -121,7 +96,7 @@ class RpcRecord:
     def facts(self) -> dict[str, object]:
         """Return the line of the access log of an RPC that is finished."""
         return {
-            "time": _date(self.ended_at),
+            "time": date_of(self.ended_at),
             "request_id": self.request_id,
             "trace_id": None if self.span is None else self.span.exemplar["trace_id"],
             "method": self.method,
@@ -150,12 +125,9 @@ class RpcRecord:
         attributes: dict[str, str | int | float] = {
             "xuanzang.request_id": self.request_id,
             "xuanzang.caller": self.caller.kind,
-            "xuanzang.texts": self.texts,
-            "xuanzang.characters": self.characters,
-            "xuanzang.sentences": self.sentences,
-            "xuanzang.source_tokens": self.source_tokens,
-            "xuanzang.target_tokens": self.target_tokens,
         }
+        for size in ("texts", "characters", "sentences", "source_tokens", "target_tokens"):
+            attributes[f"xuanzang.{size}"] = getattr(self, size)
         if self.model is not None and self.version is not None:
             attributes |= {"xuanzang.model": self.model, "xuanzang.version": self.version}
         return attributes
@@ -176,5 +148,6 @@ class RpcRecord:
                 self.decode_seconds = max(self.decode_seconds, each.finished_at - each.encoded_at)
 
 
-def _date(nanoseconds: int) -> str:
+def date_of(nanoseconds: int) -> str:
+    """Write a time by the calendar, in nanoseconds, as logs have it."""
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(timespec="milliseconds")

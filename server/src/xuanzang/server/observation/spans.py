@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
@@ -30,43 +31,37 @@ class Part(NamedTuple):
     attributes: tuple[tuple[str, int], ...]
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class RpcSpan:
     """The span of an RPC that is sampled, and its parts."""
 
     context: ClassVar = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
     """What the queue of the SDK asks for, to find that it is sampled; not its ids."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        trace_id: int,
-        span_id: int,
-        trace_state: TraceState | None,
-        parent_id: int | None,
-        attributes: Attributes,
-        export: Callable[[RpcSpan], None],
-    ) -> None:
-        self.name = name
-        self.trace_id = trace_id
-        self.span_id = span_id
-        self.trace_state = trace_state
-        self.parent_id = parent_id
-        self.attributes = attributes
-        """Attributes; all of them once it has ended."""
-        self.fault = ""
-        """Name of the status code, if it is a fault of the server."""
-        self.parts: list[Part] = []
-        """Parts of the calls so far."""
-        self.began_at = time.time_ns()
-        self.ended_at = 0
-        """Nanoseconds of the clock of `time.time`, as is `began_at`."""
+    name: str
+    trace_id: int
+    span_id: int
+    trace_state: TraceState | None
+    parent_id: int | None
+    attributes: Attributes
+    """Attributes; all of them once it has ended."""
+    export: Callable[[RpcSpan], None]
+    fault: str = ""
+    """Name of the status code, if it is a fault of the server."""
+    parts: list[Part] = field(default_factory=list)
+    """Parts of the calls so far."""
+    began_at: int = field(default_factory=time.time_ns)
+    ended_at: int = 0
+    """Nanoseconds of the clock of `time.time`, as is `began_at`."""
+    offset: int = field(init=False)
+    """Nanoseconds to add to the times of the parts."""
+    exemplar: dict[str, str] = field(init=False)
+    """Labels of exemplars."""
+    _sentences_left: int = MAX_SENTENCES
+
+    def __post_init__(self) -> None:
         self.offset = self.began_at - time.monotonic_ns()
-        """Nanoseconds to add to the times of the parts."""
-        self.exemplar = {"trace_id": trace_hex(trace_id), "span_id": span_hex(span_id)}
-        """Labels of exemplars."""
-        self._sentences_left = MAX_SENTENCES
-        self._export = export
+        self.exemplar = {"trace_id": trace_hex(self.trace_id), "span_id": span_hex(self.span_id)}
 
     def add_call(self, record: CallRecord) -> None:
         """Take the parts of a call; of a stream, those of its first calls."""
@@ -75,19 +70,12 @@ class RpcSpan:
             self._sentences_left = max(0, self._sentences_left - max(1, record.sentences))
 
     def end(self, ended_at: int, code: str, number: int, attributes: Attributes) -> None:
-        """End the span of the RPC, and export all.
-
-        Args:
-            ended_at: Nanoseconds of the clock of `time.time`.
-            code: Name of its status code.
-            number: Number of the status code.
-            attributes: Further attributes.
-        """
+        """End the span at a time of `time.time_ns`, with the name and number of a status, and export all."""
         self.ended_at = ended_at
         self.attributes = {**self.attributes, "rpc.grpc.status_code": number, **attributes}
         # The message of the status may quote the caller.
         self.fault = code if code in _SERVER_FAULTS else ""
-        self._export(self)
+        self.export(self)
 
 
 def _parts(record: CallRecord, max_sentences: int) -> Iterator[Part]:

@@ -12,13 +12,12 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import cast
 
-from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import NoOpTracer, SpanContext, SpanKind, get_current_span
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, NoOpTracer, SpanKind, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from xuanzang.server.observation.span_exporter import SpanExporter
@@ -42,14 +41,7 @@ class Tracing:
     """
 
     def __init__(self, make_exporter: MakeExporter = SpanExporter) -> None:
-        """Start the SDK.
-
-        Args:
-            make_exporter: Maker of the receiver of spans, which sends them by OTLP over gRPC.
-
-        Raises:
-            ValueError: An environment variable of OpenTelemetry is not valid.
-        """
+        """Start the SDK; ValueError: an environment variable of OpenTelemetry is not valid."""
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         scope = InstrumentationScope(_NAME, version(_NAME))
         self._is_off = isinstance(self._provider.get_tracer(_NAME), NoOpTracer)
@@ -58,23 +50,19 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, service: str, method: str, metadata: Mapping[str, str | bytes]) -> RpcSpan | None:
-        """Begin the span of an RPC, in the trace of its caller if the caller has one.
-
-        Args:
-            service: Full name of the service.
-            method: Name of the method.
-            metadata: Metadata of the RPC, of which W3C's `traceparent` and `tracestate` are read.
-        """
+        """Begin the span of an RPC, in the trace of its caller if W3C's `traceparent` in the metadata names one."""
         if self._is_off:
             return None
-        around, parent = self._caller(metadata) if "traceparent" in metadata else (None, None)
+        around = self._propagator.extract(_trace_headers(metadata)) if "traceparent" in metadata else None
+        caller = get_current_span(around).get_span_context() if around else INVALID_SPAN_CONTEXT
+        parent = caller if caller.is_valid else None
         name, attributes = _identity(service, method)
         trace_id = self._ids.generate_trace_id() if parent is None else parent.trace_id
         sampled = self._sampler.should_sample(around, trace_id, name, SpanKind.SERVER, attributes)
         if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
         return RpcSpan(
-            name,
+            name=name,
             trace_id=trace_id,
             span_id=self._ids.generate_span_id(),
             trace_state=sampled.trace_state,
@@ -82,11 +70,6 @@ class Tracing:
             attributes=sampled.attributes,
             export=self._export,
         )
-
-    def _caller(self, metadata: Mapping[str, str | bytes]) -> tuple[Context, SpanContext | None]:
-        around = self._propagator.extract(_trace_headers(metadata))
-        caller = get_current_span(around).get_span_context()
-        return around, caller if caller.is_valid else None
 
     def flush(self) -> None:
         """Export the spans that have ended."""

@@ -9,11 +9,11 @@ import pytest
 
 from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation import recorder as recorder_module
+from xuanzang.server.observation import observation as observation_module
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts
-from xuanzang.server.observation.recorder import Recorder
-from xuanzang.server.observation.rpc_record import RpcRecord, UnreadRpcs
+from xuanzang.server.observation.observation import Observation
+from xuanzang.server.observation.rpc_record import RpcRecord
 
 CALLER = CallerFacts("key", "nightly", "private")
 
@@ -31,7 +31,6 @@ def ended(*calls: CallRecord, request_id: str = "7") -> RpcRecord:
     record = RpcRecord(request_id=request_id, method="TranslateText", caller=CALLER)
     for call in calls:
         record.call_ended(call)
-    record.end("OK", 0, 0.5)
     return record
 
 
@@ -58,9 +57,10 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 async def test_a_line_sums_up_the_calls_of_its_rpc(
     tmp_path: Path, dropped: Counter, calls: int, sentences: int
 ) -> None:
-    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
-    recorder.add(ended(*(call(sentences, began_at=float(number)) for number in range(calls))))
-    recorder.close()
+    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    record = ended(*(call(sentences, began_at=float(number)) for number in range(calls)))
+    observation.end(record, "OK", 0, 0.5)
+    observation.close()
     [line] = lines_of(tmp_path / "log")
     sums = [line[name] for name in ("texts", "characters", "sentences", "source_tokens", "target_tokens")]
     assert sums == [calls, 9 * calls, sentences * calls, 4 * calls, 5 * calls]
@@ -70,18 +70,18 @@ async def test_a_line_sums_up_the_calls_of_its_rpc(
 
 
 async def test_rpcs_come_in_the_order_of_their_ends(tmp_path: Path, dropped: Counter) -> None:
-    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
     for number in range(100):
-        recorder.add(ended(request_id=str(number)))
-    recorder.close()
+        observation.end(ended(request_id=str(number)), "OK", 0, 0.5)
+    observation.close()
     assert [line["request_id"] for line in lines_of(tmp_path / "log")] == [str(number) for number in range(100)]
     assert count_of(dropped) == 0
 
 
 async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, dropped: Counter) -> None:
-    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
-    recorder.add(UnreadRpcs(method="TranslateText", code="RESOURCE_EXHAUSTED", rpcs=40, reason="queue"))
-    recorder.close()
+    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    observation.end_unread("TranslateText", "RESOURCE_EXHAUSTED", 40, reason="queue")
+    observation.close()
     [line] = lines_of(tmp_path / "log")
     assert line.pop("time")
     assert line == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "reason": "queue", "unread_rpcs": 40}
@@ -90,27 +90,27 @@ async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, droppe
 async def test_rpcs_that_a_slow_reader_does_not_take_are_lost_and_counted(
     tmp_path: Path, dropped: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "_MAX_WAITING", 3)
+    monkeypatch.setattr(observation_module, "_MAX_WAITING", 3)
     os.mkfifo(tmp_path / "log")
     # Open before the log is, so that the log finds a reader each time it opens the pipe.
     with os.fdopen(os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
-        recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+        observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
         for _ in range(1000):
-            recorder.add(ended())
-        recorder.close()
+            observation.end(ended(), "OK", 0, 0.5)
+        observation.close()
         assert len(reader.readlines()) == 3
     assert count_of(dropped) == 997
 
 
-async def test_an_rpc_that_cannot_be_recorded_does_not_end_the_recorder(
+async def test_an_rpc_that_cannot_be_recorded_does_not_end_the_recording(
     tmp_path: Path, dropped: Counter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
     broken = ended()
-    broken.ended_at = -(10**30)
+    broken.fields = None  # type: ignore[assignment]
     for each in (broken, ended()):
-        recorder.add(each)
-        recorder._hand_over()
-    recorder.close()
+        observation.end(each, "OK", 0, 0.5)
+        observation._hand_over()
+    observation.close()
     assert len(lines_of(tmp_path / "log")) == 1
     assert [line.msg for line in caplog.records] == ["ended RPCs could not be recorded"]
