@@ -38,7 +38,6 @@ async def measure(
 
     Args:
         replicas: Two servers.
-        callers: Concurrent callers.
         seconds: Length of each of the three phases.
         timeout: Time limit of a call in seconds.
 

@@ -37,7 +37,7 @@ _REMEMBERED = 200
 
 
 class Load(NamedTuple):
-    """What a closed loop found."""
+    """Figures of a closed loop."""
 
     rate: float
     """Sentences per second."""

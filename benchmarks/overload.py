@@ -100,7 +100,6 @@ class Measurement:
     """Loads on one server.
 
     Args:
-        callers: Callers of the server.
         pid: Process of the server; None: of this machine's own processes only the callers' times are measured.
     """
 

@@ -50,11 +50,7 @@ class Callers(Protocol):
 
 
 class LightCallers:
-    """Callers that take little of the processor, over a few connections, without retries.
-
-    Args:
-        texts: Texts to choose from.
-    """
+    """Callers that take little of the processor, over a few connections, without retries."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._random = random.Random(2)
@@ -89,7 +85,6 @@ class SdkCallers:
     """Callers with the SDK: one client, with its retries, and with or without its throttle.
 
     Args:
-        texts: Texts to choose from.
         throttle: Whether calls are held back that the server would refuse.
     """
 
@@ -122,8 +117,6 @@ async def admitted_after(callers: Callers, sentences: int, refused: Result, *, i
     """Ask again and again, and return when a call like a refused one is admitted.
 
     Args:
-        callers: Callers.
-        sentences: Sentences of the call.
         refused: Refused call, of this moment.
         interval: Seconds between two tries.
 

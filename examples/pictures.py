@@ -62,7 +62,6 @@ def take(page: Any, url: str, path: Path) -> None:
     """Translate a text, open a word of it, and take a picture.
 
     Args:
-        page: Page of Playwright.
         url: Address of the page.
         path: File of the picture.
     """

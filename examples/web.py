@@ -80,10 +80,6 @@ def is_taken(address: str) -> bool:
 def running(module: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a module of ours as a program, and stop it at the end.
 
-    Args:
-        module: Name of the module.
-        flags: Its flags.
-
     Yields:
         Its process.
     """

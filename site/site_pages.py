@@ -41,7 +41,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/.
 
     Args:
-        files: Files of docs/.
         config: Configuration of the site.
     """
     for source, page in _ELSEWHERE.items():
@@ -52,12 +51,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Let links of the repository lead to pages of the site; name the files that are none.
-
-    Args:
-        markdown: Text of a page.
-        page: The page.
-    """
+    """Let links of the repository lead to pages of the site; name the files that are none."""
     outside = {page: source for source, page in _ELSEWHERE.items()}
     source = outside.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     # Pictures that are HTML, for dark and light pages.
@@ -69,7 +63,6 @@ def on_post_page(output: str, page: Page, **_: Any) -> str:
 
     Args:
         output: HTML of the page.
-        page: The page.
     """
     if found := _LOADED.search(output):
         raise PluginError(f"{page.file.src_uri} loads something from elsewhere: {found[0]}")
@@ -80,7 +73,6 @@ def linked(markdown: str, *, source: str, page: str) -> str:
     """Rewrite the links of a text, but for those in code blocks.
 
     Args:
-        markdown: Text.
         source: File of the repository that it is from.
         page: Page of the site that it becomes.
 

@@ -27,12 +27,7 @@ class ProtoPage:
     """Writes the page of one file."""
 
     def __init__(self, title: str, file: FileDescriptorProto) -> None:
-        """Read the comments of a file.
-
-        Args:
-            title: Title of the page.
-            file: Descriptor with the comments.
-        """
+        """Read the comments of a file."""
         self._title, self._file = title, file
         self._comments = {tuple(each.path): each.leading_comments for each in file.source_code_info.location}
         self._own = {f".{file.package}.{name}" for name in _names(file)}

@@ -30,9 +30,6 @@ _DOCUMENTS = "# Documents in Python\n\nThe module `xuanzang.documents`; [Documen
 def references(root: Path) -> dict[str, str]:
     """Write all reference pages.
 
-    Args:
-        root: Root of the repository.
-
     Returns:
         Texts by the names of pages.
     """
@@ -51,9 +48,6 @@ def references(root: Path) -> dict[str, str]:
 
 def described(root: Path) -> FileDescriptorSet:
     """Return the descriptors of all protos, with their comments.
-
-    Args:
-        root: Root of the repository.
 
     Raises:
         CalledProcessError: A proto is not valid.

@@ -65,8 +65,6 @@ class Recording:
         """Run a command in the terminal until it ends, or until its output so far is enough.
 
         Args:
-            command: Arguments.
-            environment: All its variables.
             shown: What the user typed for it.
             until: Whether to return before it ends, by the text so far.
 

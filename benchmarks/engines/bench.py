@@ -166,9 +166,6 @@ def measure_engine(
     """Measure the engines of one model in both precisions with every workload.
 
     Args:
-        model: Model to measure.
-        written: The model on disk.
-        planned: Workloads to measure.
         effort: Number of rounds, and beam sizes to measure in float32.
         shortlist: Whether the model has a shortlist to use.
 

@@ -53,10 +53,8 @@ def measure_server_cost(model: ComparedModel, effort: Effort, scratch: Path, fla
     """Start and load the servers of a model.
 
     Args:
-        model: Model to serve.
         effort: Duration of the loads.
         scratch: Folder for the sentences of the load generator.
-        flags: Flags of our server.
     """
     start_seconds = _start_seconds(model, flags)
     callers = Callers(model.texts, scratch)

@@ -26,7 +26,6 @@ class CTranslate2:
             folder: Model folder, written by `save_as_ctranslate2`.
             precision: "float32" or "int8".
             workers: Batches translated at the same time.
-            threads: Threads of each worker.
             shortlist: Whether target tokens are limited to the shortlist of each source.
         """
         self._translator = ctranslate2.Translator(

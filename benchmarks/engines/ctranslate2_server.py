@@ -153,7 +153,6 @@ async def serve(
         tokenizer: SentencePiece model of source and target.
         address: Host and port of the gRPC service.
         workers: Batches translated at the same time.
-        threads: Threads of each worker.
         max_batch: Maximum number of sentences in a batch.
         delay: Maximum time that a free worker waits for a batch to fill, seconds.
     """

@@ -59,7 +59,6 @@ def measure_file(
     """Translate the first lines of a file by both engines in turn.
 
     Args:
-        model: Model with its tokenisers.
         served: The same as both engines load it.
         path: File of source<TAB>target lines, plain or .gz.
         scratch: Folder for the lines.

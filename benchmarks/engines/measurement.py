@@ -55,10 +55,8 @@ class EngineProcess(AskedProcess):
 
         Args:
             engine: One of `ENGINES`.
-            folder: Folder of its model.
             precision: "float32" or "int8".
             workers: Parts of a batch decoded at the same time.
-            threads: Threads of each worker.
             shortlist: Whether target tokens are limited to the shortlist of each source.
         """
         self.engine, self.workers, self.threads, self.shortlist = engine, workers, threads, shortlist
@@ -82,7 +80,6 @@ def start_processes(
     """Start every engine with every setting.
 
     Args:
-        stack: Exit stack that ends the processes.
         folders: Folder of the model, by engine.
         precision: "float32" or "int8".
         shortlist: Whether our engine uses its shortlist; CTranslate2 is then tried with and without its own.
@@ -102,7 +99,6 @@ def measure_interleaved(processes: Sequence[EngineProcess], workload: Workload, 
 
     Args:
         processes: Processes of both engines, one for each setting.
-        workload: Workload to translate.
         rounds: Number of rounds, two or more; after two, each engine continues with its faster setting.
 
     Returns:

@@ -51,7 +51,6 @@ def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> Be
 
     Args:
         name: "bundled", the folder of a checkpoint, or a preset, which gets the bundled model's weights.
-        bundle: Folder of the bundled model.
         sentences: File of source<TAB>target pairs, plain or .gz.
         scratch: Folder for temporary checkpoints.
 
@@ -95,10 +94,8 @@ def write_models(
     """Write a model for both engines, ours through the exporter, so that it can be served.
 
     Args:
-        model: Model to write.
         precisions: "int8", "float32" or both.
         sentences: File of pairs for calibration and checks.
-        folder: Folder to write to.
         shortlist: File of the shortlist for both engines; None for none.
 
     Raises:
@@ -117,10 +114,8 @@ def written_bundle(
     """Export a model or, if it is the shipped one, copy its bundle, so that it is served without other models.
 
     Args:
-        model: Model to write.
         precision: "int8" or "float32".
         sentences: File of pairs for calibration and checks.
-        folder: Folder to write to.
         shortlist: File of the shortlist; None for none.
 
     Returns:

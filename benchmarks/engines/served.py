@@ -129,10 +129,8 @@ def measure_served(model: ComparedModel, effort: Effort, scratch: Path, flags: S
     """Measure a model behind both servers.
 
     Args:
-        model: Model to serve.
         effort: Number and length of the measurements.
         scratch: Folder for the sentences of the load generator.
-        flags: Flags of our server.
     """
     callers = Callers(model.texts, scratch)
     with ExitStack() as stack:

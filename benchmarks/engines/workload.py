@@ -39,7 +39,6 @@ def workloads(
     Args:
         sentences: Source ids, eos included, of `sentences_needed` sentences or more. Their order is kept, so that a
             batch has the lengths of real traffic.
-        batches_by_size: Number of batches of each size.
         min_seconds: Minimum duration of a measurement.
 
     Yields:

@@ -33,9 +33,7 @@ class Xuanzang:
         """Open a bundle without checking its certificate.
 
         Args:
-            folder: Folder of the bundle.
             workers: Number of decoders, one per thread.
-            threads: Threads of each worker.
             shortlist: Whether target tokens are limited to the shortlist of each source.
         """
         manifest, digest = read_manifest(folder)

@@ -73,7 +73,6 @@ def our_server(
     """Return our server with its default settings, to be entered.
 
     Args:
-        model: Model to serve.
         flags: Flags beside those that name models and addresses.
         program: What the interpreter runs.
         python: Another interpreter of the same version.

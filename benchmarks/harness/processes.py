@@ -96,7 +96,6 @@ class ServerProcess(AskedProcess):
             command: Arguments of the Python interpreter.
             variables: Environment variables beside those of this process.
             errors: File for standard error, where the server logs; None shares that of this process.
-            python: Interpreter.
             address: Host and port that the server will listen on.
             request: Serialised TranslateTextRequest that the server can answer.
         """

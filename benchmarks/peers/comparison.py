@@ -81,7 +81,6 @@ def measure(peers: Sequence[Peer], works: Mapping[Cell, Workload], rounds: int, 
 
     Args:
         peers: Engines with their precisions.
-        works: Work of each column.
         rounds: Rounds that count, after one that does not.
         setup: Folders and threads.
     """

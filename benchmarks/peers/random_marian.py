@@ -24,7 +24,6 @@ def write_random_marian(folder: Path, shape: Shape) -> None:
     """Write a directory that transformers, its peers and our import can read.
 
     Args:
-        folder: Folder to create.
         shape: Sizes of the model.
     """
     folder.mkdir(parents=True)

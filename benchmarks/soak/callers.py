@@ -100,9 +100,6 @@ class Callers:
         """Make all requests of each kind, kind by kind and as many at a time as there are callers.
 
         What a server makes of a shape of request when it first comes, and the largest batches of each, come now.
-
-        Args:
-            callers: Concurrent callers.
         """
         for variants in self._jobs:
             waiting = deque(variants * -(-callers // len(variants)))
@@ -118,7 +115,6 @@ class Callers:
 
         Args:
             seconds: Length of the loop.
-            callers: Concurrent callers.
         """
         started, done = time.perf_counter(), 0
         warm, ends = started + 0.3 * seconds, started + seconds
@@ -137,7 +133,6 @@ class Callers:
 
         Args:
             rate: Mean calls per second.
-            seconds: Length of the loop.
             most: Calls that may be under way; beyond, calls are left out.
             seed: Seed of the times, the calls, their deadlines and cancellations.
         """

@@ -34,12 +34,7 @@ class ProcessSample:
 
 
 def sample(pid: int, metrics_address: str) -> ProcessSample:
-    """Read the figures of a server.
-
-    Args:
-        pid: Its process.
-        metrics_address: Address of its metrics.
-    """
+    """Read the figures of a server."""
     folder = Path(f"/proc/{pid}")
     memory = _fields(folder / "smaps_rollup")
     return ProcessSample(
@@ -57,7 +52,6 @@ def metric(address: str, name: str) -> float:
     """Return the sum of all series of a metric.
 
     Args:
-        address: Address of the metrics.
         name: Name of a gauge or counter.
     """
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:

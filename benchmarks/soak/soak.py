@@ -148,11 +148,7 @@ def progress(line: str) -> None:
 
 
 def faults_of(figures: dict[str, Any]) -> list[str]:
-    """Return what a run did that no run may do.
-
-    Args:
-        figures: Figures of the run.
-    """
+    """Return what a run did that no run may do."""
     slopes, idle, warm = figures["trends"], figures["idle"]["rss_mb"], figures["warm"]["rss_mb"]
     cpu_share = figures["callers"]["cpu_share"]
     faults = [f"{count} calls: {reason}" for reason, count in figures["failures"].items()]

@@ -17,7 +17,6 @@ def draw(figures: dict[str, Any], path: Path) -> None:
     """Draw the intervals of a soak.
 
     Args:
-        figures: Figures of the run.
         path: SVG file to write.
     """
     intervals = figures["intervals"]

@@ -80,7 +80,6 @@ def jobs(texts: Sequence[str], seed: int) -> list[list[Job]]:
 
     Args:
         texts: Sentences to make them of.
-        seed: Seed of the choice.
 
     Returns:
         Requests by kind, in the order of `KINDS`.

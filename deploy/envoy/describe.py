@@ -15,11 +15,7 @@ FILE = Path(__file__).with_name("descriptors.binpb")
 
 
 def with_imports(file: FileDescriptor) -> Iterator[FileDescriptor]:
-    """Yield the files that a file imports, each after its own imports, and then the file.
-
-    Args:
-        file: Descriptor of a .proto file.
-    """
+    """Yield the files that a file imports, each after its own imports, and then the file."""
     for imported in file.dependencies:
         yield from with_imports(imported)
     yield file

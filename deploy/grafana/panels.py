@@ -98,9 +98,6 @@ class Page:
 def dashboard(page: Page) -> Dashboard:
     """Make the dashboard of a page.
 
-    Args:
-        page: Contents of the dashboard.
-
     Returns:
         Model of the SDK, to be encoded as JSON.
     """

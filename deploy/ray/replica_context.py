@@ -53,10 +53,6 @@ class RpcFailedError(Exception):
 def set_status(context: RayServegRPCContext, error: Exception) -> status_pb2.Status:
     """Set the status of an error, with its details.
 
-    Args:
-        context: Context of the RPC.
-        error: Error of any class.
-
     Returns:
         The status.
     """
@@ -69,10 +65,6 @@ def set_status(context: RayServegRPCContext, error: Exception) -> status_pb2.Sta
 
 def fail(context: RayServegRPCContext, error: Exception) -> NoReturn:
     """End a stream with the status of an error; its details do not pass the proxy.
-
-    Args:
-        context: Context of the RPC.
-        error: Error of any class.
 
     Raises:
         RpcFailedError: Always.

@@ -136,7 +136,6 @@ class Translation:
 
         Args:
             name: Name of a method of the service.
-            request: Its message.
             grpc_context: Serve's context.
         """
         rpc = self._begun(grpc_context)

@@ -61,9 +61,6 @@ def as_markdown(run: str, row: Row, domains: Mapping[str, Sequence[str]], tokens
     """Return a row of the table.
 
     Args:
-        run: Name of the run.
-        row: One validation.
-        domains: Corpora of each domain.
         tokens: Target tokens of each corpus, by which the losses of a domain are averaged.
     """
     cells = [run, f"{row['target_tokens'] / 1e6:.2f}", str(row["cpu_seconds"]), f"{row['loss']:.3f}"]

@@ -111,7 +111,6 @@ async def measure(bundle: Path, sets: Sequence[Sequence[Pair]]) -> list[list[Mea
 
     Args:
         bundle: Folder of the bundle, `<models>/<name>/<version>`.
-        sets: Sets of pairs.
 
     Returns:
         For each set the pairs whose source is a single sentence.

@@ -65,7 +65,6 @@ def add_run(points: Sequence[Point], run: str, rows: Sequence[Point], tokens_per
 
     Args:
         points: Points of earlier runs; earlier ones of the same run are replaced.
-        run: Its name.
         rows: Lines of its `validations.jsonl`; of those that a resumed run wrote twice the last counts.
         tokens_per_step: Target tokens, on average.
     """

@@ -33,8 +33,6 @@ def add_head(
     A server that follows the folder may look between two writes; it refuses the bundle until its next look.
 
     Args:
-        bundle: Folder of the bundle.
-        head: Head.
         reports: How well it does, by name of the pairs.
         min_chrf: Minimum chrF2 of the translations that were called acceptable.
         fitted: Number of pairs of the fit.
@@ -117,7 +115,6 @@ def flag_table(head: QualityHead, known: Mapping[str, Sequence[LabelledPair]]) -
     """Yield the lines of a table of flags: how many translations have each, and which share of these is acceptable.
 
     Args:
-        head: Head with the limits of the flags.
         known: Labelled pairs by name.
     """
     yield f"| flag | {' | '.join(known)} |"

@@ -83,7 +83,6 @@ def labelled(pairs: Sequence[MeasuredPair], min_chrf: float) -> list[LabelledPai
     """Call translations acceptable that are like the reference.
 
     Args:
-        pairs: Translated pairs.
         min_chrf: Minimum chrF2 of an acceptable sentence, 0 to 100.
 
     Source: Popović 2015, chrF, as sacreBLEU computes it for single sentences.
@@ -190,7 +189,6 @@ def evaluate(head: QualityHead, pairs: Sequence[LabelledPair]) -> Agreement:
     """Compare the probabilities of a head with the labels of pairs.
 
     Args:
-        head: Head.
         pairs: Pairs that were not used to fit it, with both labels.
     """
     estimator = QualityEstimator(head)

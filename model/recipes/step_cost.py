@@ -80,7 +80,6 @@ def measure(data: Path, settings: Mapping[str, Any], steps: int) -> StepCost:
     Args:
         data: Folder that `prepare` wrote.
         settings: Fields of `TrainingSettings`.
-        steps: Number of steps to measure.
 
     Raises:
         ValidationError: A setting does not exist or has a wrong value.

@@ -58,8 +58,6 @@ async def answered(port: int, path: str, body: bytes | None = None, *, host: str
     """Send a request on a connection of its own and return the status of the answer.
 
     Args:
-        port: Port of the gateway.
-        path: Address.
         body: Body of a POST; None: GET.
         host: Address to call from.
     """

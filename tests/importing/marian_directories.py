@@ -46,12 +46,9 @@ def write_directory(
 
     Args:
         tokenizers: Folder of source.spm and target.spm.
-        folder: To write.
         separate: Whether each side has a vocabulary of its own.
         languages: Names that the source vocabulary has pieces for, such as "cmn_Hans".
-        seed: Seed of the weights.
         never: Ids that are never generated, besides padding.
-        source: Source language.
         generation: Other settings of generation_config.json.
         config: Fields of MarianConfig.
     """

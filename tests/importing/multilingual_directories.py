@@ -113,11 +113,9 @@ def _write(
 
     Args:
         tokenizer: SentencePiece model.
-        folder: To write.
         vocab_size: Pieces and special tokens.
         facts: Contents of tokenizer_config.json.
         family: "m2m_100" or "mbart".
-        seed: Seed of the weights.
         never: Ids that are never generated, besides padding.
         generation: Settings of generation_config.json.
         part_size: Largest size of a file of weights.

@@ -64,7 +64,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def faults() -> list[str]:
-    """What has gone wrong in the page; a test that provokes something takes it out."""
+    """Faults of the page; a test that provokes one takes it out."""
     return []
 
 

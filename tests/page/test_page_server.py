@@ -18,7 +18,7 @@ def refuse(page: Any, path: str, status: int, times: int) -> None:
 
 
 def only_refusals(faults: list[str]) -> bool:
-    """Whether the console has nothing but the answers that were errors; they are taken out."""
+    """Return whether the console has nothing but the answers that were errors; they are taken out."""
     others = [each for each in faults if "Failed to load resource" not in each]
     faults.clear()
     return others == []

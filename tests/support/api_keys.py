@@ -12,7 +12,6 @@ def add_key(file: Path, name: str, *flags: str) -> str:
 
     Args:
         file: Keys file; made if it is not there.
-        name: Name of the key.
         flags: Further flags of the command, such as quotas.
     """
     command = [sys.executable, "-m", "xuanzang.command", "keys", "add", name, f"--keys-file={file}", *flags]

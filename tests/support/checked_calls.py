@@ -29,7 +29,7 @@ class Outcome:
     ended: float
     """Time of its end."""
     fault: str
-    """What is wrong with it; empty if nothing is."""
+    """Its faults; empty if there are none."""
 
 
 class CheckedCalls:
@@ -39,7 +39,6 @@ class CheckedCalls:
         """Take the client and the right answers.
 
         Args:
-            client: Client of the servers.
             expected: Translations by text, as `answers` returns them.
         """
         self._client, self._expected, self._texts = client, expected, cycle(expected)
@@ -47,7 +46,7 @@ class CheckedCalls:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with calls, in the order of their ends."""
+        """Faults of calls, in the order of their ends."""
         return [each.fault for each in self.outcomes if each.fault]
 
     async def open_loop(self, rate: float, seconds: float) -> None:
@@ -65,7 +64,6 @@ class CheckedCalls:
         """Let each caller call again as soon as it has its answer.
 
         Args:
-            callers: Number of callers.
             is_over: Whether no more calls are to be made.
         """
         await closed_loop(self._call, callers=callers, is_over=is_over)
@@ -91,9 +89,7 @@ async def stream_faults(client: AsyncTranslationClient, expected: Mapping[str, s
     """Translate texts on one stream, and return what is wrong: results that are lost, doubled or others.
 
     Args:
-        client: Client of the servers.
         expected: Translations by text.
-        number: Texts of the stream.
     """
     texts = [tuple(expected)[index % len(expected)] for index in range(number)]
     results = [each async for each in client.translate_stream(texts, max_in_flight=16)]

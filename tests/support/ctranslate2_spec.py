@@ -20,7 +20,6 @@ def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path, shortlist: Shortli
 
     Args:
         checkpoint: Checkpoint with pre-norm blocks and one vocabulary for source and target.
-        folder: Folder to create.
         shortlist: Shortlist to write as vocabulary mapping, which CTranslate2 uses on request.
 
     Raises:

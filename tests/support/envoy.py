@@ -53,7 +53,6 @@ def local(clusters: Mapping[str, Sequence[str]], *, file: str = "envoy.yaml", fo
     Args:
         clusters: Addresses of the servers of each cluster, HOST:PORT.
         file: Name of the configuration.
-        folder: Folder of the descriptors.
     """
     changed = configuration(file)
     for endpoint in (changed["admin"], *changed["static_resources"]["listeners"]):
@@ -81,7 +80,6 @@ class Proxy:
         """Take what to start.
 
         Args:
-            program: Path of Envoy.
             file: Name of the configuration.
             **clusters: Addresses of the servers of each cluster, HOST:PORT.
         """

@@ -13,7 +13,7 @@ import pytest
 
 
 class Response:
-    """What Flask's client returns, as far as the tests look at it."""
+    """The answer of Flask's client, as far as the tests look at it."""
 
     def __init__(self, status_code: int, data: bytes) -> None:
         self.status_code = status_code

@@ -95,7 +95,6 @@ async def running_gateway(server: str, **settings: Any) -> AsyncIterator[Running
     """Run a gateway in a thread, as the clients of the tests block theirs.
 
     Args:
-        server: Address of the server.
         settings: Settings by name.
     """
     chosen = Settings(server=server, address="127.0.0.1:0", **settings)

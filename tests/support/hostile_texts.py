@@ -325,7 +325,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
         lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>"),
     ),
 }
-"""How a text becomes a document: the suffix, and the function."""
+"""Ways in which a text becomes a document: the suffix, and the function."""
 
 
 def repeated(atom: str, size: int) -> str:
@@ -348,9 +348,7 @@ def superlinear(work: Callable[[str], object], size: int, *, cheap: float, times
 
     Args:
         work: Function of a text.
-        size: Number of characters.
         cheap: Seconds that prove nothing: noise is of the same size.
-        times: Number of tries.
     """
     gc.collect()
     gc.disable()  # its runs depend on what else there is

@@ -21,7 +21,7 @@ LARGE = (".safetensors", ".bin", ".spm", ".model", ".onnx")
 
 @dataclass
 class HubStandIn:
-    """What the stand-in has, and how it behaves; tests change it while it runs."""
+    """Models and behaviour of the stand-in; tests change them while it runs."""
 
     folder: Path
     """Repositories, as OWNER/NAME/FILE."""

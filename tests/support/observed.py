@@ -31,7 +31,7 @@ RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a panel asks for."""
+    """A query of a panel."""
 
     panel: str
     """Title of the panel."""

@@ -32,7 +32,7 @@ _TABLE = re.compile(re.escape(_HEAD) + r"(\|.*\n)+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """What has become of the tests of a suite."""
+    """Outcomes of the tests of a suite."""
 
     suite: str
     how: str
@@ -40,7 +40,7 @@ class Count:
     failed: int
     skipped: int
     faults: str = ""
-    """What failed, for people."""
+    """Failures, for people."""
 
     @property
     def row(self) -> str:

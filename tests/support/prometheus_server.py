@@ -42,7 +42,6 @@ class Prometheus:
         """Take what to start.
 
         Args:
-            program: Path of Prometheus.
             target: Address of a server's metrics, HOST:PORT.
             folder: Folder of its configuration, data and log.
         """
@@ -86,7 +85,6 @@ class Prometheus:
 
         Args:
             path: Path below /api/v1.
-            parameters: Its parameters.
         """
         return json.loads(self._get(f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}"))["data"]
 

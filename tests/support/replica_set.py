@@ -15,12 +15,7 @@ class ReplicaSet:
     """Servers on ports that their successors take over."""
 
     def __init__(self, models: Path, number: int) -> None:
-        """Start the servers.
-
-        Args:
-            models: Models directory.
-            number: Number of servers.
-        """
+        """Start the servers."""
         self._models = models
         self._replicas = [Replica(models) for _ in range(number)]
         for replica in self._replicas:

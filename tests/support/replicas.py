@@ -16,9 +16,7 @@ class Replica:
     """A server process on a port of its own.
 
     Args:
-        models: Models directory.
         port: Port; 0 for any free one.
-        flags: Further flags.
     """
 
     def __init__(self, models: Path, port: int = 0, *flags: str) -> None:

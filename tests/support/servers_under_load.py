@@ -25,7 +25,7 @@ class Killing:
     """Calls per second."""
     outcomes: Sequence[Outcome]
     faults: Sequence[str]
-    """What is wrong with calls and with the results of a stream."""
+    """Faults of calls and of the results of a stream."""
     killed: float
     """Time of the kill on the clock of `time.perf_counter`."""
     replaced_seconds: float
@@ -38,7 +38,7 @@ class Draining:
 
     outcomes: Sequence[Outcome]
     faults: Sequence[str]
-    """What is wrong with calls and with the results of streams."""
+    """Faults of calls and of the results of streams."""
     statuses: Sequence[int]
     """Exit status of each server that was drained."""
 
@@ -49,10 +49,7 @@ async def kill_under_load(
     """Kill a server in the middle of an open loop, and replace it.
 
     Args:
-        servers: Two servers.
-        addresses: Addresses for the client.
         share: Rate of the calls, as a share of the capacity.
-        seconds: Duration of the load.
         victim: Place of the server that is killed.
     """
     async with AsyncTranslationClient(addresses) as client:
@@ -75,8 +72,6 @@ async def drain_in_turn(servers: ReplicaSet, addresses: Sequence[str], *, drains
     """Let servers under full load be ended, as Kubernetes ends pods, and replaced in turn.
 
     Args:
-        servers: Two servers.
-        addresses: Addresses for the client.
         drains: Number of servers to end.
         wait: Seconds of the `preStop` hook.
     """
@@ -100,7 +95,6 @@ def known_addresses(stack: ExitStack, servers: ReplicaSet, through: str) -> list
 
     Args:
         stack: Exit stack that ends Envoy.
-        servers: Servers.
         through: Who fails over, "sdk" or "envoy".
 
     Raises:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Sniffer:
-    """What has passed through a relay."""
+    """Bytes that have passed through a relay."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -16,7 +16,7 @@ class Sniffer:
         self.connections = 0
 
     def has_seen(self, secret: str) -> bool:
-        """Whether a secret passed in clear text, in either direction."""
+        """Return whether a secret passed in clear text, in either direction."""
         return secret.encode() in self.seen
 
 

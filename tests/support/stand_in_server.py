@@ -20,7 +20,7 @@ _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 
 @dataclass
 class StandIn(translation_pb2_grpc.TranslationServiceServicer):
-    """What the server does; tests set its fields and look at what it was asked."""
+    """Behaviour of the server; tests set its fields and look at what it was asked."""
 
     sources: Sequence[str] = ("zh",)
     targets: Sequence[str] = ("en",)

@@ -1,4 +1,4 @@
-"""What people do with the page, for its tests in a browser."""
+"""Actions of people on the page, for its tests in a browser."""
 
 from __future__ import annotations
 

@@ -41,10 +41,7 @@ class Operator:
         """Open the sessions.
 
         Args:
-            function: The operator.
             inputs: Examples of the inputs that each run gives.
-            threads: Threads of each session.
-            calls: Functions that the operator calls in turn.
             constants: Inputs that never change.
         """
         self.names = list(function.output)
@@ -79,7 +76,6 @@ class Operator:
 
         Args:
             inputs: Those of three sentences or more with three hypotheses or more.
-            inspected: Number of hypotheses that are inspected.
         """
         if not self.has_products:
             pytest.skip("there is no kernel for this instruction set")

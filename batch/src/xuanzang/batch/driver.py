@@ -52,11 +52,7 @@ def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str,
 
 
 def failures_file(output: Path) -> Path:
-    """Return the file of the rows without a translation, in JSON lines.
-
-    Args:
-        output: Output of the job.
-    """
+    """Return the file of the rows without a translation, in JSON lines."""
     return output.with_name(f"{output.name}.failed.jsonl")
 
 

@@ -17,11 +17,7 @@ class JobFolder:
     """`<output>.job`: the description of the job, a lock, the parts, and at the end `_SUCCESS` with the totals."""
 
     def __init__(self, output: Path) -> None:
-        """Name the folder.
-
-        Args:
-            output: Output of the job.
-        """
+        """Name the folder."""
         self._output = output
         self.path = output.with_name(f"{output.name}.job")
         self.parts = Parts(self.path / "parts")
@@ -31,9 +27,6 @@ class JobFolder:
     @contextmanager
     def claimed(self, identity: dict[str, Any]) -> Iterator[None]:
         """Hold the folder for one job while no other process has it.
-
-        Args:
-            identity: Description of the job.
 
         Raises:
             OtherJobError: The output is there and of another job, or another process holds the folder.

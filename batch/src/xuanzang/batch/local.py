@@ -19,10 +19,7 @@ def run_locally(job: Job, models: Path, shards: Sequence[Shard], folder: Path, *
     """Translate shards with one engine.
 
     Args:
-        job: Job of the shards.
         models: Folder of bundles.
-        shards: Shards to translate.
-        folder: Folder of the parts.
         cores: Threads that translate; 0 for one per usable core.
 
     Yields:

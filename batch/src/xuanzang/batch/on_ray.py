@@ -34,10 +34,7 @@ def run_on_ray(
     """Translate shards on a cluster whose nodes all see the files of the job under the same names.
 
     Args:
-        job: Job of the shards.
         models: Folder of bundles.
-        shards: Shards to translate.
-        folder: Folder of the parts.
         cores: Threads that translate in each worker; Ray reserves as many CPUs.
         workers: Number of workers; 0 for as many as the cluster has room for.
         address: Address of a cluster; "local" for one on this machine, which ends with the job.

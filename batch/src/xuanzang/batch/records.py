@@ -56,38 +56,22 @@ class Parts:
         self.folder = folder
 
     def part(self, number: int) -> Path:
-        """Return the file of a shard's rows.
-
-        Args:
-            number: Number of the shard.
-        """
+        """Return the file of a shard's rows."""
         return self.folder / f"{number:08d}.part"
 
     def commit(self, record: Record) -> None:
-        """Write the record of a shard whose part is written; from now on the shard is finished.
-
-        Args:
-            record: Record with the digest of the part.
-        """
+        """Write the record of a shard whose part is written; from now on the shard is finished."""
         with replaced(self._record(record.number)) as file:
             file.write(json.dumps(asdict(record), ensure_ascii=False).encode())
 
     def record(self, number: int) -> Record:
-        """Read the record of a finished shard.
-
-        Args:
-            number: Number of the shard.
-        """
+        """Read the record of a finished shard."""
         content = json.loads(self._record(number).read_bytes())
         failures = tuple(Failure(**each) for each in content.pop("failures"))
         return Record(**content, failures=failures)
 
     def is_finished(self, number: int) -> bool:
-        """Return whether a shard has a record, and the part that the record describes.
-
-        Args:
-            number: Number of the shard.
-        """
+        """Return whether a shard has a record, and the part that the record describes."""
         if not (self._record(number).exists() and self.part(number).exists()):
             return False
         return self.record(number).sha256 == digest(self.part(number))

@@ -74,9 +74,6 @@ class Translator:
 def check_options(decoding: Decoding) -> None:
     """Refuse options that no model takes, before a model is loaded.
 
-    Args:
-        decoding: Model and options.
-
     Raises:
         InputError: A value is outside of its range.
     """

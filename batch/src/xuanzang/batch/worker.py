@@ -34,7 +34,6 @@ class Worker:
 
         Args:
             job: Job whose shards follow.
-            folder: Folder of the parts.
             translator: Translator with the job's options.
         """
         self._format = format_of(job.format)
@@ -44,9 +43,6 @@ class Worker:
 
     def run(self, shard: Shard) -> int:
         """Translate a shard and commit it.
-
-        Args:
-            shard: Shard of the job.
 
         Returns:
             Its number.

@@ -13,11 +13,7 @@ class JsonFormatter(logging.Formatter):
     """Writes an event as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line.
-
-        Args:
-            record: Event.
-        """
+        """Return one line."""
         line = {
             "event": record.getMessage(),
             **_fields(record),
@@ -34,11 +30,7 @@ class TextFormatter(logging.Formatter):
     """Writes an event as text for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line, and the traceback of an exception below it.
-
-        Args:
-            record: Event.
-        """
+        """Return one line, and the traceback of an exception below it."""
         fields = [f"{name}={value}" for name, value in sorted(_fields(record).items())]
         begin = f"{_timestamp(record)} [{record.levelname.lower():8}] {record.getMessage():30}"
         line = " ".join([begin, f"[{record.name}]", *fields])

@@ -39,8 +39,6 @@ def fail(program: str, *faults: str, status: int = 2) -> int:
 
     Args:
         program: Program and command, such as "xuanzang serve".
-        faults: What is wrong.
-        status: Exit status.
     """
     for fault in faults:
         sys.stderr.write(f"{program}: error: {fault}\n")

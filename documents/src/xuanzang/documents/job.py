@@ -37,7 +37,7 @@ class Copied(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a translator says of a text: its translation, or why there is none."""
+    """Answer of a translator for a text: its translation, or why there is none."""
 
     translation: str = ""
     """The translation; of a document whose texts are HTML, with their tags."""
@@ -98,10 +98,8 @@ class Job:
     """The translation of one document: `pending` says what to ask for, `record` takes each answer.
 
     Args:
-        texts: Texts of the document.
         memory: Memory to look in and to add to; None: none.
         key: Function from a text to its key in the memory; None: nothing can be kept.
-        on_progress: Receiver of progress.
 
     Raises:
         ValueError: The memory is damaged.
@@ -131,10 +129,6 @@ class Job:
 
     def record(self, text: str, answer: Answer) -> bool:
         """Record the answer for a text; a translation that breaks the document counts as refused.
-
-        Args:
-            text: Text.
-            answer: What became of it.
 
         Returns:
             Whether `save` is to be called.
@@ -205,12 +199,7 @@ class Job:
 
 
 def changed_placeholders(text: str, translation: str) -> str | None:
-    """Return what is wrong with the placeholders of a translation, or None: a program fills them in, and would break.
-
-    Args:
-        text: Text.
-        translation: Its translation.
-    """
+    """Return what is wrong with the placeholders of a translation, or None: a program fills them in and would break."""
     wanted, found = Counter(_PLACEHOLDER.findall(text)), Counter(_PLACEHOLDER.findall(translation))
     if lost := next(iter(wanted - found), None):
         return f"the translation lost the placeholder {lost}"

@@ -42,7 +42,7 @@ class DocumentTexts:
     places: Mapping[str, str]
     """Place of the first occurrence of each text, such as "line 12", in the order of the document."""
     counts: Mapping[str, int]
-    """How often each text occurs."""
+    """Occurrences of each text."""
     guarded: bool
     """True if a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
     is_html: bool
@@ -58,7 +58,7 @@ class DocumentFile:
     name: str
     """Name for messages."""
     settings: ReadSettings
-    """What its format is told beside the content."""
+    """Settings of its format."""
 
     @classmethod
     def of(

@@ -76,7 +76,6 @@ def spliced(source: str, edits: Sequence[Edit], translations: Mapping[str, str])
     """Return a text with its edits made.
 
     Args:
-        source: The text.
         edits: Spans in their order, none inside another.
         translations: Translations by text.
     """
@@ -95,7 +94,6 @@ class SplicedDocument:
     """A document of one text.
 
     Args:
-        source: The text.
         edits: Spans that translations replace, in their order.
         guarded: Whether translations must keep placeholders.
         is_html: Whether texts are HTML.

@@ -37,7 +37,6 @@ class GraphBuilder:
         """Begin a graph.
 
         Args:
-            name: Name of the graph.
             weights: Store for constants of some size; None to keep them in the graph, which then has 2 GB at most.
         """
         self._name, self._weights = name, weights
@@ -99,9 +98,7 @@ class GraphBuilder:
 
         Args:
             function: Function from a `FunctionBuilder`.
-            inputs: Names of its inputs.
             outputs: Names for its outputs; an empty name stands for an unused one.
-            calls: Functions that it calls in turn.
         """
         self._functions |= {each.name: each for each in (*calls, function)}
         self.multi_op(function.name, *inputs, outputs=outputs, domain=function.domain)

@@ -68,7 +68,6 @@ def read_examples(checkpoint: Checkpoint, settings: ExportSettings) -> Examples:
 
     Args:
         checkpoint: Model for the languages of the sentences.
-        settings: Settings of the export.
 
     Raises:
         CorpusError: A file cannot be read, or no sentence fits the model.

@@ -62,8 +62,6 @@ class WeightStore:
         """Write a weight unless an equal one is there.
 
         Args:
-            name: Name of the tensor.
-            value: The weight.
             dtype: Type to write it in.
 
         Returns:

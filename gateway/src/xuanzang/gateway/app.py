@@ -57,9 +57,6 @@ PROBES = ("/health", "/livez")
 def open_client(settings: Settings) -> AsyncTranslationClient:
     """Open the client of the server, which must happen in the event loop that uses it.
 
-    Args:
-        settings: Settings.
-
     Raises:
         ValueError: An address is invalid.
     """
@@ -85,7 +82,6 @@ class Gateway:
         """Open the client and, if there is one, bind the address of gRPC; the event loop must be running.
 
         Args:
-            settings: Settings.
             metrics: Metrics; None: some that nobody asks for.
 
         Raises:
@@ -239,7 +235,6 @@ class KnownHosts:
         """Stand around an application.
 
         Args:
-            app: The application.
             hosts: Hosts, as `Settings.hosts` returns them.
         """
         self._app = app

@@ -93,11 +93,7 @@ class RefusedError(Exception):
     """A request is refused, or cannot be answered."""
 
     def __init__(self, fault: Fault) -> None:
-        """Refuse a request.
-
-        Args:
-            fault: What is wrong with it.
-        """
+        """Refuse a request."""
         super().__init__(fault.description)
         self.fault = fault
 
@@ -113,11 +109,7 @@ def bad_request(field: str, description: str) -> RefusedError:
 
 
 def invalid(violations: Iterable[FieldViolation]) -> RefusedError:
-    """Return the refusal of several parameters.
-
-    Args:
-        violations: What is wrong with each.
-    """
+    """Return the refusal of several parameters."""
     fault = Fault(status=HTTPStatus.BAD_REQUEST, message="the request is not valid", violations=tuple(violations))
     return RefusedError(fault)
 
@@ -141,11 +133,7 @@ def not_offered(message: str) -> RefusedError:
 
 
 def fault_of(error: TranslationError) -> Fault:
-    """Return what a failed call of the gRPC service is in HTTP.
-
-    Args:
-        error: Error of the SDK.
-    """
+    """Return what a failed call of the gRPC service is in HTTP."""
     status = _STATUSES.get(error.code, HTTPStatus.BAD_GATEWAY)
     retry_after = error.retry_after
     if status is HTTPStatus.TOO_MANY_REQUESTS and retry_after is None:

@@ -77,7 +77,6 @@ def served_code(code: str, served: Iterable[str]) -> str:
 
     Args:
         code: Code of a language in any API, such as "zh-TW" or LibreTranslate's "zt".
-        served: Codes of the server.
     """
     offered = {each.lower(): each for each in served}
     wanted = (code, *_SAME.get(code.lower(), ()))
@@ -118,7 +117,6 @@ def code_of(named: str, served: Iterable[str]) -> str:
 
     Args:
         named: Code in any API, or a name in English or in the language, such as "Chinese" and "中文".
-        served: Codes of the server.
     """
     return served_code(_CODES.get(named.strip().lower(), named.strip()), served)
 
@@ -133,11 +131,7 @@ def base(code: str) -> str:
 
 
 def targets_by_source(models: Iterable[Model]) -> dict[str, list[str]]:
-    """Return the languages that each source language is translated into, both in order.
-
-    Args:
-        models: Models of the server.
-    """
+    """Return the languages that each source language is translated into, both in order."""
     pairs: dict[str, set[str]] = {}
     for model in models:
         for source in model.source_languages:
@@ -150,7 +144,6 @@ def sources_into(target: str, models: Iterable[Model]) -> list[str]:
 
     Args:
         target: BCP-47 code; "en-GB" is found as "en", too.
-        models: Models of the server.
     """
     return [
         source
@@ -168,7 +161,6 @@ def is_served(code: str, served: Iterable[str]) -> bool:
 
     Args:
         code: Code of a language in any API.
-        served: Codes of the server.
     """
     offered = list(served)
     return any(_is_part_of(served_code(code, offered), each) for each in offered)

@@ -27,7 +27,7 @@ _GRPC_CALLS = 256
 
 
 class Holder(NamedTuple):
-    """Who holds places."""
+    """A caller, who holds places."""
 
     address: str
     """Network address, as `network_of` returns it."""
@@ -37,7 +37,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How much of anything one side may take, as fractions of the whole."""
+    """Shares of anything that one side may take, as fractions of the whole."""
 
     address: float
     """Of a network address."""
@@ -46,14 +46,13 @@ class Shares:
 
 
 class SharedLimit:
-    """What is taken of one kind: requests in progress, uploads, or bytes. Belongs to one event loop."""
+    """Places taken of one kind: requests in progress, uploads, or bytes. Belongs to one event loop."""
 
     def __init__(self, what: str, *, total: int, shares: Shares, retry_seconds: float = 1) -> None:
         """Leave all of them free.
 
         Args:
             what: Their name in refusals, in the plural.
-            total: Number of places.
             shares: Shares of them, each a place at least.
             retry_seconds: Time after which a refused caller should ask again.
         """
@@ -72,7 +71,6 @@ class SharedLimit:
 
         Args:
             holder: Who wants them.
-            number: Number of places.
 
         Raises:
             RefusedError: So many are not free; the message names the limit.
@@ -85,10 +83,6 @@ class SharedLimit:
     def take(self, holder: Holder, number: int = 1) -> None:
         """Take places.
 
-        Args:
-            holder: Who takes them.
-            number: Number of places.
-
         Raises:
             RefusedError: So many are not free; the message names the limit.
         """
@@ -100,7 +94,6 @@ class SharedLimit:
 
         Args:
             holder: Who has taken them.
-            number: Number of places.
         """
         self._count(holder, -number)
         for turn, waiting in list(self._waiting.items()):
@@ -116,7 +109,6 @@ class SharedLimit:
 
         Args:
             holder: Who takes them.
-            number: Number of places.
 
         Raises:
             RefusedError: So many are not free; the message names the limit.
@@ -182,11 +174,7 @@ class SharedLimits:
     """All that callers share, each kind with limits of its own: none can keep another waiting."""
 
     def __init__(self, settings: Settings) -> None:
-        """Leave all of it free.
-
-        Args:
-            settings: Settings.
-        """
+        """Leave all of it free."""
         shares = Shares(address=settings.address_share, caller=settings.caller_share)
 
         def limit(what: str, total: int, *, retry_seconds: float = 1) -> SharedLimit:

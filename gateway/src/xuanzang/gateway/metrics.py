@@ -43,7 +43,6 @@ class Metrics:
         """Count a request.
 
         Args:
-            api: Name of the API.
             status: Status of the answer, or "hung_up".
             seconds: Time that it took.
         """
@@ -54,7 +53,6 @@ class Metrics:
         """Report the number of documents in a state.
 
         Args:
-            state: Name of the state.
             count: Function that returns the number.
         """
         self._documents.labels(state).set_function(count)

@@ -37,11 +37,7 @@ class GatewayServer(uvicorn.Server):
     """uvicorn's server, which the kernel ends if a drain does not."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Serve a gateway.
-
-        Args:
-            gateway: The gateway.
-        """
+        """Serve a gateway."""
         super().__init__(configuration(gateway))
         self._gateway = gateway
 
@@ -49,7 +45,6 @@ class GatewayServer(uvicorn.Server):
         """Begin the drain.
 
         Args:
-            sig: Number of the signal.
             frame: Where it came.
         """
         # Without Python: whatever holds the interpreter up cannot hold this up.
@@ -58,21 +53,13 @@ class GatewayServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections.
-
-        Args:
-            sockets: Listening sockets.
-        """
+        """Begin to accept connections."""
         await super().startup(sockets=sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain.
-
-        Args:
-            sockets: Listening sockets.
-        """
+        """Drain."""
         if self._gateway.grpc:
             self._gateway.grpc.begin_stop()
         seconds = float(self.config.timeout_graceful_shutdown or 0)
@@ -89,9 +76,6 @@ class GatewayServer(uvicorn.Server):
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then drain; SIGQUIT stops without waiting, SIGHUP reloads the certificate.
-
-    Args:
-        settings: Settings.
 
     Raises:
         OSError: The address is taken, or not this machine's.
@@ -212,11 +196,7 @@ def listener(address: str) -> socket.socket:
 
 
 def configuration(gateway: Gateway) -> uvicorn.Config:
-    """Return uvicorn's configuration.
-
-    Args:
-        gateway: The gateway.
-    """
+    """Return uvicorn's configuration."""
     settings = gateway.settings
     limits = ConnectionLimits(
         total=settings.max_connections,

@@ -52,7 +52,7 @@ def split_address(address: str) -> HostAndPort:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's own.
+    """Return whether a host is this machine's own.
 
     Args:
         host: Name or IP address, without the brackets of IPv6.
@@ -250,7 +250,7 @@ class Settings(BaseSettings):
 
     @property
     def admits_anonymous(self) -> bool:
-        """Whether requests without an API key are passed on."""
+        """Requests without an API key are passed on."""
         return self._is_loopback if self.anonymous is None else self.anonymous
 
     @property

@@ -67,7 +67,6 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
     """Translate texts.
 
     Args:
-        client: Client of the caller.
         job: Texts and options of the translation.
 
     Returns:
@@ -104,9 +103,6 @@ async def unserved_language(
     """Return the language that a job was refused for, or None if it is not the cause.
 
     Args:
-        error: The refusal.
-        job: The job.
-        client: Client of the caller.
         seconds: Time until the answer must be there; None: that of the client.
     """
     if error.fault.status is not HTTPStatus.NOT_FOUND:
@@ -126,8 +122,6 @@ async def with_served_codes(
     """Return options whose languages have the codes of the server.
 
     Args:
-        client: Client of the caller.
-        options: Options of a translation.
         seconds: Time until the answer must be there; None: that of the client.
     """
     source, target = options.get("source_language"), options.get("target_language")

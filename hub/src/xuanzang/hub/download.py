@@ -121,7 +121,6 @@ def _tokenizer_files(model: Published, family: str, folder: Path) -> list[str]:
     """Return the files of the vocabulary.
 
     Args:
-        model: Model on the hub.
         family: Family that config.json names.
         folder: Folder of its small files.
     """

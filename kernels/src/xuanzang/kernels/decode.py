@@ -134,8 +134,6 @@ class DecodeSteps:
         """Start without steps.
 
         Args:
-            decoder: Binding of the decoder's graph.
-            slots: Bookkeeping of the slots.
             beams: Bookkeeping of the hypotheses.
             dead_score: Score of a beam position without hypothesis.
             rows: Names of all inputs and outputs of the decoder with a row for each sentence, if steps may follow one
@@ -173,7 +171,6 @@ class DecodeSteps:
             next_link: Where in `links` the next step goes.
             endings_left: Number of endings with which a sentence is done, or 0 if their number does not decide,
                 [batch]; changed.
-            limit: End of the steps.
             later: Inputs of the decoder from the second step on, in place of what is bound.
 
         Raises:

@@ -95,7 +95,6 @@ class Graph:
 
         Args:
             library: Library that `find_kernels` has found.
-            path: File of the graph.
             threads: Threads of one operation; more than 1 for those that onnxruntime shares between all graphs.
             disabled_optimizers: Names of onnxruntime's optimisers to leave out.
 

@@ -63,12 +63,7 @@ class AdvanceSlots:
     """Lets every hypothesis see what its parent saw, and a slot that is free for its next token."""
 
     def __init__(self, functions: StepFunctions, *, page_slots: int) -> None:
-        """Start without arrays.
-
-        Args:
-            functions: Functions of the library.
-            page_slots: Slots of a page.
-        """
+        """Start without arrays."""
         self._function = functions.advance_slots
         self._page_slots = page_slots
         self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * len(SlotArrays._fields)
@@ -127,7 +122,6 @@ class ContinueBest:
         """Start without arrays.
 
         Args:
-            functions: Functions of the library.
             eos_id: Token that ends a hypothesis.
             dead: Score below which a beam position has no hypothesis.
         """

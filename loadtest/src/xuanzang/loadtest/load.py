@@ -58,7 +58,6 @@ class Workload:
         Args:
             texts: Texts, at least one.
             mix: Texts per request.
-            seed: Seed of all draws.
         """
         # Two, or the times would depend on when requests are drawn.
         self._random, self.times = random.Random(seed), random.Random(seed)  # noqa: S311 - nothing secret
@@ -111,9 +110,6 @@ async def run_load(load: Load, workload: Workload, send: Send, advance: Callable
     """Put a load on a server and wait for all answers.
 
     Args:
-        load: Load.
-        workload: Requests.
-        send: Sender of a request.
         advance: Called after each request.
     """
     records: list[Record] = []

@@ -65,7 +65,6 @@ async def closed_loop(
 
     Args:
         call: Makes a call that is due at a time of `time.perf_counter`.
-        callers: Number of callers.
         is_over: Whether no more calls are to be made.
     """
 

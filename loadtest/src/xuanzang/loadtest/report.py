@@ -42,8 +42,6 @@ def figures(load: Load, records: Sequence[Record], classes: Sequence[int]) -> Fi
     """Reduce the records of a load.
 
     Args:
-        load: Load.
-        records: Its requests.
         classes: Upper limits of the classes of length, in characters, ascending; longer requests are a class, too.
 
     Raises:

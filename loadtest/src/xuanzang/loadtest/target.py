@@ -27,8 +27,6 @@ class Target:
 
     Args:
         connection: Address, timeout, name, key and TLS settings.
-        connections: Connections to each address.
-        options: Options of every request.
 
     Raises:
         ValueError: A setting is invalid, or the key would cross a network in plain text.

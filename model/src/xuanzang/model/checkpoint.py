@@ -85,7 +85,6 @@ class Checkpoint:
 
         Args:
             source_language: BCP-47 code as the metadata spell it, or empty for the first.
-            target_language: The same for the target.
 
         Raises:
             CheckpointError: The model has no such language.
@@ -212,11 +211,7 @@ def origin_of(folder: Path) -> dict[str, Any]:
 
 
 def inherited_defaults(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of requests that a model has from the bundle that its weights began as, by flag of export.
-
-    Args:
-        training: Facts of its training.
-    """
+    """Return the defaults of requests that a model has from the bundle that its weights began as, by flag of export."""
     parent = training.get("parent") or {}
     return dict(training.get("defaults") or parent.get("defaults") or {})
 
@@ -272,7 +267,6 @@ def start_from(model: Transformer, folder: Path, tokenizer_folder: Path) -> None
 
     Args:
         model: Model of the same shape.
-        folder: Folder of the checkpoint.
         tokenizer_folder: Folder of the tokenisers of the new training data.
 
     Raises:

@@ -62,7 +62,6 @@ def beam_search(
         source_ids: [batch, source], int64, eos last.
         source_mask: [batch, source], bool; True = real token.
         beam_size: Hypotheses kept; 1 is greedy search.
-        num_hypotheses: Hypotheses returned.
         length_penalty: α of score = sum / length^α, eos counted in both, as in CTranslate2.
         min_target_length: Tokens before eos is allowed, eos not counted.
         max_target_length: Maximum tokens, eos counted; one for all sentences or one for each.

@@ -23,7 +23,6 @@ def normalize(text: str, form: Normalization, language: str = "") -> str:
     """Bring text to the form that the model was trained on.
 
     Args:
-        text: Any text.
         form: "nfkc" folds full-width letters, half-width kana and other compatibility forms; "moses" makes punctuation
             plain, as Moses' script does; "none" changes nothing.
         language: BCP-47 code of the text's language; only "moses" heeds it.

@@ -46,7 +46,6 @@ def translate_ids(
         beam_size: Hypotheses kept; 1 is greedy.
         num_hypotheses: Hypotheses returned for each sentence.
         length_penalty: α of score = sum / length^α.
-        batch_sentences: Sentences per batch.
         prefix_ids: Beginning of every hypothesis.
 
     Returns:

@@ -167,7 +167,6 @@ class Served:
         """Make a call that ends with its deadline while the engine has the text; again if the engine never got it.
 
         Args:
-            text: Text of the call.
             call: Makes it, with a timeout in seconds.
         """
         self.engine.hold(text)

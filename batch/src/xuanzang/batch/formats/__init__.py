@@ -12,9 +12,6 @@ __all__ = ["Cut", "Format", "Row", "format_of"]
 def format_of(chosen: RowFormat) -> Format:
     """Return what reads and writes a format.
 
-    Args:
-        chosen: Format, and its columns.
-
     Raises:
         InputError: The format needs a package that is not installed.
     """

@@ -62,7 +62,6 @@ class Format(ABC):
         """Write the rows of a shard, each with its translation.
 
         Args:
-            shard: Shard of a file.
             translations: Translation of each row; None for rows without one.
             output: Open file.
         """

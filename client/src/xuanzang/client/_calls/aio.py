@@ -38,7 +38,6 @@ class AsyncCalls:
 
     Args:
         channels: Channels by address.
-        metadata: Metadata of every call.
         throttled: Whether calls that an overloaded server would refuse are held back.
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
@@ -74,11 +73,7 @@ class AsyncCalls:
         return self._closed.is_set()
 
     def carrying(self, metadata: Metadata) -> Self:
-        """Return calls over the same connections that carry other metadata; closing either closes both.
-
-        Args:
-            metadata: Metadata of every call.
-        """
+        """Return calls over the same connections that carry other metadata; closing either closes both."""
         twin = copy.copy(self)
         twin.metadata = metadata
         twin.shared = self.shared.of_caller(without_request_id(metadata))
@@ -101,7 +96,6 @@ class AsyncCalls:
 
         Args:
             method: Function that picks the method of a stub.
-            request: Request.
             size: Size of the request in bytes.
             timeout: Seconds for everything.
 
@@ -232,7 +226,6 @@ class AsyncSession(SessionState, Generic[Call]):
     """Call that stays open for many answers, opened again elsewhere when it breaks.
 
     Args:
-        calls: Calls of the client.
         start: Function that begins a try with a stub.
     """
 

@@ -73,7 +73,6 @@ class BlockingCalls:
 
     Args:
         channels: Channels by address.
-        metadata: Metadata of every call.
         throttled: Whether calls that an overloaded server would refuse are held back.
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
@@ -102,11 +101,7 @@ class BlockingCalls:
         return self._closed.is_set()
 
     def carrying(self, metadata: Metadata) -> Self:
-        """Return calls over the same connections that carry other metadata; closing either closes both.
-
-        Args:
-            metadata: Metadata of every call.
-        """
+        """Return calls over the same connections that carry other metadata; closing either closes both."""
         twin = copy.copy(self)
         twin.metadata = metadata
         twin.shared = self.shared.of_caller(without_request_id(metadata))
@@ -130,7 +125,6 @@ class BlockingCalls:
 
         Args:
             method: Function that picks the method of a stub.
-            request: Request.
             size: Size of the request in bytes.
             timeout: Seconds for everything.
 
@@ -294,11 +288,7 @@ class Caller(Protocol):
 
 
 class SessionState:
-    """Record of a session's tries; the twins differ only in how they begin one.
-
-    Args:
-        calls: Calls of the client.
-    """
+    """Record of a session's tries; the twins differ only in how they begin one."""
 
     def __init__(self, calls: Caller) -> None:
         self._caller = calls
@@ -312,7 +302,6 @@ class SessionState:
         """Record the end of a try, after which `open` begins the next.
 
         Args:
-            error: Reason.
             seconds: Time until the next answer must have come.
 
         Raises:
@@ -333,7 +322,6 @@ class Session(SessionState, Generic[Call]):
     """Call that stays open for many answers, opened again elsewhere when it breaks.
 
     Args:
-        calls: Calls of the client.
         start: Function that begins a try with a stub.
     """
 

@@ -28,11 +28,7 @@ class CallMetadata:
 
     @classmethod
     def of(cls, metadata: Metadata) -> Self:
-        """Return the metadata of a new call.
-
-        Args:
-            metadata: Metadata of every call of the client.
-        """
+        """Return the metadata of a new call."""
         chosen = next((value for name, value in metadata if name == REQUEST_ID), None)
         request_id = chosen or secrets.token_hex(16)
         own = () if chosen else ((REQUEST_ID, request_id),)

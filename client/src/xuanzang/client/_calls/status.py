@@ -102,7 +102,6 @@ def mapped_error(error: grpc.RpcError, *, causes: str = "") -> errors.Translatio
     """Return the error of this package that a gRPC error becomes.
 
     Args:
-        error: Error of gRPC.
         causes: What keeps the client from servers that it has never reached, if it is known.
     """
     status = _status_of(error)
@@ -151,7 +150,6 @@ def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes |
     """Return the reason why a health check says that an address should be avoided, or None if it should not.
 
     Args:
-        code: Status of the check.
         details: Message of that status.
         answer: Bytes of the grpc.health.v1.HealthCheckResponse, whose only field is the status.
     """

@@ -65,11 +65,7 @@ def _explain(client: TranslationClient, arguments: argparse.Namespace) -> int:
 
 
 def lines(explanation: Explanation) -> Iterator[str]:
-    """Yield the lines: the translation, its tokens with alternatives, and the steps of the search.
-
-    Args:
-        explanation: Explanation of a sentence.
-    """
+    """Yield the lines: the translation, its tokens with alternatives, and the steps of the search."""
     best = explanation.translation.hypotheses[0]
     yield best.text
     yield f"{explanation.translation.model}/{explanation.translation.model_version}, score {best.score or 0.0:.4f}"

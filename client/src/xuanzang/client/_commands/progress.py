@@ -13,8 +13,6 @@ class Progress:
     """Counter of finished lines or texts that draws a bar, the speed and the time left.
 
     Args:
-        total: Number of all of them.
-        stream: Terminal.
         noun: What is counted.
     """
 

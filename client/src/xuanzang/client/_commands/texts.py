@@ -37,10 +37,6 @@ class Layout:
 def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     """Run the command.
 
-    Args:
-        client: Client to translate with.
-        arguments: Arguments of the command.
-
     Returns:
         The exit code: 1 if a text has no translation.
 

@@ -76,7 +76,6 @@ def require_known(options: Mapping[str, object], known: Collection[str], *, kind
     Args:
         options: Options by name.
         known: Names of those that there are.
-        kind: What they are called.
 
     Raises:
         TypeError: One is unknown; the message names it and the nearest known one.
@@ -123,7 +122,6 @@ def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.Ex
     """Build the request for an explanation, without the requested attention.
 
     Args:
-        text: The text.
         options: Languages, model and options of the search.
 
     Raises:
@@ -140,11 +138,9 @@ def create_glossary(
     """Build the request to store a glossary.
 
     Args:
-        name: Its name.
         entries: Translations by term.
         languages: Codes of the languages of terms and translations.
         version: Version that its author gives it.
-        display_name: Name for people.
         replace: Whether it takes the place of another one.
 
     Raises:
@@ -175,8 +171,6 @@ def repeatable_request(
     """Build the request for one text that is answered as it was: by the same model, with the same draws.
 
     Args:
-        settings: Settings of the request that was answered.
-        text: The text.
         provenance: How its translation was made.
     """
     request = pb.TranslateTextRequest(contents=[text], settings=settings)
@@ -280,7 +274,6 @@ def invalid(path: str, description: str) -> InvalidRequestError:
 
     Args:
         path: Field of the request.
-        description: What is wrong with it.
     """
     violation = FieldViolation(field=path, description=description)
     return InvalidRequestError(f"{path} {description}", code=StatusCode.INVALID_ARGUMENT, violations=(violation,))

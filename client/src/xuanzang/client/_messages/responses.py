@@ -54,8 +54,6 @@ def streamed_result(
 
     Args:
         response: Message of the server.
-        settings: Settings of the request.
-        text: The text.
     """
     if response.WhichOneof("result") == "error":
         return error_from_status(response.error)

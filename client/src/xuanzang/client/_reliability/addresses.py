@@ -43,7 +43,6 @@ class Addresses:
     are ejected, calls go to them all the same: an ejection never makes a call fail.
 
     Args:
-        names: Names for the log.
         clock: Clock in seconds.
         random: Source of random numbers from 0 to 1.
         times: Time for which an address that failed is avoided.
@@ -178,7 +177,6 @@ class Addresses:
         """Record the result of a probe.
 
         Args:
-            number: Number of the address.
             reason: Reason why the probe failed; None: it was answered.
         """
         self._addresses[number].probing = False

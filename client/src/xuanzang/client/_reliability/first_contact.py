@@ -29,7 +29,6 @@ class FirstContact:
     """Findings of a client about its addresses, gathered in the background when calls fail. Threads may share it.
 
     Args:
-        count: Number of the addresses.
         look: Function that looks at one of them, in a thread of its own.
         waits: Whether calls are to wait as long as their time allows.
     """

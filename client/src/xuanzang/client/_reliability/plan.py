@@ -332,7 +332,6 @@ class SessionPlan:
         """Record the end of a try.
 
         Args:
-            fault: Reason.
             deadline: Time on the clock by which the next answer must have come.
 
         Returns:

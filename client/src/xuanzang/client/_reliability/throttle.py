@@ -66,9 +66,6 @@ class Throttle:
     As long as the server asked after a refusal, no call as hard as the refused one is sent. Any other is not sent with
     the probability max(0, (calls - K * accepted) / (calls + 1)), counted over a window (Beyer et al. 2016, Site
     Reliability Engineering, chapter 21); the calls are those that were accepted, refused or not sent by chance.
-
-    Args:
-        rules: Settings.
     """
 
     def __init__(self, rules: ThrottleRules) -> None:
@@ -138,10 +135,8 @@ class Throttles:
     """The throttles of a client's addresses. Threads may share it.
 
     Args:
-        addresses: Number of addresses.
         clock: Clock in seconds.
         random: Source of random numbers from 0 to 1.
-        rules: Settings.
     """
 
     def __init__(
@@ -181,7 +176,6 @@ class Throttles:
         """Count a call that an address refused.
 
         Args:
-            number: Number of the address.
             shape: Size of the call, and the time that it had when it was sent.
             delay: Seconds until the next try that the server asks for.
         """

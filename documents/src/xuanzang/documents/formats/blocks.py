@@ -45,9 +45,9 @@ class Piece:
     raw: str
     """Its characters, as they are to be written."""
     text: str = ""
-    """What it says, if it is text or code."""
+    """Its characters, if it is text or code."""
     name: str = ""
-    """What its other end is called, too, if it has one."""
+    """The name that its other end has, too, if it has one."""
     edits: tuple[Edit, ...] = ()
     """Texts within it, by their places in `raw`."""
 

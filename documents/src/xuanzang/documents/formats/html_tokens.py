@@ -42,7 +42,7 @@ class Attribute:
     """An attribute with a value."""
 
     value: str
-    """What it says."""
+    """Its characters."""
     start: int
     """Index of the first character of its value in the tag."""
     end: int

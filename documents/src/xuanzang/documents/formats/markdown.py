@@ -58,7 +58,6 @@ class _Reader:
     """Walk over the events of a Markdown text that collects the pieces of its blocks.
 
     Args:
-        text: The text.
         depth: Limit of untranslated elements inside one another in HTML.
     """
 

@@ -48,7 +48,6 @@ def chosen_columns(header: Sequence[str], columns: Sequence[str] | None) -> list
     """Return the indices of the named columns, in the order of the table.
 
     Args:
-        header: Names of all columns.
         columns: Names of those to translate.
 
     Raises:

@@ -29,8 +29,6 @@ def write_graphs(models: Mapping[str, onnx.ModelProto], folder: Path, store: Wei
 
     Args:
         models: Graphs by file name.
-        folder: Folder for the files.
-        store: Weights that the graphs do not hold.
     """
     offsets = _write_weights(folder / WEIGHTS_FILE, _each_once(models.values(), store), store)
     for name, model in models.items():

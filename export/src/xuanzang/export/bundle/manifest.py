@@ -49,8 +49,6 @@ def make_manifest(
 
     Args:
         checkpoint: Exported model.
-        settings: Settings of the export.
-        version: Version of the bundle.
         tool_versions: Versions of the tools, by name.
     """
     config, metadata = checkpoint.model.config, checkpoint.metadata

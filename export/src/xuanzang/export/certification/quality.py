@@ -56,7 +56,6 @@ def paired_change(metric: Metric, before: Sequence[str], after: Sequence[str], r
     the sums of the sentences' statistics. The draws are the same every time.
 
     Args:
-        metric: Metric of the score.
         before: Translations of the first system, one per sentence.
         after: Translations of the second system, one per sentence.
         references: References, one per sentence.
@@ -126,7 +125,6 @@ def measure_agreement(checkpoint: Checkpoint, before: Translations, shipped: Tra
     Args:
         checkpoint: Exported model.
         before: Translations by the float32 graphs.
-        shipped: Translations by the shipped graphs.
     """
     texts, expected = best_texts(checkpoint, shipped), best_texts(checkpoint, before)
     equal = sum(one == other for one, other in zip(texts, expected, strict=True))
@@ -160,7 +158,6 @@ def compare_precisions(
         checkpoint: Exported model.
         found: Translations of the pairs, by precision: float32 first, the shipped last.
         pairs: Held-out pairs.
-        settings: Settings with the number of pairs to compare.
     """
     pairs = pairs[: settings.test_sentences]
     texts = {name: best_texts(checkpoint, translations[: len(pairs)]) for name, translations in found.items()}
@@ -188,7 +185,6 @@ def require_quality(
     Args:
         shipped_quality: Quality by name of the pairs, as in the certificate.
         precision: Precision of the shipped graphs.
-        settings: Settings with the limits.
 
     Raises:
         ParityError: The loss in BLEU or chrF on some pairs exceeds its limit with 95% confidence.

@@ -57,9 +57,7 @@ class OnnxModel:
         """Open the graphs.
 
         Args:
-            encoder: Graph of the encoder.
             decoder: Graph of a decoder step.
-            config: Shape of the model.
             folder: Folder of the file of their weights, unless they hold these.
             threads: Threads inside one operation; 0 for those that torch has, two at most.
         """

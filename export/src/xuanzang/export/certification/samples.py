@@ -64,9 +64,7 @@ def choose_samples(
     Args:
         checkpoint: Exported model.
         model: The shipped graphs, open.
-        examples: Sentences.
         found: Translations of the first of them, by each of the graphs.
-        settings: Settings of the export.
         rules: When searches end.
 
     Raises:

@@ -37,7 +37,6 @@ class Slots:
         Args:
             key_values: Empty pages, one for each sentence.
             batch: Number of sentences.
-            beam_size: Hypotheses of each.
         """
         self.key_values = key_values
         """Pages of all sentences, the inputs of the decoder."""
@@ -84,7 +83,6 @@ def step_inputs(
 
     Args:
         config: Shape of the model.
-        live: Hypotheses to continue.
         position: Position of their last tokens.
         slots: Slots that the hypotheses of each sentence write to, [batch, beam].
         visible: True at the slots that each hypothesis sees, [batch, beam, slot].
@@ -124,7 +122,6 @@ def first_hypotheses(batch: int, beam_size: int, bos_id: int) -> LiveHypotheses:
 
     Args:
         batch: Number of sentences.
-        beam_size: Hypotheses of each.
         bos_id: Token that they begin with.
     """
     scores = np.full((batch, beam_size), DEAD_SCORE, dtype=np.float32)

@@ -30,8 +30,6 @@ def measure_terms(
 
     Args:
         checkpoint: Exported model, for the languages of the sentences.
-        examples: Sentences.
-        translations: Translations of the first of them.
         translate: Translates sentences with the shipped graphs.
 
     Returns:

@@ -95,7 +95,6 @@ class Blocks:
         """Add the end of the decoder step as one operator, whose outputs are outputs of the graph.
 
         Args:
-            precision: Precision of these blocks.
             x: States, [batch, beam, model].
             projection: Output projection of the model.
             banned_ids: Name of the pieces never chosen.
@@ -109,7 +108,6 @@ class Blocks:
         """Add the end of the decoder step with a shortlist as one operator, whose outputs are outputs of the graph.
 
         Args:
-            precision: Precision of these blocks.
             x: States, [batch, beam, model].
             projection: Output projection of the model.
             always: Ids of the pieces that all sentences share.

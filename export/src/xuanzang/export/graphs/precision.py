@@ -74,7 +74,6 @@ class Floats:
         Args:
             graph: Graph that gets the nodes.
             x: States, [batch, beam, in].
-            layer: Layer that has the columns.
             ids: Columns of each sentence, [batch, choice].
 
         Returns:

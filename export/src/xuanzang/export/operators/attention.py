@@ -23,8 +23,6 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     Outputs: mixed [batch, beam, model]; present_key and present_value, which may share the memory of the past ones.
 
     Args:
-        num_heads: Attention heads of the model.
-        d_head: Size of a head.
         floats: Type of states, keys and values: "float32", which has a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("PagedAttention", floats))
@@ -50,8 +48,6 @@ def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     [batch, beam, source], always float32.
 
     Args:
-        num_heads: Attention heads of the model.
-        d_head: Size of a head.
         floats: Type of states, keys and values: "float32", which has a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("CrossAttention", floats))

@@ -46,7 +46,6 @@ def attend(graph: GraphBuilder, projected: str, places: str, padding: Padding, n
         projected: Name of queries, keys and values side by side, [1, token, 3 · model].
         places: Name of sentence and position of each token, [1, token, 2].
         padding: From `padding`.
-        num_heads: Heads.
 
     Returns:
         Name of [1, token, model].

@@ -25,11 +25,7 @@ _PARAMETERS = frozenset({"q", "langpair", "markUnknown", "format", "key", UNSERV
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in Apertium's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in Apertium's form."""
     status, explanation = fault.status_without_404, fault.named(_NAMES).description
     error = {"status": "error", "code": status, "message": status.phrase, "explanation": explanation}
     return JSONResponse(error, status, headers=fault.headers)
@@ -39,11 +35,7 @@ class Apertium(Api):
     """Handler of the call, at the address of LibreTranslate's."""
 
     def __init__(self, state: SharedState) -> None:
-        """Make the handler.
-
-        Args:
-            state: What all endpoints share.
-        """
+        """Make the handler."""
         super().__init__(state)
         self._style = ApiStyle(name="apertium", render=render, key_parameters=("key",))
 

@@ -29,11 +29,7 @@ _OWN = frozenset({"text", "source_lang", "target_lang", "tag_handling"})
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in DeepLX's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in DeepLX's form."""
     status = fault.status_without_404
     return JSONResponse({"code": status, "message": fault.named(_NAMES).description}, status, headers=fault.headers)
 

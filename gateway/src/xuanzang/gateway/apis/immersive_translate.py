@@ -34,11 +34,7 @@ _ESCAPED_PLACEHOLDER = re.compile(r"&lt;(/?b\d+\s*/?)&gt;")
 
 
 def render(fault: Fault) -> Response:
-    """Return an error; the API has no form of its own for one.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error; the API has no form of its own for one."""
     return JSONResponse({"error": fault.named(_NAMES).description}, fault.status_without_404, headers=fault.headers)
 
 
@@ -46,11 +42,7 @@ class ImmersiveTranslate(Api):
     """Handler of the API, at an address of its own and at that of LibreTranslate."""
 
     def __init__(self, state: SharedState) -> None:
-        """Make the handler.
-
-        Args:
-            state: What all endpoints share.
-        """
+        """Make the handler."""
         super().__init__(state)
         self._style = ApiStyle(name="immersive_translate", render=render, key_parameters=("token",))
 

@@ -66,11 +66,7 @@ _SPEC = {
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in LibreTranslate's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in LibreTranslate's form."""
     status = _STATUSES.get(fault.status, fault.status)
     return JSONResponse({"error": fault.named(_NAMES).description}, status, headers=fault.headers)
 
@@ -82,7 +78,6 @@ class LibreTranslate(Api):
         """Make the handlers.
 
         Args:
-            state: What all endpoints share.
             variants: Other APIs that have the same addresses, by these.
         """
         super().__init__(state)

@@ -44,11 +44,7 @@ _FROM_RIGHT = frozenset({"ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "ug", 
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in Microsoft's form, whose codes begin with the status.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in Microsoft's form, whose codes begin with the status."""
     status = fault.status_without_404
     error = {"code": status * 1000, "message": fault.named(_NAMES).description}
     return JSONResponse({"error": error}, status, headers=fault.headers)

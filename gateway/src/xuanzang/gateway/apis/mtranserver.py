@@ -27,11 +27,7 @@ _PARAMETERS = frozenset({"from", "to", "token", UNSERVED})
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in MTranServer's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in MTranServer's form."""
     return JSONResponse({"error": fault.named(_NAMES).description}, fault.status_without_404, headers=fault.headers)
 
 
@@ -39,11 +35,7 @@ class MTranServer(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-        """
+        """Make the handlers."""
         super().__init__(state)
         self._style = ApiStyle(name="mtranserver", render=render, key_parameters=("token",))
 

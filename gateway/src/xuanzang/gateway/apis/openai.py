@@ -135,11 +135,7 @@ _TO_TRANSLATE = re.compile(
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in OpenAI's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in OpenAI's form."""
     return JSONResponse({"error": _error(fault)}, fault.status, headers=fault.headers)
 
 

@@ -51,7 +51,6 @@ class DocumentProcesses:
         """Return the texts of a file.
 
         Args:
-            file: File.
             holder: Who asks for it; callers share the processes.
 
         Raises:
@@ -65,7 +64,6 @@ class DocumentProcesses:
         """Return a file with translations.
 
         Args:
-            file: File.
             translations: Translations by text.
             holder: As for `texts`.
 
@@ -82,8 +80,6 @@ class DocumentProcesses:
 
         Args:
             work: Name of the work, of `WORKS` of the worker.
-            arguments: Its arguments.
-            content: Content of a file.
             holder: As for `texts`.
 
         Raises:

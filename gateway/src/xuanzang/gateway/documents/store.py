@@ -75,18 +75,11 @@ class DocumentStore:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def count(self, state: DocumentState) -> int:
-        """Return the number of documents in a state.
-
-        Args:
-            state: State.
-        """
+        """Return the number of documents in a state."""
         return sum(each.state is state for each in self._kept.values())
 
     def require_room(self, holder: Holder) -> None:
         """Refuse another document of a caller when there is no place.
-
-        Args:
-            holder: The caller.
 
         Raises:
             RefusedError: As many documents are kept as may be.
@@ -98,8 +91,6 @@ class DocumentStore:
 
         Args:
             work: Function that translates it.
-            holder: Its caller.
-            suffix: Suffix of its file.
 
         Raises:
             RefusedError: As many documents are kept as may be.
@@ -114,7 +105,6 @@ class DocumentStore:
         """Return a document, or None if there is none of the id that has the key.
 
         Args:
-            document_id: Its id.
             key: Its secret.
         """
         found = self._kept.get(document_id)

@@ -19,12 +19,7 @@ class DocumentTranslator:
     """Translates documents of callers. Belongs to one event loop."""
 
     def __init__(self, settings: Settings, limits: SharedLimits) -> None:
-        """Start nothing yet.
-
-        Args:
-            settings: Settings.
-            limits: What callers share.
-        """
+        """Start nothing yet."""
         size = settings.max_document_bytes
         self._limits = Limits(file_bytes=size, expanded_bytes=_TIMES_EXPANDED * size, units=_MAX_TEXTS)
         self._seconds = settings.request_timeout_seconds
@@ -47,9 +42,6 @@ class DocumentTranslator:
         """Translate a document.
 
         Args:
-            content: Content of the file.
-            options: Options of the translation.
-            suffix: Suffix of its name.
             client: Client that calls the server.
             holder: Who asks for it; callers share the processes.
             columns: Names of the columns or keys to translate; none: all, where the format allows it.

@@ -35,9 +35,7 @@ async def read_upload(headers: Headers, body: bytes, *, file_field: str = "file"
     """Read an upload.
 
     Args:
-        headers: Headers of the request.
         body: Its body, within its limit.
-        file_field: Name of the field with the file.
 
     Raises:
         RefusedError: The body is no such form, has no file, or one that cannot be translated.

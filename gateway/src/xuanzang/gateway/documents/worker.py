@@ -28,7 +28,7 @@ _KEPT_BYTES = 56 * 2**20
 """Memory of a process that takes another document; a larger one ends, which gives its memory back."""
 
 Facts = Mapping[str, Any]
-"""What JSON can say."""
+"""A value of JSON."""
 Work = Callable[[Facts, bytes], tuple[Facts, bytes]]
 """Arguments and a file to results and a file."""
 
@@ -40,7 +40,7 @@ class Outcome:
     result: Facts = field(default_factory=dict)
     """Results of the work, beside the file."""
     refusal: str | None = None
-    """What is wrong with the document."""
+    """The fault of the document."""
     is_costly: bool = False
     """True if that is its need of memory, or its depth."""
     failure: tuple[str, list[str]] | None = None
@@ -54,7 +54,6 @@ def message(facts: Facts, content: bytes) -> bytes:
 
     Args:
         facts: What JSON can say.
-        content: Content of a file.
     """
     told = json.dumps(facts).encode()
     return b"".join((len(told).to_bytes(LENGTH_BYTES), len(content).to_bytes(LENGTH_BYTES), told, content))
@@ -81,7 +80,7 @@ def _written(facts: Facts, content: bytes) -> tuple[Facts, bytes]:
 
 
 WORKS: dict[str, Work] = {"texts": _texts, "written": _written}
-"""What the process can do."""
+"""Functions of the process by name."""
 
 
 def main() -> None:

@@ -17,12 +17,7 @@ class TurnsOfAddresses:
     """ASGI application around another: network addresses take turns in beginning requests, and so do probes."""
 
     def __init__(self, app: ASGIApp, *, probes: Collection[str]) -> None:
-        """Stand around an application.
-
-        Args:
-            app: The application.
-            probes: Addresses of probes.
-        """
+        """Stand around an application."""
         self._app = app
         self._probes = probes
         self._beginnings = Beginnings()

@@ -42,7 +42,7 @@ class Memory:
     places: SharedLimit
     """A place for each byte."""
     holder: Holder
-    """Who holds it."""
+    """The caller who holds it."""
     size: int = 0
     """Bytes taken."""
 
@@ -70,9 +70,7 @@ async def read_body(
     """Read a body.
 
     Args:
-        headers: Headers of the request.
         receive: ASGI's function.
-        limits: Limits.
         memory: Where its bytes are counted.
         approve: Function called once for a large body; it raises RefusedError if the caller's are not read.
 
@@ -115,11 +113,7 @@ async def _piece(receive: Receive) -> tuple[bytes, bool]:
 
 
 def declared_size(headers: Headers) -> int:
-    """Return the size of a body that its head tells, or 0.
-
-    Args:
-        headers: Headers of the request.
-    """
+    """Return the size of a body that its head tells, or 0."""
     length = headers.get("content-length", "0")
     return int(length) if length.isdecimal() and len(length) < 20 else 0
 
@@ -128,11 +122,7 @@ class WholeBodies:
     """ASGI application around another: large bodies that nobody wants end their connections, no answer piles up."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Stand around an application.
-
-        Args:
-            app: The application.
-        """
+        """Stand around an application."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

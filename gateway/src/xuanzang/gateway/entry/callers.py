@@ -42,11 +42,7 @@ class Caller:
 
 
 def request_id_of(headers: Headers) -> str:
-    """Return the id that the caller chose, or a new one if it chose none or one that is not valid.
-
-    Args:
-        headers: Headers of the request.
-    """
+    """Return the id that the caller chose, or a new one if it chose none or one that is not valid."""
     return checked_id(headers.get(REQUEST_ID, ""))
 
 
@@ -61,9 +57,6 @@ def checked_id(chosen: str) -> str:
 
 def key_in(headers: Headers) -> str | None:
     """Return the API key of a header of its own or of `authorization`, which some programs send without a scheme.
-
-    Args:
-        headers: Headers of the request.
 
     Raises:
         RefusedError: `authorization` has another scheme.
@@ -112,7 +105,6 @@ class Callers:
         Args:
             key: API key of the caller, or None.
             peer: Network address of the caller, by which the server divides its time among those without a key.
-            request_id: Id of the request.
             needs_key: Whether callers without a key are refused where keys are asked for; otherwise they have the one
                 for listing.
 
@@ -134,10 +126,6 @@ class Callers:
 
     async def prove(self, caller: Caller, key: str | None) -> None:
         """Ask the server whether it would answer a caller, at most every few seconds for each key.
-
-        Args:
-            caller: Caller.
-            key: Its key.
 
         Raises:
             TranslationError: It would not, or cannot be asked.

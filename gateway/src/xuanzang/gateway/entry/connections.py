@@ -18,11 +18,11 @@ from xuanzang.gateway.limits import network_of
 MAX_HEAD_BYTES = 64 * 1024
 """Size of a request's head; what frames a body, trailers included, may have as much, and the size of the body."""
 DISCARDED_BYTES = 2**20
-"""What is still taken of a body after the answer, which a caller who is sending would not see if the end came first."""
+"""Bytes still taken of a body after the answer; a caller who is sending would not see it if the end came first."""
 _READ_BYTES = 1024
-"""What is parsed at once that may be heads, and with it how long one connection keeps the others waiting."""
+"""Bytes parsed at once that may be heads: they bound how long one connection keeps the others waiting."""
 _READ_BODY_BYTES = 64 * 1024
-"""What is parsed at once of a body."""
+"""Bytes parsed at once of a body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +43,13 @@ class Connections:
     """The open connections by network address. Newcomers take the place of those that nobody works for."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        """Hold none.
-
-        Args:
-            limits: Limits.
-        """
+        """Hold none."""
         self._limits = limits
         self._by_address: dict[str, dict[BoundedProtocol, None]] = {}
         self._number = 0
 
     def admit(self, newcomer: BoundedProtocol) -> bool:
         """Take in a connection, at the cost of another one if there are too many.
-
-        Args:
-            newcomer: A new connection.
 
         Returns:
             Whether there is room: requests in progress are not ended for others.
@@ -77,11 +70,7 @@ class Connections:
         return True
 
     def forget(self, connection: BoundedProtocol) -> None:
-        """Hold a connection no longer.
-
-        Args:
-            connection: Any one.
-        """
+        """Hold a connection no longer."""
         of_address = self._by_address.get(connection.address, {})
         if connection in of_address:
             del of_address[connection]
@@ -282,11 +271,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
 
 def bounded(limits: ConnectionLimits) -> type[BoundedProtocol]:
-    """Return the protocol of the connections of one listener.
-
-    Args:
-        limits: Limits.
-    """
+    """Return the protocol of the connections of one listener."""
     return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits, "registry": Connections(limits)})
 
 

@@ -47,7 +47,7 @@ class Call:
     id: str
     """Id, by which caller and operator speak of it."""
     caller: Caller
-    """Who sends it."""
+    """The caller who sends it."""
     seconds: float
     """Time until its answer must be there."""
 
@@ -68,7 +68,6 @@ class SharedState:
         """Leave all limits free.
 
         Args:
-            settings: Settings.
             callers: Makes the clients of callers.
             metrics: Metrics; None: some that nobody asks for.
         """
@@ -123,11 +122,7 @@ class Api:
     """Handlers of one API."""
 
     def __init__(self, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-        """
+        """Make the handlers."""
         self._state = state
         self._max_texts = state.settings.max_texts
 
@@ -149,8 +144,6 @@ class Endpoint:
 
         Args:
             handler: Function that answers.
-            style: Its API.
-            state: What all endpoints share.
             limit: Limit of its requests; None: that of requests in progress.
             max_bytes: Maximum size of a body; None: that of the settings.
             variants: Other APIs that have the same address; the first that fits a request answers it.
@@ -171,11 +164,7 @@ class Endpoint:
         )
 
     def refusing(self, methods: Collection[str]) -> Endpoint:
-        """Return what answers the methods that an address does not have, in the form of its API.
-
-        Args:
-            methods: Those that it has.
-        """
+        """Return what answers the methods that an address does not have, in the form of its API."""
 
         async def refuse(call: Call) -> Response:
             await asyncio.sleep(0)

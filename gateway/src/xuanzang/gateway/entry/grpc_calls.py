@@ -74,7 +74,7 @@ class GrpcCall:
     id: str
     """Id, by which caller and operator speak of it."""
     caller: Caller
-    """Who sends it."""
+    """The caller who sends it."""
     seconds: float
     """Time until its answer must be there."""
 
@@ -117,10 +117,6 @@ class GrpcServer:
 
     def __init__(self, services: Sequence[GrpcService], state: SharedState) -> None:
         """Bind the address.
-
-        Args:
-            services: Services.
-            state: What all endpoints share.
 
         Raises:
             OSError: The address is taken, or not this machine's.
@@ -298,7 +294,6 @@ def health_service(names: Sequence[str], answers: Callable[[], Awaitable[bool]])
     Its streams are left out: clients that ask for one then take the gateway for well.
 
     Args:
-        names: Names of the services.
         answers: Function that says whether the server answers.
     """
     known = {"", *names}
@@ -344,11 +339,7 @@ def _key_in(metadata: Mapping[str, str]) -> str | None:
 
 
 def code_of(fault: Fault) -> grpc.StatusCode:
-    """Return the code of a fault.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return the code of a fault."""
     return _CODES.get(fault.status, grpc.StatusCode.INTERNAL)
 
 

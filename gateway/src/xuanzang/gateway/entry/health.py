@@ -22,11 +22,7 @@ class Health:
     """Says whether the server answers; one that asks for a key does. Many probes at once are one question."""
 
     def __init__(self, client: AsyncTranslationClient) -> None:
-        """Ask nothing yet.
-
-        Args:
-            client: Client of the server.
-        """
+        """Ask nothing yet."""
         self._client = client
         self._asking: asyncio.Task[bool] | None = None
 

@@ -44,7 +44,6 @@ def validated(kind: type[Asked], body: bytes, *, names: Mapping[str, str] = Mapp
     """Return the message of a body.
 
     Args:
-        kind: Its class.
         body: JSON.
         names: Names of the gRPC service for fields that an API renders by these.
 

@@ -107,9 +107,6 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_
     """Read the parameters of a request.
 
     Args:
-        query: Query string of its address.
-        headers: Headers.
-        body: Body.
         takes_elements: Whether the body may be a JSON array.
 
     Raises:
@@ -144,7 +141,6 @@ def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
     """Return texts, if there are some and not too many.
 
     Args:
-        texts: Texts of a request.
         field: Name of the parameter in the API.
         maximum: Maximum number.
 
@@ -162,7 +158,6 @@ def require_known(parameters: Parameters, names: Collection[str]) -> None:
     """Refuse a parameter that would be without effect.
 
     Args:
-        parameters: Parameters of a request.
         names: Names of those that the API has here.
 
     Raises:

@@ -27,7 +27,6 @@ def incidence(ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], vocab_
     Args:
         ids: Ids of all sentences, one after the other.
         offsets: Start of each sentence, and the end of the last.
-        vocab_size: Number of pieces.
 
     Returns:
         [sentence, piece], 1 or 0.

@@ -102,7 +102,6 @@ def epoch_batches(
         split: Training pairs.
         weights: Uses of each corpus per epoch; of a fraction, which pairs is drawn at random in each epoch.
         batch_tokens: Maximum tokens per batch, padding counted, on the longer side; a longer pair comes alone.
-        seed: Seed of the run.
         epoch: Number of the epoch, from 0.
 
     Returns:

@@ -107,7 +107,6 @@ def clean_pairs(
     """Drop bad pairs and repeats.
 
     Args:
-        pairs: Normalised pairs.
         pair_filter: Limits outside which pairs are dropped.
         seen: Digests of the pairs kept so far; extended.
         counts: Counts of "kept" and of every reason to drop; updated.

@@ -41,7 +41,6 @@ def hold_out(
     Training pairs that share a side with a held-out pair of any corpus are dropped.
 
     Args:
-        corpora: Cleaned pairs.
         share: Fraction of each corpus to hold out, in [0, 1).
         maximum: Upper limit of pairs per corpus.
         counts: Counts of kept and dropped pairs of each corpus, brought up to date.

@@ -38,7 +38,6 @@ def train_tokenizers(
     """Train the tokenisers of both sides and write them to a folder.
 
     Args:
-        pairs: Training text.
         folder: Folder for source.spm and target.spm.
         vocab_size: Pieces of each, special ones and the 256 bytes included.
         share: Whether both sides get the same tokeniser.

@@ -38,7 +38,6 @@ def count_key_words(key_words: Sequence[Sequence[Alternatives]], translations: S
     """Count the key words that translations contain.
 
     Args:
-        key_words: Key words of each sentence.
         translations: Translations, one per sentence.
     """
     missing = sum(len(missing_key_words(*item)) for item in zip(key_words, translations, strict=True))

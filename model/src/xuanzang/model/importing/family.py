@@ -63,7 +63,6 @@ class ReadText(Protocol):
         """Read them.
 
         Args:
-            directory: Model directory.
             faults: List to which faults are added.
             wanted: Languages to take over.
         """

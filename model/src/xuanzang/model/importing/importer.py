@@ -60,9 +60,6 @@ _EVERYTHING = Wanted()
 def different_defaults(directory: Directory) -> Iterator[str]:
     """Name the settings by which transformers translate otherwise than a bundle does unless told.
 
-    Args:
-        directory: Model directory.
-
     Returns:
         One sentence for each, with the option that makes them equal.
     """
@@ -89,7 +86,6 @@ def import_model(folder: Path, output: Path, wanted: Wanted = _EVERYTHING) -> La
     Args:
         folder: Directory in the layout of Hugging Face's models, of the family that its config.json names.
         output: Checkpoint to write; must not exist yet.
-        wanted: Choices for the import.
 
     Returns:
         Languages of the checkpoint.

@@ -34,7 +34,6 @@ def special_tokens(directory: Directory, pieces: Sequence[str], token: LanguageT
     """Complete a table of pieces with the special tokens after them.
 
     Args:
-        directory: Model directory.
         pieces: Pieces by id; empty if they could not be read.
         token: Shape of the tokens that name languages.
         faults: List to which faults are added.
@@ -114,7 +113,6 @@ def choose_languages(
         directory: Model directory, whose settings may force one target language.
         language_ids: Ids by the names that the vocabulary has for languages.
         faults: List to which faults are added.
-        wanted: Languages to choose.
 
     Returns:
         Ids by BCP-47 code, of the source languages and of the target languages.
@@ -150,8 +148,6 @@ def named_on_both_sides(
     """Return the languages of a model that is told the language of the source and begins with that of the target.
 
     Args:
-        source_ids: Ids of the source languages.
-        target_ids: Ids of the target languages.
         place: Place of the id of the source language.
     """
     return Languages(

@@ -27,8 +27,6 @@ def network_config(directory: Directory, family: Family, unk_id: int, faults: li
     """Return the configuration of the network; which tables are shared and tied follows from the weights.
 
     Args:
-        directory: Model directory.
-        family: Its family.
         unk_id: Id of pieces outside the vocabulary.
         faults: List to which faults are added.
 

@@ -12,7 +12,6 @@ def check_models(directory: Directory, faults: list[str]) -> None:
     """See that the SentencePiece models of a directory can be opened.
 
     Args:
-        directory: Model directory.
         faults: List to which faults are added.
     """
     for path in directory.models:
@@ -26,8 +25,6 @@ def table_of(name: str, ids: Mapping[str, int], size: object, faults: list[str])
     """Turn ids by piece into pieces by id.
 
     Args:
-        name: Name of the file.
-        ids: Its contents.
         size: Number of pieces that it must have.
         faults: List to which faults are added.
 

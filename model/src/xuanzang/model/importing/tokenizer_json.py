@@ -27,7 +27,6 @@ def write_sentencepiece(source: Path, target: Path) -> None:
 
     Args:
         source: tokenizer.json of a model whose ids are fairseq's.
-        target: File to write.
 
     Raises:
         DirectoryError: The file is damaged, or was not made from a SentencePiece model.

@@ -38,7 +38,6 @@ def source_coverage(checkpoint: Checkpoint, source: str, translation: str) -> fl
 
     Args:
         checkpoint: Model and tokenisers.
-        source: A sentence.
         translation: Its translation, by this model or not.
 
     Source: the coverage penalty of arXiv 1609.08144, equation 14, without its logarithm.

@@ -24,8 +24,6 @@ def step_batches(
     Args:
         split: Training pairs.
         metadata: Description of the data.
-        settings: Settings of the run.
-        processes: Processes that share the batches of a step.
         progress: Position of the run, updated at every step.
 
     Raises:

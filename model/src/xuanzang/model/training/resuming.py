@@ -36,7 +36,6 @@ def changed_settings(settings: TrainingSettings, run: SavedRun, data_sha256: str
 
     Args:
         settings: Settings of the command; those that were given count as intended.
-        run: Description of the run.
         data_sha256: Digest of the command's training data.
 
     Returns:

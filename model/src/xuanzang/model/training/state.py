@@ -66,7 +66,6 @@ class TrainingState:
 
         Args:
             folder: Folder to write or replace.
-            run: Description of the run.
         """
         with replacing(folder) as scratch:
             save_weights(scratch / MODEL_FILE, dict(self.model.named_parameters()))

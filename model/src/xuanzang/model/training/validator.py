@@ -68,7 +68,6 @@ def pair_losses(
         model: Model in evaluation mode, on `device`.
         split: Held-out pairs.
         batch_tokens: Upper limit of padded tokens per batch.
-        device: Device to compute on.
         bf16: Compute in bfloat16 where it is safe.
 
     Returns:
@@ -95,7 +94,6 @@ def loss_by_corpus(losses: npt.NDArray[np.float64], split: PreparedSplit, corpor
     Args:
         losses: Nats of each pair, [pair].
         split: Held-out pairs.
-        corpora: Names of all corpora.
     """
     if split.corpus_ids is None:
         return {}

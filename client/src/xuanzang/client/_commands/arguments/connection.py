@@ -15,11 +15,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 
 
 def server_options(default_address: str) -> argparse.ArgumentParser:
-    """Return a parent parser with the options that say which server to call, and how.
-
-    Args:
-        default_address: Address without the option.
-    """
+    """Return a parent parser with the options that say which server to call, and how."""
     shared = argparse.ArgumentParser(add_help=False)
     group = shared.add_argument_group("server")
     group.add_argument(

@@ -28,9 +28,6 @@ def add_terms(group: argparse._ArgumentGroup) -> None:
 def term_options(arguments: argparse.Namespace) -> TranslateOptions:
     """Return the options that they stand for.
 
-    Args:
-        arguments: Arguments of the command.
-
     Raises:
         OSError: The glossary cannot be read.
         ValueError: A line of it is no entry.

@@ -40,12 +40,12 @@ class _Text:
 
     @property
     def opening(self) -> str:
-        """What comes before its characters in a run of its own."""
+        """XML before its characters, in a run of its own."""
         return f"{self.link}{self.run}{_SPACE}"
 
     @property
     def closing(self) -> str:
-        """What comes after its characters in a run of its own."""
+        """XML after its characters, in a run of its own."""
         return "</w:t></w:r>" + ("</w:hyperlink>" if self.link else "")
 
 
@@ -194,7 +194,6 @@ def _written(runs: Sequence[tuple[_Text, str]], texts: Sequence[_Text], *, kept:
 
     Args:
         runs: Looks and words.
-        texts: The texts.
         kept: Markup between them that has to stay.
     """
     at, written = texts[0], _space_kept(texts[0].tag.raw)

@@ -68,7 +68,6 @@ def decoded_xml(raw: bytes, encoding: str | None, *, depth: int) -> EncodedText:
     """Return the text of an XML document that is well formed and has no document type.
 
     Args:
-        raw: The document.
         encoding: Name of its encoding; None: the declared one.
         depth: Limit of elements inside one another.
 

@@ -46,23 +46,14 @@ class Usage:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def count(self, caller: str, characters: int) -> None:
-        """Count characters.
-
-        Args:
-            caller: Name of the caller.
-            characters: Number of characters.
-        """
+        """Count characters."""
         self._counts[caller] = self.of(caller) + characters
         self._counts.move_to_end(caller)
         if len(self._counts) > _MAX_CALLERS:
             self._counts.popitem(last=False)
 
     def of(self, caller: str) -> int:
-        """Return the characters of a caller.
-
-        Args:
-            caller: Name of the caller.
-        """
+        """Return the characters of a caller."""
         return self._counts.get(caller, 0)
 
 
@@ -70,12 +61,7 @@ class DeepLDocuments:
     """Handlers of the documents."""
 
     def __init__(self, store: DocumentStore, translator: DocumentTranslator) -> None:
-        """Make the handlers.
-
-        Args:
-            store: Documents of all callers.
-            translator: Translator of documents.
-        """
+        """Make the handlers."""
         self._store = store
         self._translator = translator
         self.usage = Usage()

@@ -176,8 +176,6 @@ async def glossary_for(client: AsyncTranslationClient, glossary_id: str, *, sour
     """Return the name by which the server holds what a glossary has for a pair of languages.
 
     Args:
-        client: Client of the caller.
-        glossary_id: Id of the glossary.
         source: Language of the texts, or None.
         target: Language of the translations.
 

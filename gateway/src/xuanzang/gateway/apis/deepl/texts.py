@@ -74,11 +74,7 @@ _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in DeepL's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in DeepL's form."""
     status = _STATUSES.get(fault.status, fault.status)
     return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
 
@@ -87,12 +83,7 @@ class DeepL(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState, *, documents: DeepLDocuments) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-            documents: Handlers of documents.
-        """
+        """Make the handlers."""
         super().__init__(state)
         self._documents = documents
 
@@ -230,7 +221,6 @@ def without_translation(text: str, tags: Collection[str], *, is_html: bool) -> s
     """Return a text of markup whose elements of some names are marked as not to be translated.
 
     Args:
-        text: Text with tags.
         tags: Names of the elements.
         is_html: Whether capital letters count as small ones in them.
     """

@@ -31,11 +31,7 @@ _WORDS: Mapping[int, str] = MappingProxyType(
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in Google's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in Google's form."""
     word = _WORDS.get(fault.status, "INTERNAL")
     error: dict[str, Any] = {
         "code": fault.status.value,
@@ -52,11 +48,7 @@ def render(fault: Fault) -> Response:
 
 
 def refusals(state: SharedState) -> list[Route]:
-    """Return the addresses of version 3 that nothing answers; those of what is answered come before them.
-
-    Args:
-        state: What all endpoints share.
-    """
+    """Return the addresses of version 3 that nothing answers; those of what is answered come before them."""
 
     async def refuse(_call: Call) -> NoReturn:
         await asyncio.sleep(0)

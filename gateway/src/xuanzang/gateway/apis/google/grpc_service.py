@@ -31,11 +31,7 @@ _TYPES = {
 
 
 def google_service(v3: GoogleV3) -> GrpcService:
-    """Make the service.
-
-    Args:
-        v3: What its calls do.
-    """
+    """Make the service."""
     _describe()
     handlers = {
         "TranslateText": v3.translate_text,

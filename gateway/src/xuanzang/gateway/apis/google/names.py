@@ -88,7 +88,6 @@ def stored_glossary(resource: str, *, field: str) -> str:
 
     Args:
         resource: Name such as "projects/any/locations/global/glossaries/animals".
-        field: Field that holds it.
 
     Raises:
         RefusedError: It has another form.
@@ -104,7 +103,6 @@ def glossary_resource(parent: str, name: str) -> str:
 
     Args:
         parent: Valid name of a project, with or without location.
-        name: Name of the glossary.
     """
     return f"{_location(parent)}/glossaries/{name}"
 
@@ -113,7 +111,6 @@ def page_of(items: Sequence[Item], *, size: int, token: str) -> tuple[Sequence[I
     """Return a page of a list, and the token of the next one, which is the index of its first item, or nothing.
 
     Args:
-        items: The whole list.
         size: Size that the caller wants; 0: any.
         token: Token of the page; empty: the first.
 
@@ -154,8 +151,6 @@ def display_names(codes: Iterable[str], language: str, *, field: str) -> dict[st
 
     Args:
         codes: BCP-47 codes.
-        language: Language of the names.
-        field: Field that holds it.
 
     Raises:
         RefusedError: There are no names in that language; without the extra `google` only in English.

@@ -27,12 +27,7 @@ class GoogleV3Http:
     """Handlers of the calls."""
 
     def __init__(self, v3: GoogleV3, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            v3: What the calls do.
-            state: What all endpoints share.
-        """
+        """Make the handlers."""
         self._v3 = v3
         self._state = state
 

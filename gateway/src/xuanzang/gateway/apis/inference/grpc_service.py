@@ -39,7 +39,6 @@ def inference_service(inferences: Inferences, is_ready: Callable[[], Awaitable[b
     """Make the service.
 
     Args:
-        inferences: What the calls do.
         is_ready: Function that says whether the server answers.
     """
     service = _InferenceService(inferences, is_ready)

@@ -39,11 +39,7 @@ _LENGTH = "inference-header-content-length"
 
 
 def render(fault: Fault) -> Response:
-    """Return an error in the protocol's form.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error in the protocol's form."""
     return JSONResponse({"error": fault.description}, fault.status, headers=fault.headers)
 
 
@@ -51,13 +47,7 @@ class InferenceHttp:
     """Handlers of the calls."""
 
     def __init__(self, inferences: Inferences, state: SharedState, health: Health) -> None:
-        """Make the handlers.
-
-        Args:
-            inferences: What the calls do.
-            state: What all endpoints share.
-            health: Health of the server.
-        """
+        """Make the handlers."""
         self._inferences = inferences
         self._state = state
         self._health = health

@@ -137,8 +137,6 @@ class Inferences:
         """Answer an inference.
 
         Args:
-            inference: Inference.
-            client: Client of the caller.
             seconds: Time until the answer must be there.
 
         Raises:
@@ -169,9 +167,7 @@ class Inferences:
         """Return the versions of a model that the caller may use, at least one.
 
         Args:
-            name: Name of the model.
             version: Version; empty: all.
-            client: Client of the caller.
             seconds: Time until the answer must be there.
 
         Raises:
@@ -189,7 +185,6 @@ class Inferences:
 
         Args:
             name: Name of the model; empty: none is asked for.
-            client: Client of the caller.
             seconds: Time until the answer must be there.
 
         Raises:
@@ -208,7 +203,6 @@ class Inferences:
         Args:
             name: Name of the model; empty: all.
             version: Version; empty: all.
-            client: Client of the caller.
             seconds: Time until the answer must be there.
 
         Raises:
@@ -241,8 +235,6 @@ def is_among(models: Iterable[Model], name: str, version: str) -> bool:
     """Return whether a model is served.
 
     Args:
-        models: Served models.
-        name: Name of the model.
         version: Version; empty: any.
     """
     return any(each.name == name and version in ("", each.version) for each in models)
@@ -270,11 +262,7 @@ def split_raw(raw: bytes, *, name: str) -> list[bytes]:
 
 
 def joined_raw(texts: Iterable[str]) -> bytes:
-    """Return texts as a raw tensor.
-
-    Args:
-        texts: Any texts.
-    """
+    """Return texts as a raw tensor."""
     encoded = (text.encode() for text in texts)
     return b"".join(len(element).to_bytes(SIZE_BYTES, "little") + element for element in encoded)
 
@@ -283,7 +271,6 @@ def require_tensor(names: Sequence[str], *, datatype: str, parameters: Iterable[
     """Refuse other tensors than the ones of texts and translations.
 
     Args:
-        names: Names of the tensors that come.
         datatype: Type of the first of them.
         parameters: Names of its parameters and of those of the requested tensors.
         outputs: Names of the requested tensors.

@@ -57,11 +57,7 @@ _BESIDE_OPTIONS = {
 
 
 def render(fault: Fault) -> Response:
-    """Return an error as a problem of RFC 9457.
-
-    Args:
-        fault: What is wrong.
-    """
+    """Return an error as a problem of RFC 9457."""
     headers = fault.headers | {"content-type": "application/problem+json"}
     return JSONResponse(_problem(fault), fault.status, headers=headers)
 
@@ -70,11 +66,7 @@ class JsonApi(Api):
     """Handlers of the API."""
 
     def __init__(self, state: SharedState) -> None:
-        """Make the handlers.
-
-        Args:
-            state: What all endpoints share.
-        """
+        """Make the handlers."""
         super().__init__(state)
         self._settings = state.settings
         self._document = _json(document())

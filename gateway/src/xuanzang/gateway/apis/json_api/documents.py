@@ -34,12 +34,7 @@ class Documents:
     """Handler of documents."""
 
     def __init__(self, state: SharedState, translator: DocumentTranslator) -> None:
-        """Make the handler.
-
-        Args:
-            state: What all endpoints share.
-            translator: Translator of documents.
-        """
+        """Make the handler."""
         self._state = state
         self._settings = state.settings
         self._translator = translator

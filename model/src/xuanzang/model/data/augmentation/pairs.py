@@ -56,12 +56,10 @@ def augment(
     """Make the corpora "copying", "passing", "naming" and "terms".
 
     Args:
-        corpora: Real pairs.
         weights: Uses of each corpus per epoch, in proportion to which its pairs are drawn.
         shares: Sizes; a corpus of size 0 is not made.
         languages: Of the sources and of the targets; naming takes zh and en.
         normalization: Unicode form of the sources.
-        seed: Seed of all choices.
         tokenizers: Those of the sources and of the targets, which terms need.
 
     Returns:
@@ -93,7 +91,6 @@ class Augmenter:
 
         Args:
             words: Words of the target language.
-            seed: Seed of all choices.
         """
         self._random = random.Random(seed)  # noqa: S311 - nothing secret
         self._spans = SpanMaker(self._random, words)

@@ -33,9 +33,7 @@ class TermMaker:
         """Learn which words stand for which.
 
         Args:
-            pairs: Real pairs.
             tokenizers: Those of the sources and of the targets.
-            seed: Seed of all choices.
 
         Raises:
             CorpusError: The package scipy is not installed.

@@ -21,7 +21,6 @@ class Objective(nn.Module):
             model: Transformer, or the wrapper by which processes share its training.
             label_smoothing: Probability given to all pieces alike.
             bf16: Compute in bfloat16 where it is safe.
-            compiled: Compile the loss.
         """
         super().__init__()
         self._model, self._smoothing, self._bf16 = model, label_smoothing, bf16

@@ -25,7 +25,6 @@ class Optimizers:
         """Take the parameters of a model.
 
         Args:
-            model: Model to optimise.
             name: "adam" for every parameter; "muon" for the matrices of the blocks, and Adam for embeddings, norms and
                 biases.
             adam_factor: Learning rate of Adam beside Muon, as a multiple of Muon's.

@@ -30,7 +30,6 @@ def learning_rate(
             "inverse_sqrt": the same shape with its peak set freely. "linear": warm-up, then straight to 0 at
             `max_steps`. "constant": warm-up, then the peak, then straight to 0 over the last `cooldown_steps`; the run
             can be prolonged from any step before the cooldown (arXiv 2405.18392).
-        d_model: Width of the model.
         warmup_steps: Steps of linear rise, at least 1.
         peak: Rate at the end of the warm-up.
         max_steps: Length of the run.
