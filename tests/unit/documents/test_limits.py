@@ -23,7 +23,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
         (".json", b'{"a": }', "not JSON: Expecting value: line 1 column 7"),
         (".json", b"[" * 201 + b"]" * 201, "values are nested more than 200 deep"),
         (".jsonl", b'{}\n{"a\n', "line 2: not JSON"),
-        (".csv", b"a,b\n1,2\n", r"name the columns to translate \(--column\) of: a, b"),
+        (".csv", b"a,b\n1,2\n", r"name the columns to translate, of: a, b"),
         (".vtt", b"no", "does not begin with WEBVTT"),
         (".po", b'msgid "a\n', "line 1: neither a keyword with a string nor a comment"),
         (".po", b'"a"\n', "line 1: a string without a keyword"),

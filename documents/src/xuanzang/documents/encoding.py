@@ -75,7 +75,8 @@ class EncodedText:
             text = body.decode(codec)
         except UnicodeDecodeError as error:
             at = len(mark) + error.start
-            raise DocumentError(f"not {codec}: {error.reason} at byte {at}; name its encoding (--encoding)") from error
+            advice = "name its encoding, or convert it to UTF-8"
+            raise DocumentError(f"not {codec}: {error.reason} at byte {at}; {advice}") from error
         if text.encode(codec) != body:
             raise DocumentError(f"the bytes cannot be restored from {codec}: convert the file to UTF-8")
         return cls(text=text, codec=codec, mark=mark)

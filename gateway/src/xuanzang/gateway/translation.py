@@ -9,11 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from xuanzang.client import AsyncTranslationClient, StatusCode, TranslateOptions, Translation, TranslationError
+from xuanzang.client import (
+    AsyncTranslationClient,
+    FieldViolation,
+    StatusCode,
+    TranslateOptions,
+    Translation,
+    TranslationError,
+)
 from xuanzang.gateway.errors import RefusedError, fault_of
 from xuanzang.gateway.languages import has_synonyms, is_served, served_code, source_for, sources_into, targets_by_source
 
 _SHOWN_CHARACTERS = 64
+_SHOWN_LANGUAGES = 16
 _INDEX = re.compile(r"^contents\[(\d+)\]")
 
 
@@ -78,42 +86,16 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
     """
     named = TranslateOptions(source_language=job.source, target_language=job.target)
     named = await with_served_codes(client, named, seconds=job.timeout)
-    job = replace(job, source=named["source_language"], target=named["target_language"] or "")
-    groups = await _groups(client, job)
-    batches = await asyncio.gather(*(_translated(client, job, group) for group in groups))
+    served = replace(job, source=named["source_language"], target=named["target_language"] or "")
+    groups = await _groups(client, served)
+    try:
+        batches = await asyncio.gather(*(_translated(client, served, group) for group in groups))
+    except RefusedError as error:
+        raise await _about_languages(error, job, client) from error
     answered: dict[int, Translation] = {}
     for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
-    return [Translated.of(answered[index], job.source) for index in range(len(job.texts))]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnservedLanguage:
-    """A language of a job that the server does not have."""
-
-    is_target: bool
-    """True if it is the one to translate into."""
-    code: str
-    """As the caller gave it."""
-
-
-async def unserved_language(
-    error: RefusedError, job: TranslationJob, client: AsyncTranslationClient, *, seconds: float | None
-) -> UnservedLanguage | None:
-    """Return the language that a job was refused for, or None if it is not the cause.
-
-    Args:
-        seconds: Time until the answer must be there; None: that of the client.
-    """
-    if error.fault.status is not HTTPStatus.NOT_FOUND:
-        return None
-    pairs = targets_by_source(await client.list_models(timeout=seconds))
-    targets = {target for listed in pairs.values() for target in listed}
-    if job.source is not None and not is_served(job.source, pairs):
-        return UnservedLanguage(is_target=False, code=job.source[:_SHOWN_CHARACTERS])
-    if not is_served(job.target, targets):
-        return UnservedLanguage(is_target=True, code=job.target[:_SHOWN_CHARACTERS])
-    return None
+    return [Translated.of(answered[index], served.source) for index in range(len(job.texts))]
 
 
 async def with_served_codes(
@@ -150,6 +132,26 @@ async def _translated(client: AsyncTranslationClient, job: TranslationJob, index
             for each in fault.violations
         )
         raise RefusedError(replace(fault, violations=violations)) from error
+
+
+async def _about_languages(error: RefusedError, job: TranslationJob, client: AsyncTranslationClient) -> RefusedError:
+    """Return a refusal that names the language, as the caller gave it, if the server does not have it."""
+    if error.fault.status is not HTTPStatus.NOT_FOUND:
+        return error
+    pairs = targets_by_source(await client.list_models(timeout=job.timeout))
+    targets = sorted({target for listed in pairs.values() for target in listed})
+    if job.source is not None and not is_served(job.source, pairs):
+        return _unsupported(error, "source_language_code", job.source, sorted(pairs))
+    if not is_served(job.target, targets):
+        return _unsupported(error, "target_language_code", job.target, targets)
+    return error
+
+
+def _unsupported(error: RefusedError, field: str, code: str, codes: Sequence[str]) -> RefusedError:
+    shown, listed = code[:_SHOWN_CHARACTERS], ", ".join(codes[:_SHOWN_LANGUAGES])
+    more = f" and {len(codes) - _SHOWN_LANGUAGES} more" if len(codes) > _SHOWN_LANGUAGES else ""
+    violation = FieldViolation(field=field, description=f"{shown!r} is not supported; served: {listed}{more}")
+    return RefusedError(replace(error.fault, message=f"{shown} is not supported", violations=(violation,)))
 
 
 async def _groups(client: AsyncTranslationClient, job: TranslationJob) -> list[list[int]]:

@@ -54,7 +54,7 @@ def chosen_columns(header: Sequence[str], columns: Sequence[str] | None) -> list
         DocumentError: None is named, or one does not exist.
     """
     if not columns:
-        raise DocumentError(f"name the columns to translate (--column) of: {_listed(header)}")
+        raise DocumentError(f"name the columns to translate, of: {_listed(header)}")
     for column in columns:
         if column not in header:
             raise DocumentError(f"no column {column!r}; it has: {_listed(header)}")

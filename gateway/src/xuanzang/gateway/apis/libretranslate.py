@@ -16,7 +16,7 @@ from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Shar
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import name_of, targets_by_source
-from xuanzang.gateway.translation import Translated, TranslationJob, translate, unserved_language
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -122,7 +122,7 @@ class LibreTranslate(Api):
         try:
             results = await translate(call.client, job)
         except RefusedError as error:
-            raise await _about_languages(error, job, call) from error
+            raise _about_languages(error) from error
         is_list = parameters.is_list("q")
         return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
 
@@ -176,12 +176,10 @@ def _require_given(parameters: Parameters, *names: str) -> None:
             raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message))
 
 
-async def _about_languages(error: RefusedError, job: TranslationJob, call: Call) -> RefusedError:
+def _about_languages(error: RefusedError) -> RefusedError:
     """Return a refusal in LibreTranslate's words if it is about a language that is not served."""
-    unserved = await unserved_language(error, job, call.client, seconds=call.seconds)
-    if unserved is None:
-        return error
-    return RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=f"{unserved.code} is not supported"))
+    is_about_language = error.fault.status is HTTPStatus.NOT_FOUND and error.fault.violations
+    return RefusedError(replace(error.fault, violations=())) if is_about_language else error
 
 
 def _format(name: str | None) -> TranslateOptions:

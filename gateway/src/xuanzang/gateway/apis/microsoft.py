@@ -86,8 +86,9 @@ class Microsoft(Api):
         texts = self._texts(call.parameters)
         pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         detections = await call.client.detect_languages(texts, timeout=call.seconds)
-        if not all(detections):
-            raise bad_request("body", "must be texts that tell their language")
+        for index, found in enumerate(detections):
+            if not found:
+                raise bad_request(f"body[{index}]", "must be a text that tells its language")
         return JSONResponse([_detected(found, pairs) for found in detections])
 
     async def languages(self, call: Call) -> Response:

@@ -64,5 +64,7 @@ def validated(kind: type[Asked], body: bytes, *, names: Mapping[str, str] = Mapp
 
 def _path(location: tuple[int | str, ...], names: Mapping[str, str]) -> str:
     first = names.get(str(location[0]), location[0]) if location else ""
-    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in (first, *location[1:]))
+    # Of a field that may be a string or a list, pydantic adds the one that it tried.
+    rest = [each for each in location[1:] if each != "str" and not str(each).startswith("list[")]
+    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in (first, *rest))
     return path.removeprefix(".")

@@ -150,7 +150,8 @@ def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
     if not texts:
         raise bad_request(field, "must be given")
     if len(texts) > maximum:
-        raise bad_request(field, f"must be at most {maximum} texts, are {len(texts)}")
+        limit = "one text" if maximum == 1 else f"at most {maximum} texts"
+        raise bad_request(field, f"must be {limit}, are {len(texts)}")
     return texts
 
 

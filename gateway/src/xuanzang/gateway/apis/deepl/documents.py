@@ -10,15 +10,15 @@ from types import MappingProxyType
 
 from starlette.responses import JSONResponse, Response
 
-from xuanzang.client import DocumentTranslation, TranslateOptions
+from xuanzang.client import DocumentTranslation, TranslateOptions, TranslationError
 from xuanzang.documents import DocumentSummary
-from xuanzang.gateway.apis.deepl.glossaries import glossary_for
+from xuanzang.gateway.apis.deepl.glossaries import NAMES, glossary_for
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore, StoredDocument
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
 from xuanzang.gateway.entry.endpoints import Call, Handler
 from xuanzang.gateway.entry.parameters import UNSERVED, unserved
-from xuanzang.gateway.errors import Fault, RefusedError, bad_request
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of
 from xuanzang.gateway.languages import unless_automatic
 
 _READ = frozenset(
@@ -88,9 +88,12 @@ class DeepLDocuments:
             )
 
         async def work() -> DocumentTranslation:
-            translated = await self._translator.translate(
-                upload.content, options, suffix=upload.suffix, client=call.client, holder=holder
-            )
+            try:
+                translated = await self._translator.translate(
+                    upload.content, options, suffix=upload.suffix, client=call.client, holder=holder
+                )
+            except TranslationError as error:
+                raise RefusedError(fault_of(error).named(NAMES)) from error
             _require_translated(translated.summary)
             self.usage.count(holder.caller, translated.summary.characters)
             return translated

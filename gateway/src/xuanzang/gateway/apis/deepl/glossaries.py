@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -32,6 +33,17 @@ _TSV = "text/tab-separated-values; charset=utf-8"
 # The server does not keep it, and official clients want one.
 _CREATION_TIME = "1970-01-01T00:00:00.000000+00:00"
 _NO_GLOSSARY = "there is no such glossary"
+NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "contents": "text",
+        "source_language_code": "source_lang",
+        "target_language_code": "target_lang",
+        "content_format": "tag_handling",
+        "glossary": "glossary_id",
+        "display_name": "name",
+    }
+)
+"""DeepL's names of parameters, by those of the gRPC service."""
 
 
 class DeepLGlossaries:
@@ -105,7 +117,7 @@ class DeepLGlossaries:
         """Store one."""
         _require_known(call.parameters, ("name", "dictionaries", "auth_key"))
         name = _given(call.parameters, "name")
-        dictionaries = [_dictionary(each) for each in call.parameters.objects("dictionaries")]
+        dictionaries = _dictionaries(call.parameters)
         if not dictionaries:
             raise bad_request("dictionaries", "must be given")
         if len({(each["source_language"], each["target_language"]) for each in dictionaries}) < len(dictionaries):
@@ -125,7 +137,7 @@ class DeepLGlossaries:
         held = await _held(call.client, glossary_id)
         for each in held if name else ():
             await _store(call.client, each.name, await _as_dictionary(call.client, each), name or "", replace=True)
-        for dictionary in map(_dictionary, call.parameters.objects("dictionaries")):
+        for dictionary in _dictionaries(call.parameters):
             same = _of_pair(held, dictionary)
             old = await call.client.list_glossary_entries(same.name) if same else {}
             stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
@@ -298,8 +310,7 @@ async def _store(
     try:
         return await client.create_glossary(stored_as, display_name=name.strip(), replace=replace, **dictionary)
     except TranslationError as error:
-        names = {"display_name": "name", "source_language_code": "source_lang", "target_language_code": "target_lang"}
-        raise RefusedError(fault_of(error).named(names)) from error
+        raise RefusedError(fault_of(error).named(NAMES)) from error
 
 
 async def _as_dictionary(client: AsyncTranslationClient, stored: StoredGlossary) -> dict[str, Any]:
@@ -310,6 +321,17 @@ async def _as_dictionary(client: AsyncTranslationClient, stored: StoredGlossary)
         "target_language": stored.target_language,
         "version": stored.version,
     }
+
+
+def _dictionaries(parameters: Parameters) -> list[dict[str, Any]]:
+    dictionaries = []
+    for index, given in enumerate(parameters.objects("dictionaries")):
+        try:
+            dictionaries.append(_dictionary(given))
+        except RefusedError as error:
+            names = {name: f"dictionaries[{index}].{name}" for name in _DICTIONARY}
+            raise RefusedError(error.fault.named(names)) from error
+    return dictionaries
 
 
 def _dictionary(given: Parameters) -> dict[str, Any]:

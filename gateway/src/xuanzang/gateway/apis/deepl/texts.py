@@ -13,23 +13,14 @@ from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
-from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries, glossary_for
+from xuanzang.gateway.apis.deepl.glossaries import NAMES, DeepLGlossaries, glossary_for
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
-from xuanzang.gateway.errors import Fault, RefusedError, bad_request
+from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
 from xuanzang.gateway.settings import FORM_BYTES
-from xuanzang.gateway.translation import Translated, TranslationJob, translate, unserved_language
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
-_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "contents": "text",
-        "source_language_code": "source_lang",
-        "target_language_code": "target_lang",
-        "content_format": "tag_handling",
-        "glossary": "glossary_id",
-    }
-)
 _READ = frozenset(
     {
         *("auth_key", "glossary_id", "ignore_tags", "non_splitting_tags", UNSERVED, "source_lang"),
@@ -76,7 +67,7 @@ _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
 def render(fault: Fault) -> Response:
     """Return an error in DeepL's form."""
     status = _STATUSES.get(fault.status, fault.status)
-    return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
+    return JSONResponse({"message": fault.named(NAMES).description}, status, headers=fault.headers)
 
 
 class DeepL(Api):
@@ -134,14 +125,7 @@ class DeepL(Api):
             target=target,
             options=options,
         )
-        try:
-            results = await translate(call.client, job)
-        except RefusedError as error:
-            unserved_one = await unserved_language(error, job, call.client, seconds=call.seconds)
-            if unserved_one is None:
-                raise
-            field = "target_lang" if unserved_one.is_target else "source_lang"
-            raise bad_request(field, f"{unserved_one.code!r} is not supported") from error
+        results = await translate(call.client, job)
         self._documents.usage.count(call.caller.holder.caller, sum(map(len, texts)))
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
         translations = [
@@ -208,7 +192,8 @@ def _tags(parameters: Parameters, parameter: str) -> frozenset[str]:
     """Return names of tags, which come as a list or with commas between them."""
     names = [name.strip() for each in parameters.texts(parameter) for name in each.split(",") if name.strip()]
     if len(names) > _MAX_TAGS or not all(_TAG.fullmatch(name) for name in names):
-        raise bad_request(parameter, f"must be at most {_MAX_TAGS} names of tags")
+        form = "of letters, digits and _ : . -, which begin with a letter or _"
+        raise bad_request(parameter, f"must be at most {_MAX_TAGS} names of tags, {form}")
     return frozenset(names)
 
 

@@ -46,7 +46,8 @@ def model_violations(model: str) -> Iterable[FieldViolation]:
         model: Name of a model, or nothing.
     """
     if model and (len(model) > MAX_NAME_CHARACTERS or not _MODEL.fullmatch(model)):
-        form = "projects/PROJECT/locations/LOCATION/models/MODEL with general/nmt, or a served model, as MODEL"
+        resource = f"projects/PROJECT/locations/LOCATION/models/MODEL, of at most {MAX_NAME_CHARACTERS} characters"
+        form = f"{resource}, with general/nmt, or a served model, as MODEL"
         yield FieldViolation(field="model", description=f"must be {form}")
 
 
@@ -94,7 +95,8 @@ def stored_glossary(resource: str, *, field: str) -> str:
     """
     match = _GLOSSARY.fullmatch(resource) if len(resource) <= MAX_NAME_CHARACTERS else None
     if match is None:
-        raise bad_request(field, "must be projects/PROJECT/locations/LOCATION/glossaries/GLOSSARY")
+        form = "projects/PROJECT/locations/LOCATION/glossaries/GLOSSARY"
+        raise bad_request(field, f"must be {form}, of at most {MAX_NAME_CHARACTERS} characters")
     return match["name"].lower()
 
 

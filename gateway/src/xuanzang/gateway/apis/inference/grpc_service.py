@@ -213,6 +213,7 @@ def _read(request: v2.ModelInferRequest) -> Inference:
         model=request.model_name,
         version=request.model_version,
         elements=elements,
+        field="inputs[0].contents",
         shape=tensors[0].shape,
         parameters={name: _value(parameter) for name, parameter in request.parameters.items()},
     )

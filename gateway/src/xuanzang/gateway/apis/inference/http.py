@@ -207,6 +207,7 @@ class InferenceHttp:
             model=name,
             version=wanted,
             elements=_elements(tensor, tensors),
+            field="inputs[0].data",
             shape=_shape(tensor),
             parameters=parameters,
         )

@@ -29,7 +29,6 @@ _MAX_INT32 = 2**31 - 1
 _MAX_NAME_CHARACTERS = 64
 
 _NAMES = (
-    (re.compile(r"^contents"), "inputs[0].contents"),
     (re.compile(r"^model$"), "model_name"),
     (re.compile(r"^(options\.|settings\.)?"), "parameters."),
 )
@@ -93,6 +92,8 @@ class Inference:
     """Its version; empty: the live one."""
     elements: Sequence[bytes | str]
     """Elements of the tensor of texts."""
+    field: str
+    """Field that holds them, by which refusals name them."""
     shape: Sequence[int]
     """Its shape."""
     parameters: Mapping[str, Any]
@@ -144,7 +145,7 @@ class Inferences:
         """
         if len(inference.id.encode(errors="replace")) > MAX_ID_BYTES:
             raise bad_request("id", f"must have at most {MAX_ID_BYTES} bytes")
-        texts = checked_texts(_texts(inference), field="inputs[0].contents", maximum=self.max_texts)
+        texts = checked_texts(_texts(inference), field=inference.field, maximum=self.max_texts)
         options, hint = _options(inference.parameters)
         options["model"] = served_model(inference.model, inference.version) or None
         began = time.monotonic_ns()
@@ -152,7 +153,7 @@ class Inferences:
             options = await with_served_codes(client, options, seconds=seconds)
             answers = await client.translate(texts, timeout=min(seconds, hint), **options)
         except TranslationError as error:
-            raise RefusedError(_renamed(fault_of(error))) from error
+            raise RefusedError(_renamed(fault_of(error), inference.field)) from error
         made = answers[0]
         counts = self.statistics.setdefault((made.model, made.model_version), Statistics())
         counts.inferences += 1
@@ -337,7 +338,7 @@ def _texts(inference: Inference) -> list[str]:
     try:
         return [each if isinstance(each, str) else each.decode() for each in inference.elements]
     except UnicodeDecodeError as error:
-        raise bad_request("inputs[0].contents", "must be UTF-8") from error
+        raise bad_request(inference.field, "must be UTF-8") from error
 
 
 def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float]:
@@ -360,11 +361,13 @@ def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float]:
     return cast("TranslateOptions", options), hint / 1e6 if hint else math.inf
 
 
-def _renamed(fault: Fault) -> Fault:
-    """Return a fault with the names of an inference."""
-    violations = tuple(replace(each, field=_new_name(each.field)) for each in fault.violations)
+def _renamed(fault: Fault, texts: str) -> Fault:
+    """Return a fault with the names of an inference, whose texts have a name of their own."""
+    violations = tuple(replace(each, field=_new_name(each.field, texts)) for each in fault.violations)
     return replace(fault, violations=violations)
 
 
-def _new_name(name: str) -> str:
+def _new_name(name: str, texts: str) -> str:
+    if name.startswith("contents"):
+        return texts + name.removeprefix("contents")
     return next(pattern.sub(new, name, count=1) for pattern, new in _NAMES if pattern.match(name))

@@ -202,7 +202,7 @@ def _problem(fault: Fault) -> dict[str, Any]:
         "type": "about:blank",
         "title": fault.status.phrase,
         "status": fault.status.value,
-        "detail": named.message,
+        "detail": named.description,
     }
     if named.violations:
         problem["violations"] = [{"field": each.field, "description": each.description} for each in named.violations]
