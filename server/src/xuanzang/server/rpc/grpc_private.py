@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
@@ -60,6 +61,8 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop, self._begin = loop, begin
         self._tasks: set[asyncio.Task[Any]] = set()
+        # Of this turn of the loop.
+        self._refused: list[tuple[object, Refusal]] = []
 
     async def _request_registered_call(self, method: bytes) -> object:
         """Accept the RPCs of a method until the server stops; the serving loop, which awaits one, never gets it."""
@@ -77,19 +80,26 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             call = await super()._request_registered_call(method)
             begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
             if isinstance(begun, Refusal):
-                self._start(self._send(call, begun))
+                if not self._refused:
+                    self._loop.call_soon(self._refuse)
+                self._refused.append((call, begun))
                 continue
             handle = cygrpc._handle_stream_stream_rpc if begun.response_streaming else cygrpc._handle_stream_unary_rpc
             handling = handle(begun, call, self._loop)
             self._start(cygrpc._schedule_rpc_coro(handling, call, self._loop, path))
 
-    async def _send(self, call: object, refusal: Refusal) -> None:
-        """Send a refusal and wait for the end of the RPC, in one operation."""
-        status = cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0)
-        operations = (cygrpc.SendInitialMetadataOperation((), 0), status, cygrpc.ReceiveCloseOnServerOperation(0))
-        # An error: the caller is gone.
-        with suppress(cygrpc.ExecuteBatchError):
-            await cygrpc.execute_batch(call, operations, self._loop)
+    def _refuse(self) -> None:
+        """Send the refusals of a turn one right after the other, so that gRPC writes them together."""
+        refused, self._refused = self._refused, []
+        for call, refusal in refused:
+            status = cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0)
+            # The last one waits for the end of the RPC.
+            operations = (cygrpc.SendInitialMetadataOperation((), 0), status, cygrpc.ReceiveCloseOnServerOperation(0))
+            sending = cygrpc.execute_batch(call, operations, self._loop)
+            # An error: the caller is gone.
+            with suppress(cygrpc.ExecuteBatchError):
+                # Tasks, one for each refusal, would take a tenth of the time.
+                sending.send(None).add_done_callback(partial(_end, sending))
 
     def _start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._loop.create_task(coroutine)
@@ -126,6 +136,12 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             # It awaits the serving loop, whose error has been reported.
             if not self.ended.done():
                 raise
+
+
+def _end(sending: Coroutine[Any, Any, None], _: asyncio.Future[None]) -> None:
+    """Let an operation that is done free its memory."""
+    with suppress(StopIteration, cygrpc.ExecuteBatchError):
+        sending.send(None)
 
 
 def _retrieve(request: asyncio.Task[object]) -> None:
