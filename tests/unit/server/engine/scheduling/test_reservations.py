@@ -63,7 +63,7 @@ class Bench:
             key = BatchKey.of(queued)
             use = uses.get(key, BatchUse(0, 0, held))
             uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, held)
-        self.scheduler.report(worker, held=held_of(running), uses=uses)
+        self.scheduler.report(worker, held=held_of((queued, queued.cost) for queued in running), uses=uses)
 
 
 @pytest.fixture

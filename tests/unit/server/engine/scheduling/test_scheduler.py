@@ -81,7 +81,9 @@ class Queue:
         """Let all sentences of a worker leave but the last ones."""
         sentences = self._running.get(worker, [])
         self._running[worker] = sentences[len(sentences) - running :]
-        self.scheduler.report(worker, held=held_of(self._running[worker]), uses=uses)
+        self.scheduler.report(
+            worker, held=held_of((queued, queued.cost) for queued in self._running[worker]), uses=uses
+        )
 
 
 MakeQueue = Callable[..., Queue]

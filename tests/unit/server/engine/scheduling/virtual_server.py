@@ -7,7 +7,6 @@ import heapq
 import itertools
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +20,7 @@ from xuanzang.server.engine.scheduling import admission, places
 from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
 from xuanzang.server.engine.scheduling.call import CallContext
-from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
+from xuanzang.server.engine.scheduling.places import NOTHING, TIERS, Held
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
@@ -85,13 +84,12 @@ class Tally:
         return self.expired / max(1, self.answered + self.expired)
 
 
-def held_of(sentences: Iterable[QueuedSentence]) -> dict[Holder, Held]:
-    """Return what callers hold who have just begun sentences."""
-    held: dict[Holder, Held] = {}
-    for queued in sentences:
-        holder = queued.tier, queued.request.flow.caller
-        places, tokens = held.get(holder, NOTHING)
-        held[holder] = Held(places + queued.places, tokens + queued.cost)
+def held_of(sentences: Iterable[tuple[QueuedSentence, int]]) -> list[dict[str, Held]]:
+    """Return what callers hold by tier, of sentences that still need so many predicted tokens."""
+    held: list[dict[str, Held]] = [{} for _ in TIERS]
+    for queued, left in sentences:
+        callers, caller = held[queued.tier], queued.request.flow.caller
+        callers[caller] = callers.get(caller, NOTHING).plus(queued.places, left)
     return held
 
 
@@ -299,13 +297,9 @@ class VirtualServer:
                 self._close(request, None)
 
     def _record(self, worker: int, done: list[DoneSentence]) -> None:
-        held = held_of(each.queued for each in self._running[worker])
-        left: Counter[Holder] = Counter()
-        for each in self._running[worker]:
-            left[each.queued.tier, each.queued.request.flow.caller] -= each.queued.cost_of(each.steps)
-        self.scheduler.report(
-            worker, held={holder: each._replace(tokens=each.tokens + left[holder]) for holder, each in held.items()}
-        )
+        running = self._running[worker]
+        held = held_of((each.queued, each.queued.cost - each.queued.cost_of(each.steps)) for each in running)
+        self.scheduler.report(worker, held=held)
         if done:
             self.scheduler.record(worker, done, seconds=self.now - self._busy_since[worker])
             self._busy_since[worker] = self.now

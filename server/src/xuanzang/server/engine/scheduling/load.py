@@ -78,6 +78,26 @@ class Throughput:
         return tokens * self._seconds / self._tokens / self._workers
 
 
+class _Line:
+    """Regression of seconds on a size, recent measurements counting more: sums of a window that fades (West 1979)."""
+
+    def __init__(self) -> None:
+        self.seconds = self.size = 0.0
+        """Means; 0 before the first measurement."""
+        self.covariance = self.variance = 0.0
+
+    def record(self, size: float, seconds: float, *, weight: float) -> None:
+        """Add a measurement; the first one counts in full, whatever its weight."""
+        if not self.seconds:
+            self.size, self.seconds = size, seconds
+            return
+        more, longer = size - self.size, seconds - self.seconds
+        self.size += weight * more
+        self.seconds += weight * longer
+        self.covariance = (1 - weight) * (self.covariance + weight * more * longer)
+        self.variance = (1 - weight) * (self.variance + weight * more * more)
+
+
 class DecodingTime:
     """Mean time that a sentence stays in a batch for each predicted target token, recent sentences counting more.
 
@@ -86,10 +106,7 @@ class DecodingTime:
     """
 
     def __init__(self) -> None:
-        self._mean_seconds = 0.0
-        self._mean_rows = 0.0
-        self._covariance = 0.0
-        self._variance = 0.0
+        self._by_rows = _Line()
 
     def record(self, target_tokens: int, seconds: float, *, rows: float = 1.0, share: float = 1.0) -> None:
         """Add a measurement.
@@ -100,65 +117,46 @@ class DecodingTime:
             rows: Sentences of its batch, at least 1.
             share: Share of the sentence that was decoded: without those that are given up, slow ones would not count.
         """
-        weight = _SENTENCE_WEIGHT * share if self._mean_seconds else 1.0
-        difference, more_rows = seconds / target_tokens - self._mean_seconds, rows - self._mean_rows
-        self._mean_seconds += weight * difference
-        self._mean_rows += weight * more_rows
-        if weight < 1:
-            # Sums of a window that fades (West 1979).
-            self._covariance = (1 - weight) * (self._covariance + weight * more_rows * difference)
-            self._variance = (1 - weight) * (self._variance + weight * more_rows * more_rows)
+        self._by_rows.record(rows, seconds / target_tokens, weight=_SENTENCE_WEIGHT * share)
 
     def seconds_for(self, target_tokens: int, rows: float | None = None) -> float:
         """Estimate the seconds that a sentence stays in a batch of so many; None: as many as there were of late.
 
         It is 0 before the first measurement.
         """
-        seconds = self._mean_seconds
+        line = self._by_rows
+        seconds = line.seconds
         if rows is not None and seconds:
-            seconds = max(seconds + self._slope * (rows - self._mean_rows), _MIN_ROW_SHARE * seconds)
+            # What is known beforehand weighs as a spread of some rows.
+            usual, spread = seconds / (line.size + _STEP_ROWS), (_ASSUMED_SPREAD * line.size) ** 2
+            slope = (line.covariance + spread * usual) / (line.variance + spread)
+            slope = min(max(slope, 0.0), seconds / line.size)
+            seconds = max(seconds + slope * (rows - line.size), _MIN_ROW_SHARE * seconds)
         return target_tokens * seconds
-
-    @property
-    def _slope(self) -> float:
-        """Seconds for each token and further sentence; what is known beforehand weighs as a spread of some rows."""
-        usual, spread = self._mean_seconds / (self._mean_rows + _STEP_ROWS), (_ASSUMED_SPREAD * self._mean_rows) ** 2
-        slope = (self._covariance + spread * usual) / (self._variance + spread)
-        return min(max(slope, 0.0), self._mean_seconds / self._mean_rows)
 
 
 class JoiningCost:
-    """Time that an encoder run takes whatever it encodes: what the running sentences lose each time that others join.
-
-    A regression of seconds on source tokens, recent runs counting more, as in `DecodingTime`.
-    """
+    """Time that an encoder run takes whatever it encodes: what running sentences lose each time that others join."""
 
     def __init__(self) -> None:
-        self._mean_seconds = 0.0
-        self._mean_tokens = 0.0
-        self._covariance = 0.0
-        self._variance = 0.0
+        self._by_tokens = _Line()
 
     def record(self, source_tokens: int, seconds: float) -> None:
         """Add a run of the encoder: source tokens of all sentences that joined, and the time until they had."""
-        weight = _RUN_WEIGHT if self._mean_seconds else 1.0
-        usual = self._mean_seconds and self._mean_seconds * max(1.0, source_tokens / self._mean_tokens)
-        # A run in which the system took the core away says nothing.
-        seconds = min(seconds, _MAX_RUN_FACTOR * usual) if usual else seconds
-        difference, more_tokens = seconds - self._mean_seconds, source_tokens - self._mean_tokens
-        self._mean_seconds += weight * difference
-        self._mean_tokens += weight * more_tokens
-        if weight < 1:
-            self._covariance = (1 - weight) * (self._covariance + weight * more_tokens * difference)
-            self._variance = (1 - weight) * (self._variance + weight * more_tokens * more_tokens)
+        line = self._by_tokens
+        if line.seconds:
+            # A run in which the system took the core away says nothing.
+            usual = line.seconds * max(1.0, source_tokens / line.size)
+            seconds = min(seconds, _MAX_RUN_FACTOR * usual)
+        line.record(source_tokens, seconds, weight=_RUN_WEIGHT)
 
     @property
     def seconds(self) -> float:
         """Estimate of the time; 0 before the first run, and while runs are too much alike to tell."""
-        if self._variance < (_TELLING_SPREAD * self._mean_tokens) ** 2 or not self._mean_tokens:
+        line = self._by_tokens
+        if not line.seconds or line.variance < (_TELLING_SPREAD * line.size) ** 2:
             return 0.0
-        each = self._covariance / self._variance
-        return min(max(self._mean_seconds - each * self._mean_tokens, 0.0), self._mean_seconds)
+        return min(max(line.seconds - line.covariance / line.variance * line.size, 0.0), line.seconds)
 
 
 class RequestSize(NamedTuple):

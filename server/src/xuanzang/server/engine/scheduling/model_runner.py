@@ -13,7 +13,7 @@ from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, 
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import SentenceTimeline
-from xuanzang.server.engine.scheduling.places import Held, Holder
+from xuanzang.server.engine.scheduling.places import NOTHING, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
 from xuanzang.server.engine.text.words import has_repetition
@@ -85,8 +85,8 @@ class ModelRunner:
         self._metrics = model.metrics
         self._counted_cache_bytes = 0
         self._counted_steps = 0
-        self.held: dict[Holder, Held] = {}
-        """Places of callers; replaced when sentences have joined or left, and from time to time."""
+        self.held: dict[str, Held] = {}
+        """By caller; replaced when sentences have joined or left, and from time to time."""
         self.uses: dict[BatchKey, BatchUse] = {}
         """Sentences and memory of each batch; replaced when sentences have joined or left."""
 
@@ -292,14 +292,12 @@ class ModelRunner:
         self._counted_cache_bytes = held
 
     def _count_held(self) -> None:
-        places: dict[str, int] = {}
-        tokens: dict[str, int] = {}
+        held: dict[str, Held] = {}
         for running in self._running.values():
             queued, caller = running.queued, running.queued.request.flow.caller
             left = queued.cost - queued.cost_of(self._steps - running.first_step)
-            places[caller] = places.get(caller, 0) + queued.places
-            tokens[caller] = tokens.get(caller, 0) + left
-        self.held = {(self._tier, caller): Held(count, tokens[caller]) for caller, count in places.items()}
+            held[caller] = held.get(caller, NOTHING).plus(queued.places, left)
+        self.held = held
         self._counted_steps = self._steps
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
@@ -51,11 +50,13 @@ class Held(NamedTuple):
     tokens: int
     """Predicted tokens that are still to be worked on."""
 
+    def plus(self, places: int, tokens: int) -> Held:
+        """Return a share that is so much larger."""
+        return Held(self.places + places, self.tokens + tokens)
+
 
 NOTHING = Held(0, 0)
-
-Holder = tuple[int, str]
-NOTHING_HELD: Mapping[Holder, Held] = MappingProxyType({})
+NOTHING_HELD: Sequence[Mapping[str, Held]] = tuple({} for _ in TIERS)
 """What a worker without sentences reports."""
 
 
@@ -79,10 +80,9 @@ class Places:
     def __init__(self, queue: FairQueue, *, workers: int, max_batch_sentences: int) -> None:
         self._queue = queue
         self._limit = max_batch_sentences
-        self.reported: list[dict[Holder, Held]] = [{} for _ in range(workers)]
-        """What each worker decodes, as it reported last; it may look at it without the lock."""
-        # The same by worker and tier: places of each caller, and their sums. Each call looks at these.
-        self._places: list[list[dict[str, int]]] = [[{} for _ in TIERS] for _ in range(workers)]
+        self.reported: list[list[dict[str, Held]]] = [[{} for _ in TIERS] for _ in range(workers)]
+        """By worker and tier what each caller has, as the worker reported last; it may look at it without the lock."""
+        # Sums of the places. Each call looks at these.
         self._running = [[0] * len(TIERS) for _ in range(workers)]
         self.tiers: list[frozenset[int]] = [frozenset() for _ in range(workers)]
         """Of each worker the tiers of which it has sentences; replaced when they change."""
@@ -133,44 +133,41 @@ class Places:
         if caller == alone:
             tier = max(tier, heaviest)
         for heavier in range(len(TIERS) - 1, tier, -1):
-            for places in self._places:
-                if caller in places[heavier]:
+            for held in self.reported:
+                if caller in held[heavier]:
                     return heavier
         return tier
 
     def take(self, worker: int, queued: QueuedSentence) -> None:
         """Count a sentence that a worker takes; the worker's next report replaces this."""
-        holder = queued.tier, queued.request.flow.caller
-        places, tokens = self.reported[worker].get(holder, NOTHING)
-        self._hold(worker, holder, Held(places + queued.places, tokens + queued.cost))
+        tier, caller = queued.tier, queued.request.flow.caller
+        before = self.reported[worker][tier].get(caller, NOTHING)
+        self._hold(worker, tier, caller, before.plus(queued.places, queued.cost))
 
     def give_back(self, worker: int, queued: QueuedSentence) -> None:
         """Take back what was counted for a sentence that the worker does not get after all."""
-        holder = queued.tier, queued.request.flow.caller
-        places, tokens = self.reported[worker][holder]
-        self._hold(worker, holder, Held(places - queued.places, tokens - queued.cost))
+        tier, caller = queued.tier, queued.request.flow.caller
+        before = self.reported[worker][tier][caller]
+        self._hold(worker, tier, caller, before.plus(-queued.places, -queued.cost))
 
-    def report(self, worker: int, held: Mapping[Holder, Held]) -> None:
-        """Take over what a worker decodes."""
-        for holder in self.reported[worker].keys() - held.keys():
-            self._hold(worker, holder, NOTHING)
-        for holder, each in held.items():
-            self._hold(worker, holder, each)
+    def report(self, worker: int, held: Sequence[Mapping[str, Held]]) -> None:
+        """Take over what a worker decodes, by tier and caller."""
+        for tier, callers in enumerate(held):
+            for caller in self.reported[worker][tier].keys() | callers.keys():
+                self._hold(worker, tier, caller, callers.get(caller, NOTHING))
 
-    def _hold(self, worker: int, holder: Holder, held: Held) -> None:
-        tier, caller = holder
-        before = self.reported[worker].get(holder, NOTHING)
+    def _hold(self, worker: int, tier: int, caller: str, held: Held) -> None:
+        callers = self.reported[worker][tier]
+        before = callers.get(caller, NOTHING)
         self._running[worker][tier] += held.places - before.places
         if (tier in self.tiers[worker]) != (self._running[worker][tier] > 0):
             self.tiers[worker] ^= {tier}
         self._total[tier] += held.places - before.places
         self._tokens[tier] += held.tokens - before.tokens
         if held.places:
-            self.reported[worker][holder] = held
-            self._places[worker][tier][caller] = held.places
+            callers[caller] = held
         else:
-            self.reported[worker].pop(holder, None)
-            self._places[worker][tier].pop(caller, None)
+            callers.pop(caller, None)
 
     def running(self, worker: int, tier: int) -> int:
         """Return the places that are taken in the batch of a tier in a worker."""
@@ -244,7 +241,7 @@ class Places:
         the places goes first, and is not kept waiting by those who have more: what they have beyond their shares does
         not count, so that the batch grows for a while.
         """
-        held, workers = self._places[worker][tier], len(self._running)
+        held, workers = self.reported[worker][tier], len(self._running)
         limit = self._limit
         if self.yields_until[tier] > time.monotonic():
             limit = max(1, int(limit * _SHORT_SHARE))
@@ -258,10 +255,10 @@ class Places:
         if len(callers) == 1:
             return Room(room, dict.fromkeys(waiting, room)) if has_room else _NO_ROOM
         share = max(1, limit // max(1, len(callers)))
-        poor = {caller: share - held.get(caller, 0) for caller in waiting if held.get(caller, 0) < share}
+        poor = {each: share - places for each in waiting if (places := held.get(each, NOTHING).places) < share}
         if has_room:
             return Room(room, poor or dict.fromkeys(waiting, room))
-        counted = sum(min(places, share) for places in held.values())
+        counted = sum(min(each.places, share) for each in held.values())
         if counted == here or counted >= limit:
             return _NO_ROOM
         grown = {caller: min(places, self._own_room(worker, tier, caller, waiting)) for caller, places in poor.items()}
@@ -269,7 +266,7 @@ class Places:
 
     def _own_room(self, worker: int, tier: int, caller: str, waiting: Mapping[str, int]) -> int:
         """Return how many places a worker may give to a caller before others have as many of its sentences."""
-        places = [places[tier].get(caller, 0) for places in self._places]
+        places = [held[tier].get(caller, NOTHING).places for held in self.reported]
         return -(-(sum(places) + waiting[caller]) // len(places)) - places[worker]
 
 

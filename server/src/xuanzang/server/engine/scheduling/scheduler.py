@@ -14,7 +14,7 @@ from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import JoiningCost, RequestSize
-from xuanzang.server.engine.scheduling.places import NOTHING_HELD, TIERS, Held, Holder, Places, Room, Turns
+from xuanzang.server.engine.scheduling.places import NOTHING_HELD, TIERS, Held, Places, Room, Turns
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
@@ -274,9 +274,13 @@ class Scheduler:
             request.model.metrics.queue_tokens.value -= queued.cost
 
     def report(
-        self, worker: int, *, held: Mapping[Holder, Held] = NOTHING_HELD, uses: Mapping[BatchKey, BatchUse] = NO_USES
+        self,
+        worker: int,
+        *,
+        held: Sequence[Mapping[str, Held]] = NOTHING_HELD,
+        uses: Mapping[BatchKey, BatchUse] = NO_USES,
     ) -> None:
-        """Take what a worker decodes: the places of its callers, and its batches, empty ones included."""
+        """Take what a worker decodes: what its callers have by tier, and its batches, empty ones included."""
         # Changed by this worker only.
         if held == self._places.reported[worker] and uses == self._reservations.reported[worker]:
             return

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.places import Held, Holder
+from xuanzang.server.engine.scheduling.places import NOTHING, TIERS, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
@@ -122,14 +122,12 @@ class Worker:
 
     def _report(self) -> None:
         uses: dict[BatchKey, BatchUse] = {}
-        held: dict[Holder, Held] = {}
-        for runner in self._runners.values():
+        held: list[dict[str, Held]] = [{} for _ in TIERS]
+        for key, runner in self._runners.items():
             uses |= runner.uses
-            for holder, each in runner.held.items():
-                before = held.get(holder)
-                held[holder] = (
-                    each if before is None else Held(before.places + each.places, before.tokens + each.tokens)
-                )
+            callers = held[key.tier]
+            for caller, each in runner.held.items():
+                callers[caller] = callers.get(caller, NOTHING).plus(*each)
         self._scheduler.report(self._number, held=held, uses=uses)
 
     def _release(self) -> None:
