@@ -26,7 +26,8 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import Hypothesis
-from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.metrics import Metrics
 from xuanzang.translation.v1 import explanation_pb2 as pb
 

@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.metrics import Metrics
 from xuanzang.translation.v1 import explanation_pb2 as pb
 

@@ -60,6 +60,7 @@ def bootstrap(settings: Settings) -> Server:
         authenticator=_authenticator(settings, keys, access_metrics),
         tls=_tls(settings, access_metrics),
         limits=settings,
+        explanations=settings,
         metrics=metrics,
         observation=observation,
         writers=GlossaryWriters(settings.glossary_writers),

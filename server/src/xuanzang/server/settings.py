@@ -21,6 +21,7 @@ from xuanzang.command.settings import Positional, read_flags
 from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang serve"
@@ -96,7 +97,9 @@ class Locations(BaseModel):
 
 
 # --help lists the flags of the last base first.
-class Settings(BaseSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations):
+class Settings(
+    BaseSettings, AccessSettings, ExplanationLimits, RpcLimits, PromotionSettings, EngineSettings, Locations
+):
     """Serve translation models over gRPC.
 
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.

@@ -33,7 +33,7 @@ class AttentionGraph:
     """Outputs with queries, keys and values of each layer's self-attention side by side, [batch, length, 3 · model]."""
 
 
-def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
+def attention_encoder(directory: Path, name: str, layers: int) -> AttentionGraph:
     """Read an encoder graph and add outputs; raise BundleError if its attention is not found."""
     model = _read(directory, name)
     projected = tuple(_first_inputs(model, *_FUSED_ENCODERS))
@@ -45,7 +45,7 @@ def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGr
     return AttentionGraph(content=_with_outputs(model, *queries, *keys), queries=queries, keys=keys)
 
 
-def attention_decoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
+def attention_decoder(directory: Path, name: str, layers: int) -> AttentionGraph:
     """Read a graph of a decoder step and add outputs; raise BundleError if its attention is not found."""
     model = _read(directory, name)
     queries, projected = (tuple(_first_inputs(model, operator)) for operator in (_CROSS, _DECODER))

@@ -36,6 +36,7 @@ from xuanzang.server.explanation.forced_decoding import (
     ForcedStates,
     encoder_states,
 )
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.explanation.recording import RecordedSearch, SearchTree, WatchedSearch, path_of
 from xuanzang.translation.v1 import explanation_pb2 as pb
 
@@ -43,18 +44,6 @@ from xuanzang.translation.v1 import explanation_pb2 as pb
 _RETRY_SECONDS = 1.0
 # Graphs and threads are kept for so long after an explanation.
 _IDLE_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplanationLimits:
-    """Limits of an explanation."""
-
-    max_running: int = 2
-    """Explanations made at once; 0 for none at all."""
-    max_tokens: int = 128
-    """Source tokens of a sentence, and steps that are shown."""
-    max_weights: int = 1_000_000
-    """Weights of attention in one explanation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +59,10 @@ class AttentionChoice:
 
 
 def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floats:
-    """Compute the weights of every head, [heads, row, column]; each row sums to 1.
+    """Compute the weights of every head, [heads, row, column], of queries [row, heads, head] and keys [column, ...].
 
-    Args:
-        queries: Rows that attend, [row, heads, head].
-        keys: Columns that are attended to, [column, heads, head].
-        causal: Whether a row attends to no column after its own.
-
-    Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+    Each row sums to 1; a causal one attends to no column after its own. Source: Vaswani et al. 2017, arXiv:1706.03762,
+    equation 1.
     """
     products = np.einsum("qhd,khd->hqk", queries.astype(np.float32), keys.astype(np.float32))
     logits = products / np.sqrt(np.float32(queries.shape[-1]))
@@ -213,15 +198,7 @@ class Explainer:
     async def explain(
         self, call: Call, choice: AttentionChoice, **arguments: Unpack[EngineArguments]
     ) -> tuple[list[Hypothesis], pb.Explanation]:
-        """Translate a sentence and explain how.
-
-        Args:
-            call: One text, with options of a beam search and token details.
-            choice: The attention to show.
-            **arguments: Other arguments of `Engine.translate`.
-
-        Returns:
-            Hypotheses, best first, and the explanation of the first.
+        """Translate one text with options of a beam search and token details; return hypotheses and why the first.
 
         Raises:
             ExplanationUnavailableError: The server explains nothing.
@@ -235,7 +212,7 @@ class Explainer:
         _require_layers(loaded, choice)
         _require_own_writing(loaded, call.target_language)
         with self._engine.live.usage.of(loaded), self._place(loaded):
-            watched = WatchedSearch(max_tokens=self._limits.max_tokens)
+            watched = WatchedSearch(max_tokens=self._limits.max_explained_tokens)
             [hypotheses] = await self._engine.translate(call, watch=watched, **arguments)
             if watched.search is None:
                 raise InvalidInputError([FieldViolation(field="contents[0]", description="has nothing to translate")])
@@ -245,14 +222,17 @@ class Explainer:
     @contextmanager
     def _place(self, model: LoadedModel) -> Iterator[None]:
         """Hold one of the few places for explanations."""
-        limit, metrics = self._limits.max_running, model.metrics
+        limit, metrics = self._limits.max_explanations, model.metrics
         if not limit:
             raise ExplanationUnavailableError("this server explains no translations: --max-explanations is 0")
         if self._running >= limit:
             metrics.explanations["refused"].inc()
             message = f"{limit} translations are being explained, which is the limit"
             raise OverloadedError(message, retry_after_seconds=_RETRY_SECONDS, reason="limit")
-        self._begin()
+        self._running += 1
+        if self._idle:
+            self._idle.cancel()
+            self._idle = None
         try:
             yield
         except BaseException:
@@ -261,18 +241,9 @@ class Explainer:
         else:
             metrics.explanations["answered"].inc()
         finally:
-            self._end()
-
-    def _begin(self) -> None:
-        self._running += 1
-        if self._idle:
-            self._idle.cancel()
-            self._idle = None
-
-    def _end(self) -> None:
-        self._running -= 1
-        if not self._running:
-            self._idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self.release)
+            self._running -= 1
+            if not self._running:
+                self._idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self.release)
 
     def release(self) -> None:
         """Let go graphs and threads, which the next explanation opens anew."""
@@ -286,14 +257,14 @@ class Explainer:
     ) -> pb.Explanation:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(
-                self._limits.max_running, thread_name_prefix="explaining", initializer=flush_denormals
+                self._limits.max_explanations, thread_name_prefix="explaining", initializer=flush_denormals
             )
         stop = threading.Event()
         started = time.monotonic()
         limits, codec = self._limits, model.codec_between(*languages)
         graphs = self._graphs.setdefault(model, AttentionGraphs(model))
-        account = Account(search, codec, graphs, max_tokens=limits.max_tokens)
-        work = partial(account.make, choice, max_weights=limits.max_weights, stopped=stop.is_set)
+        account = Account(search, codec, graphs, max_tokens=limits.max_explained_tokens)
+        work = partial(account.make, choice, max_weights=limits.max_explained_weights, stopped=stop.is_set)
         try:
             explanation = await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:

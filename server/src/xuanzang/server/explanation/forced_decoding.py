@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,18 +21,9 @@ from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
 from xuanzang.server.engine.runtime.pages import Tensor
-from xuanzang.server.engine.runtime.sessions import Sessions
 
 ALTERNATIVES = 5
 """Likeliest tokens that are returned of each step."""
-
-
-class ShownGraph:
-    """An open graph, and what it shows."""
-
-    def __init__(self, sessions: Sessions, name: str, graph: AttentionGraph) -> None:
-        self.session: onnxruntime.InferenceSession = sessions.open(name, graph.content)
-        self.queries, self.keys, self.projected = graph.queries, graph.keys, graph.projected
 
 
 class AttentionGraphs:
@@ -42,30 +33,27 @@ class AttentionGraphs:
         self.sessions = model.sessions
         self._bundle = model.bundle
         self._lock = threading.Lock()
+        self._open: dict[str, tuple[onnxruntime.InferenceSession, AttentionGraph]] = {}
 
-    def open_decoder(self) -> ShownGraph:
-        """Return the decoder."""
+    def open_decoder(self) -> tuple[onnxruntime.InferenceSession, AttentionGraph]:
+        """Return the decoder, and what it shows."""
+        manifest = self._bundle.manifest
+        graph = manifest.shortlist.decoder if self.sessions.has_shortlist else manifest.decoder
+        return self._opened(graph.file, attention_decoder, manifest.dimensions.num_decoder_layers)
+
+    def open_encoder(self) -> tuple[onnxruntime.InferenceSession, AttentionGraph]:
+        """Return the encoder, and what it shows."""
+        manifest = self._bundle.manifest
+        return self._opened(manifest.encoder.file, attention_encoder, manifest.dimensions.num_encoder_layers)
+
+    def _opened(
+        self, name: str, read: Callable[[Path, str, int], AttentionGraph], layers: int
+    ) -> tuple[onnxruntime.InferenceSession, AttentionGraph]:
         with self._lock:
-            return self._decoder
-
-    def open_encoder(self) -> ShownGraph:
-        """Return the encoder."""
-        with self._lock:
-            return self._encoder
-
-    @cached_property
-    def _decoder(self) -> ShownGraph:
-        directory, manifest = self._bundle.directory, self._bundle.manifest
-        name = manifest.shortlist.decoder.file if self.sessions.has_shortlist else manifest.decoder.file
-        graph = attention_decoder(directory, name, layers=manifest.dimensions.num_decoder_layers)
-        return ShownGraph(self.sessions, name, graph)
-
-    @cached_property
-    def _encoder(self) -> ShownGraph:
-        directory, manifest = self._bundle.directory, self._bundle.manifest
-        name = manifest.encoder.file
-        graph = attention_encoder(directory, name, layers=manifest.dimensions.num_encoder_layers)
-        return ShownGraph(self.sessions, name, graph)
+            if name not in self._open:
+                graph = read(self._bundle.directory, name, layers)
+                self._open[name] = self.sessions.open(name, graph.content), graph
+            return self._open[name]
 
 
 class DecodingStoppedError(Exception):
@@ -88,7 +76,8 @@ class ForcedDecoding:
 
     def __init__(self, graphs: AttentionGraphs, source_ids: Sequence[int], options: SearchOptions) -> None:
         """Encode the sentence, end token included."""
-        sessions, self._graph = graphs.sessions, graphs.open_decoder()
+        sessions = graphs.sessions
+        session, self._graph = graphs.open_decoder()
         self._ids, self._options = sessions.special_ids, options
         self._heads, self._dtype = sessions.cache_shape.page.num_heads, sessions.cache_shape.dtype
         self._source_length = len(source_ids)
@@ -107,7 +96,7 @@ class ForcedDecoding:
         encoder, _ = sessions.new_bindings()
         encoder.bind({"source_ids": ids, **tensors.inputs}, tensors.outputs)
         encoder.run()
-        self._binding = sessions.new_binding(self._graph.session)
+        self._binding = sessions.new_binding(session)
 
     def follow(self, target_ids: Sequence[int], *, stopped: Callable[[], bool]) -> ForcedStates:
         """Decode along a translation of at least one token, once; raise DecodingStoppedError once `stopped` is true."""
@@ -193,7 +182,8 @@ class ForcedDecoding:
 
 def encoder_states(graphs: AttentionGraphs, source_ids: Sequence[int]) -> list[tuple[Floats, Floats]]:
     """Encode a sentence alone; return queries and keys of each layer, [source, heads, head]."""
-    sessions, graph = graphs.sessions, graphs.open_encoder()
+    sessions = graphs.sessions
+    session, graph = graphs.open_encoder()
     ids, length = np.array([source_ids]), len(source_ids)
     tensors = KeyValueCache(sessions.cache_shape, 1).join(np.array([0]), np.array([length]), padded=length)
     heads, d_model = sessions.cache_shape.page.num_heads, sessions.dimensions.d_model
@@ -201,7 +191,7 @@ def encoder_states(graphs: AttentionGraphs, source_ids: Sequence[int]) -> list[t
     shown: dict[str, Floats] = {
         name: np.zeros((1, length, count * d_model), sessions.cache_shape.dtype) for name, count in parts.items()
     }
-    binding = sessions.new_binding(graph.session)
+    binding = sessions.new_binding(session)
     binding.bind({"source_ids": ids, **tensors.inputs}, {**tensors.outputs, **shown})
     binding.run()
     states = {name: shown[name].reshape(length, count, heads, -1) for name, count in parts.items()}

@@ -44,11 +44,7 @@ class WatchedSearch:
         """The search; None before the call is answered, and if there was nothing to translate."""
 
     def begin(self, searches: Sequence[PlannedSearch]) -> None:
-        """Check the sentence, and set the recorder of its search.
-
-        Raises:
-            InvalidInputError: There are several sentences, or too many tokens.
-        """
+        """Set the recorder of the search; InvalidInputError: there are several sentences, or too many tokens."""
         if len(searches) > 1:
             raise _fault(f"must be one sentence, has {len(searches)}")
         sentence = searches[0].sentence

@@ -102,11 +102,7 @@ def reason_of(error: Exception) -> Reason:
 
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
-    """Describe an error to the caller; log it with its traceback if it is unexpected.
-
-    Returns:
-        Code, message and details; INTERNAL without particulars if the error's class is not in the table.
-    """
+    """Describe an error to the caller; one that is not in the table is INTERNAL, and logged with its traceback."""
     if type(error) not in _STATUSES:
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         message = "internal error; the server's log has the reason"

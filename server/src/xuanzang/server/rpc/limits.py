@@ -39,9 +39,3 @@ class RpcLimits(BaseModel):
     """Describe the API to tools such as grpcurl."""
     max_stream_texts: int = Field(default=64, ge=1, le=10_000)
     """Maximum texts of one stream in translation; the next is read when one of them is answered."""
-    max_explanations: int = Field(default=2, ge=0, le=64)
-    """Maximum translations explained at once; further ones get RESOURCE_EXHAUSTED. 0: none is."""
-    max_explained_tokens: int = Field(default=128, ge=1, le=1024)
-    """Maximum source tokens of a sentence that is explained, and steps that are shown."""
-    max_explained_weights: int = Field(default=1_000_000, ge=1, le=16_000_000)
-    """Maximum weights of attention in one explanation, of 4 bytes each."""

@@ -31,13 +31,10 @@ class Service:
         is_gated: bool = False,
         unscreened: Collection[str] = (),
     ) -> None:
-        """Take the handlers of a servicer, whose functions take an `RpcContext`.
+        """Take the handlers of a servicer, whose functions take an `RpcContext`, by the generated `add_to_server`.
 
-        Args:
-            add_to_server: Generated function, such as `add_TranslationServiceServicer_to_server`.
-            is_open: Whether it answers everybody, as health and reflection do.
-            is_gated: Whether its RPCs translate: they pass the gate, are observed, and are counted from the start.
-            unscreened: Methods of a gated service that even a busy server reads before it refuses.
+        An open service answers everybody, as health and reflection do. RPCs of a gated one translate: they pass the
+        gate, are observed, and are counted from the start; a busy server reads its `unscreened` methods all the same.
         """
         self.is_open, self.is_gated, self._unscreened = is_open, is_gated, unscreened
         self.name = ""
@@ -85,12 +82,12 @@ class Method:
     receives_stream: bool
     sends_stream: bool
     is_screened: bool
-    """Whether a busy server refuses its RPCs unread."""
+    """True if a busy server refuses its RPCs unread."""
     function: RpcFunction
     decode: Callable[[bytes], Any]
     encode: Any
     series: RpcMetrics
-    """What the event loop alone counts in."""
+    """Series in which the event loop alone counts."""
     handled: Callable[[grpc.StatusCode], Any]
     """Counter of the RPCs that ended with a status; to find one by its labels takes as long as to count."""
 

@@ -17,7 +17,7 @@ from xuanzang.server.access.tls import Certificates, ReloadedTLS
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.promoter import Promoter
-from xuanzang.server.explanation.explainer import Explainer
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.rpc.admission import RpcGate, Screen
@@ -25,7 +25,6 @@ from xuanzang.server.rpc.entry import Entry
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.methods import Service
-from xuanzang.server.rpc.services.explaining import limits_of
 from xuanzang.server.rpc.services.health import Health
 from xuanzang.server.rpc.services.models import ModelService
 from xuanzang.server.rpc.services.translation import TranslationService
@@ -128,6 +127,7 @@ class RpcServer(ListeningServer):
         tls: ReloadedTLS | None,
         limits: RpcLimits,
         metrics: Metrics,
+        explanations: ExplanationLimits | None = None,
         observation: Observation | None = None,
         writers: GlossaryWriters | None = None,
     ) -> None:
@@ -135,8 +135,8 @@ class RpcServer(ListeningServer):
         self._gate = RpcGate(limits)
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
-        texts, explainer = limits.max_stream_texts, Explainer(engine, limits_of(limits))
-        service = TranslationService(engine, max_stream_texts=texts, explainer=explainer, writers=writers)
+        texts = limits.max_stream_texts
+        service = TranslationService(engine, max_stream_texts=texts, explanations=explanations, writers=writers)
         add_to_server = translation_pb2_grpc.add_TranslationServiceServicer_to_server
         translation = Service(add_to_server, service, is_gated=True, unscreened=_UNSCREENED)
         entry = Entry(

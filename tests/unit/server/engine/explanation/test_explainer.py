@@ -14,7 +14,8 @@ from xuanzang.server.engine.errors import ExplanationUnavailableError, ModelNotF
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
-from xuanzang.server.explanation.explainer import AttentionChoice, Explainer, ExplanationLimits
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.metrics import Metrics
 
 LABELS = {"model": "small", "version": "1"}
@@ -38,7 +39,7 @@ def counted(metrics: Metrics, outcome: str) -> float | None:
 async def test_no_more_are_made_at_once_than_the_limit(
     engine: Engine, script: Any, options: DecodingOptions, metrics: Metrics
 ) -> None:
-    explainer = Explainer(engine, ExplanationLimits(max_running=2))
+    explainer = Explainer(engine, ExplanationLimits(max_explanations=2))
     script.allow(0)
     running = [asyncio.create_task(explain(engine, explainer, options)) for _ in range(2)]
     await script.until(lambda script: script.blocked)
@@ -64,7 +65,7 @@ async def test_no_more_are_made_at_once_than_the_limit(
 
 
 async def test_a_limit_of_none_turns_explanations_off(engine: Engine, options: DecodingOptions) -> None:
-    explainer = Explainer(engine, ExplanationLimits(max_running=0))
+    explainer = Explainer(engine, ExplanationLimits(max_explanations=0))
     with pytest.raises(ExplanationUnavailableError, match="--max-explanations is 0"):
         await explain(engine, explainer, options)
 

@@ -146,11 +146,7 @@ def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViola
 
 
 def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
-    """Check a request for the languages of texts.
-
-    Raises:
-        InvalidInputError: There are none, or too many.
-    """
+    """Check a request for the languages of texts; InvalidInputError: there are none, or too many."""
     if violations := _contents_violations(request):
         raise InvalidInputError(violations)
     return tuple(request.contents)
@@ -165,14 +161,7 @@ def for_single_text(error: InvalidInputError, name: str = "content") -> InvalidI
 
 
 def as_sent(error: InvalidInputError) -> InvalidInputError:
-    """Name the fields of an engine's error as requests have them, in which the settings are a message of their own.
-
-    Args:
-        error: Error about "contents[3]", "options.beam_size" or "model".
-
-    Returns:
-        The same error about "contents[3]", "settings.options.beam_size" or "settings.model".
-    """
+    """Name the fields of an engine's error as requests have them: "settings.model", and "contents[3]" as it is."""
     return error.with_violations(
         fault if _BESIDE_SETTINGS.match(fault.field) else dataclasses.replace(fault, field=f"settings.{fault.field}")
         for fault in error.violations

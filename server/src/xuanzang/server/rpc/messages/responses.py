@@ -23,13 +23,7 @@ from xuanzang.server.rpc.messages.terms import glossary_match
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxyType(
-    {
-        FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
-        FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
-        FinishReason.COPIED: pb.FINISH_REASON_COPIED,
-        FinishReason.DEADLINE: pb.FINISH_REASON_DEADLINE,
-        FinishReason.UNSERVED_LANGUAGE: pb.FINISH_REASON_UNSERVED_LANGUAGE,
-    }
+    {reason: pb.FinishReason.Value(f"FINISH_REASON_{reason.name}") for reason in FinishReason}
 )
 _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
     {flag: pb.QualityFlag.Value(f"QUALITY_FLAG_{flag.name}") for flag in QualityFlag}
@@ -39,16 +33,10 @@ _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
 def unary_response(
     call: Call, translations: Iterable[Sequence[Hypothesis]], provenance: Provenance | None
 ) -> pb.TranslateTextResponse:
-    """Answer a request with many texts.
-
-    Args:
-        call: Call that was answered.
-        translations: Hypotheses of each text, best first.
-        provenance: How it was translated; None if the caller does not ask for that.
-    """
+    """Answer a request with the hypotheses of each of its texts, best first."""
     return pb.TranslateTextResponse(
         translations=[
-            _translation(call, hypotheses, provenance, text_index) for text_index, hypotheses in enumerate(translations)
+            translation(call, hypotheses, provenance, text_index) for text_index, hypotheses in enumerate(translations)
         ],
         model=call.model.name,
         model_version=str(call.model.version),
@@ -58,17 +46,10 @@ def unary_response(
 def stream_response(
     text_id: str, call: Call, hypotheses: Sequence[Hypothesis], provenance: Provenance | None
 ) -> pb.StreamTranslateTextResponse:
-    """Answer one message of a stream.
-
-    Args:
-        text_id: The caller's id of the text.
-        call: Call that was answered.
-        hypotheses: Hypotheses of its text, best first.
-        provenance: How it was translated; None if the caller does not ask for that.
-    """
+    """Answer one message of a stream, which has the caller's id of its text."""
     return pb.StreamTranslateTextResponse(
         id=text_id,
-        translation=_translation(call, hypotheses, provenance),
+        translation=translation(call, hypotheses, provenance),
         model=call.model.name,
         model_version=str(call.model.version),
     )
@@ -77,59 +58,32 @@ def stream_response(
 def last_progressive_response(
     call: Call, hypotheses: Sequence[Hypothesis], provenance: Provenance | None, *, sent: int
 ) -> pb.TranslateTextProgressivelyResponse:
-    """Complete the answer to a text that was sent in parts.
-
-    Args:
-        call: Call that was answered.
-        hypotheses: Hypotheses of its text, best first.
-        provenance: How it was translated; None if the caller does not ask for that.
-        sent: Characters of the best hypothesis that were sent already.
-    """
+    """Complete the answer to a text, of whose best hypothesis so many characters were sent already."""
     return pb.TranslateTextProgressivelyResponse(
         text_delta=hypotheses[0].text[sent:],
-        translation=_translation(call, hypotheses, provenance),
+        translation=translation(call, hypotheses, provenance),
         model=call.model.name,
         model_version=str(call.model.version),
     )
 
 
-def single_translation(call: Call, hypotheses: Sequence[Hypothesis]) -> pb.Translation:
-    """Return the translation of the only text of a request, without provenance.
-
-    Args:
-        call: Call that was answered.
-        hypotheses: Hypotheses of its text, best first.
-    """
-    return _translation(call, hypotheses, None)
-
-
 def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.DetectLanguageResponse:
-    """Answer a request for the languages of texts.
-
-    Args:
-        detections: Languages of each text, likeliest first.
-    """
+    """Answer a request for the languages of texts; those of each come likeliest first."""
     return pb.DetectLanguageResponse(
         detections=[pb.LanguageDetection(languages=map(_detected_language, languages)) for languages in detections]
     )
 
 
 def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
-    """List the models being served.
-
-    Returns:
-        The response message, sorted by name and version.
-    """
+    """List the models being served, by name and version."""
     ordered = sorted(models, key=lambda model: (model.name, model.version))
     return pb.ListModelsResponse(models=[_model(model) for model in ordered])
 
 
-def _translation(
-    call: Call,
-    hypotheses: Sequence[Hypothesis],
-    provenance: Provenance | None,
-    text_index: int = 0,
+def translation(
+    call: Call, hypotheses: Sequence[Hypothesis], provenance: Provenance | None = None, text_index: int = 0
 ) -> pb.Translation:
+    """Return the translation of a text of a call, with its provenance if that is given."""
     return pb.Translation(
         hypotheses=[
             pb.Hypothesis(

@@ -18,18 +18,11 @@ MIN_BEAM_SIZE = 2
 TERM_FIELDS = ("glossary_entries", "glossary", "protected_patterns")
 """Settings that want something kept."""
 
-_PATTERNS: Mapping[int, ProtectedPattern] = MappingProxyType(
-    {
-        pb.PROTECTED_PATTERN_URL: ProtectedPattern.URL,
-        pb.PROTECTED_PATTERN_EMAIL: ProtectedPattern.EMAIL,
-        pb.PROTECTED_PATTERN_CODE: ProtectedPattern.CODE,
-        pb.PROTECTED_PATTERN_PLACEHOLDER: ProtectedPattern.PLACEHOLDER,
-        pb.PROTECTED_PATTERN_NUMBER: ProtectedPattern.NUMBER,
-        pb.PROTECTED_PATTERN_TAG: ProtectedPattern.TAG,
-    }
-)
 _PATTERN_NUMBERS: Mapping[ProtectedPattern, pb.ProtectedPattern.ValueType] = MappingProxyType(
     {pattern: pb.ProtectedPattern.Value(f"PROTECTED_PATTERN_{pattern.name}") for pattern in ProtectedPattern}
+)
+_PATTERNS: Mapping[int, ProtectedPattern] = MappingProxyType(
+    {number: pattern for pattern, number in _PATTERN_NUMBERS.items()}
 )
 _OUTCOMES: Mapping[GlossaryOutcome, pb.GlossaryOutcome.ValueType] = MappingProxyType(
     {outcome: pb.GlossaryOutcome.Value(f"GLOSSARY_OUTCOME_{outcome.name}") for outcome in GlossaryOutcome}
@@ -43,7 +36,7 @@ def term_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation
         yield FieldViolation(field="glossary_entries", description=description)
         return
     for number, entry in enumerate(settings.glossary_entries):
-        for name, fault in entry_faults(_entry(entry)):
+        for name, fault in entry_faults(entry_of(entry)):
             yield FieldViolation(field=f"glossary_entries[{number}].{name}", description=fault)
     for number, pattern in enumerate(settings.protected_patterns):
         if pattern not in _PATTERNS:
@@ -71,20 +64,10 @@ def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> I
 def read_terms(
     settings: pb.TranslationSettings, fields: tuple[str, ...], route: Route, glossaries: GlossaryFolder
 ) -> Terms:
-    """Read what a request wants kept.
-
-    Args:
-        settings: Settings without faults in their entries and patterns.
-        fields: Their fields that want something kept.
-        route: Model and target language.
-        glossaries: Glossaries that requests may name.
-
-    Raises:
-        InvalidInputError: There is no such glossary, or it is for other languages.
-    """
+    """Read what fields of settings want kept; InvalidInputError: no such glossary, or one for other languages."""
     if not fields:
         return NO_TERMS
-    indices = [TermIndex(map(_entry, settings.glossary_entries))] if settings.glossary_entries else []
+    indices = [TermIndex(map(entry_of, settings.glossary_entries))] if settings.glossary_entries else []
     if settings.glossary:
         glossary = glossaries.find(settings.glossary)
         pair = (glossary.source_language, glossary.target_language)
@@ -106,7 +89,8 @@ def _primary(code: str) -> str:
     return code.lower().split("-")[0]
 
 
-def _entry(entry: pb.GlossaryEntry) -> GlossaryEntry:
+def entry_of(entry: pb.GlossaryEntry) -> GlossaryEntry:
+    """Read an entry, without the space around its texts."""
     return GlossaryEntry(source=entry.source.strip(), targets=tuple(target.strip() for target in entry.targets))
 
 

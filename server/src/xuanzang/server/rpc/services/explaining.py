@@ -10,8 +10,7 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.types import Hypothesis
-from xuanzang.server.explanation.explainer import AttentionChoice, ExplanationLimits
-from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.explanation.explainer import AttentionChoice
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -35,32 +34,10 @@ _REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def limits_of(limits: RpcLimits) -> ExplanationLimits:
-    """Return the limits of explanations."""
-    return ExplanationLimits(
-        max_running=limits.max_explanations,
-        max_tokens=limits.max_explained_tokens,
-        max_weights=limits.max_explained_weights,
-    )
-
-
 async def read_request(
     request: pb.ExplainTranslationRequest, resolve: requests.Resolve, glossaries: GlossaryFolder
 ) -> tuple[Call, AttentionChoice]:
-    """Check a request and fill in the defaults.
-
-    Args:
-        request: Message of the caller.
-        resolve: `RequestRouter.route`.
-        glossaries: Glossaries of the server.
-
-    Returns:
-        A call with one text, whose hypotheses have scores, and the requested attention.
-
-    Raises:
-        InvalidInputError: The request has faults; the error names all of them.
-        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
-    """
+    """Check a request and fill in the defaults, as `requests.read_settings` does; its hypotheses have scores."""
     violations = list(_violations(request))
     checked = await requests.read_settings(
         request.settings, (request.content,), resolve, glossaries, violations=violations
@@ -80,7 +57,7 @@ def response(
     if not call.options.token_details:
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
     return pb.ExplainTranslationResponse(
-        translation=responses.single_translation(call, hypotheses),
+        translation=responses.translation(call, hypotheses),
         explanation=explanation,
         model=call.model.name,
         model_version=str(call.model.version),

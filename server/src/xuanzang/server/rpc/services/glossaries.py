@@ -2,59 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from xuanzang.server.access.callers import Caller, GlossaryWriters
-from xuanzang.server.engine.terminology.glossaries import Glossary, GlossaryFolder
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.terminology.glossaries import Glossary
 from xuanzang.server.engine.terminology.glossary_store import GlossaryDraft, GlossaryStore
-from xuanzang.server.engine.terminology.terms import GlossaryEntry
+from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotOfferedError
+from xuanzang.server.rpc.messages.terms import entry_of
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-RequirePair = Callable[[str, str], None]
-"""Function that refuses a pair of languages that no model translates."""
 
 
 class GlossaryRpcs:
-    """Implementation of the glossary RPCs, for callers who are known."""
+    """The part of the translation service that keeps the glossaries which requests name."""
 
-    def __init__(self, folder: GlossaryFolder, writers: GlossaryWriters, require_pair: RequirePair) -> None:
-        """Make the RPCs.
-
-        Args:
-            folder: Glossaries that requests may name.
-            writers: Callers who may store glossaries.
-            require_pair: `RequestRouter.require_pair`.
-        """
-        self._require_pair = require_pair
-        self._folder = folder
-        self._store = GlossaryStore(folder)
+    def __init__(self, engine: Engine, writers: GlossaryWriters) -> None:
+        self._folder, self._store = engine.glossaries, GlossaryStore(engine.glossaries)
+        self._require_pair = engine.router.require_pair
         self._writers = writers
 
-    def list_all(self, caller: Caller) -> pb.ListGlossariesResponse:
-        """List the glossaries."""
-        with caller.charged(()):
+    async def ListGlossaries(self, request: pb.ListGlossariesRequest, rpc: RpcContext) -> pb.ListGlossariesResponse:
+        """List the glossaries that requests may name."""
+        with rpc.caller.charged(()):
             return pb.ListGlossariesResponse(glossaries=map(_message, self._folder.glossaries))
 
-    def entries(self, request: pb.ListGlossaryEntriesRequest, caller: Caller) -> pb.ListGlossaryEntriesResponse:
-        """List the entries of one."""
-        with caller.charged(()):
-            self._require_writer(caller)
+    async def ListGlossaryEntries(
+        self, request: pb.ListGlossaryEntriesRequest, rpc: RpcContext
+    ) -> pb.ListGlossaryEntriesResponse:
+        """List the entries of a glossary, for those who may store one."""
+        with rpc.caller.charged(()):
+            self._require_writer(rpc.caller)
             found = self._store.get(request.name)
-        return pb.ListGlossaryEntriesResponse(glossary=_message(found), entries=_entry_messages(found.entries))
+        entries = (pb.GlossaryEntry(source=entry.source, targets=entry.targets) for entry in found.entries)
+        return pb.ListGlossaryEntriesResponse(glossary=_message(found), entries=entries)
 
-    async def create(self, request: pb.CreateGlossaryRequest, caller: Caller) -> pb.CreateGlossaryResponse:
-        """Store one."""
-        with caller.charged(()):
-            self._require_writer(caller)
+    async def CreateGlossary(self, request: pb.CreateGlossaryRequest, rpc: RpcContext) -> pb.CreateGlossaryResponse:
+        """Store a glossary."""
+        with rpc.caller.charged(()):
+            self._require_writer(rpc.caller)
             self._require_pair(request.source_language_code, request.target_language_code)
-            stored = await self._store.create(_draft(request), replace=request.replace)
+            draft = GlossaryDraft(
+                name=request.name,
+                source_language=request.source_language_code,
+                target_language=request.target_language_code,
+                version=request.version,
+                display_name=request.display_name,
+                entries=[entry_of(entry) for entry in request.entries],
+            )
+            stored = await self._store.create(draft, replace=request.replace)
         return pb.CreateGlossaryResponse(glossary=_message(stored))
 
-    async def delete(self, request: pb.DeleteGlossaryRequest, caller: Caller) -> pb.DeleteGlossaryResponse:
-        """Delete one."""
-        with caller.charged(()):
-            self._require_writer(caller)
+    async def DeleteGlossary(self, request: pb.DeleteGlossaryRequest, rpc: RpcContext) -> pb.DeleteGlossaryResponse:
+        """Delete a glossary."""
+        with rpc.caller.charged(()):
+            self._require_writer(rpc.caller)
             await self._store.delete(request.name)
         return pb.DeleteGlossaryResponse()
 
@@ -62,24 +62,6 @@ class GlossaryRpcs:
         if not self._writers.exist:
             raise NotOfferedError("this server stores no glossaries: its setting --glossary-writers names nobody")
         self._writers.require(caller)
-
-
-def _draft(request: pb.CreateGlossaryRequest) -> GlossaryDraft:
-    return GlossaryDraft(
-        name=request.name,
-        source_language=request.source_language_code,
-        target_language=request.target_language_code,
-        version=request.version,
-        display_name=request.display_name,
-        entries=[
-            GlossaryEntry(source=each.source.strip(), targets=tuple(target.strip() for target in each.targets))
-            for each in request.entries
-        ],
-    )
-
-
-def _entry_messages(entries: Iterable[GlossaryEntry]) -> Iterable[pb.GlossaryEntry]:
-    return (pb.GlossaryEntry(source=entry.source, targets=entry.targets) for entry in entries)
 
 
 def _message(glossary: Glossary) -> pb.Glossary:

@@ -37,11 +37,7 @@ class Health:
             await self._servicer.set(name, _NOT_SERVING)
 
     async def open(self, models: Iterable[str]) -> None:
-        """Answer SERVING.
-
-        Args:
-            models: Names of the warm models; each can be checked like a service.
-        """
+        """Answer SERVING, also for warm models, each of which can be checked like a service."""
         await self.show(models)
         for name in (TRANSLATION_SERVICE, ""):
             await self._servicer.set(name, _SERVING)

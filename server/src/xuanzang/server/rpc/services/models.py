@@ -32,14 +32,13 @@ class ModelService:
     async def GetModel(self, request: pb.GetModelRequest, rpc: RpcContext) -> pb.GetModelResponse:
         """Return the state of one version."""
         name, version = _checked(request.name, request.version)
-        return pb.GetModelResponse(model=self._message(await self._live.status(name, version)))
+        return pb.GetModelResponse(model=await self._model_of(name, version))
 
     async def LoadModel(self, request: pb.LoadModelRequest, rpc: RpcContext) -> pb.LoadModelResponse:
         """Load a version from the folder."""
         name, version = _checked(request.name, request.version or "1")
-        return pb.LoadModelResponse(
-            model=self._message(await self._live.load(name, version if request.version else None))
-        )
+        status = await self._live.load(name, version if request.version else None)
+        return pb.LoadModelResponse(model=self._message(status))
 
     async def UnloadModel(self, request: pb.UnloadModelRequest, rpc: RpcContext) -> pb.UnloadModelResponse:
         """Unload a version."""
@@ -84,21 +83,27 @@ class ModelService:
         return pb.RollbackModelResponse(model=await self._model_of(name, await self._promoter.roll_back(name)))
 
     async def _model_of(self, name: str, version: int) -> pb.Model:
-        """Return a version after a change."""
         return self._message(await self._live.status(name, version))
 
     def _message(self, status: ModelStatus) -> pb.Model:
-        model = _model(status)
-        model.promotion_refusals.extend(self._promoter.refusals(status.name, status.version))
-        return model
+        served = status.served
+        return pb.Model(
+            name=status.name,
+            version=str(status.version or ""),
+            state=_STATES[status.state],
+            is_default=served is not None and served.is_default,
+            is_pinned=status.is_pinned,
+            manifest_sha256=served.manifest_sha256 if served else "",
+            precision=served.precision if served else "",
+            running_requests=status.running_requests,
+            refusal_reasons=status.refusal_reasons,
+            is_previous=status.is_previous,
+            promotion_refusals=self._promoter.refusals(status.name, status.version),
+        )
 
 
 def _checked(name: str, version: str) -> tuple[str, int]:
-    """Return a name and a version.
-
-    Raises:
-        InvalidInputError: One of them cannot be of a model; the error names both.
-    """
+    """Return a name and a version; InvalidInputError names those that cannot be of a model."""
     violations = []
     if not 1 <= len(name) <= _MAX_NAME_CHARACTERS:
         description = f"must have 1 to {_MAX_NAME_CHARACTERS} characters, has {len(name)}"
@@ -108,22 +113,6 @@ def _checked(name: str, version: str) -> tuple[str, int]:
     if violations:
         raise InvalidInputError(violations)
     return name, int(version)
-
-
-def _model(status: ModelStatus) -> pb.Model:
-    served = status.served
-    return pb.Model(
-        name=status.name,
-        version=str(status.version or ""),
-        state=_STATES[status.state],
-        is_default=served is not None and served.is_default,
-        is_pinned=status.is_pinned,
-        manifest_sha256=served.manifest_sha256 if served else "",
-        precision=served.precision if served else "",
-        running_requests=status.running_requests,
-        refusal_reasons=status.refusal_reasons,
-        is_previous=status.is_previous,
-    )
 
 
 def _evaluation(evaluation: Evaluation) -> pb.Evaluation:

@@ -16,7 +16,8 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
-from xuanzang.server.explanation.explainer import Explainer, ExplanationLimits
+from xuanzang.server.explanation.explainer import EngineArguments, Explainer
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.messages import requests, responses
@@ -26,7 +27,7 @@ from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
-class TranslationService:
+class TranslationService(GlossaryRpcs):
     """The RPCs of `xuanzang.translation.v1`, served by an engine."""
 
     def __init__(
@@ -34,12 +35,12 @@ class TranslationService:
         engine: Engine,
         *,
         max_stream_texts: int,
-        explainer: Explainer | None = None,
+        explanations: ExplanationLimits | None = None,
         writers: GlossaryWriters | None = None,
     ) -> None:
+        super().__init__(engine, writers or GlossaryWriters())
         self._engine = engine
-        self._explainer = explainer or Explainer(engine, ExplanationLimits())
-        self._glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters(), engine.router.require_pair)
+        self._explainer = Explainer(engine, explanations or ExplanationLimits())
         self._max_stream_texts = max_stream_texts
 
     async def TranslateText(self, request: pb.TranslateTextRequest, rpc: RpcContext) -> pb.TranslateTextResponse:
@@ -47,13 +48,7 @@ class TranslationService:
         try:
             call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
             with ChargedCall(rpc, call) as charged:
-                translations = await self._engine.translate(
-                    call,
-                    caller=rpc.caller.name,
-                    deadline=rpc.deadline,
-                    record=charged.record,
-                    hold_sentences=charged.hold_sentences,
-                )
+                translations = await self._engine.translate(call, **charged.arguments)
         except InvalidInputError as error:
             raise requests.as_sent(error) from None
         return responses.unary_response(call, translations, self._provenance(call, charged, "TranslateText"))
@@ -84,13 +79,7 @@ class TranslationService:
             texts, resolve = (request.content,), self._resolve(rpc.caller)
             call = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
             with ChargedCall(rpc, call) as charged:
-                parts = self._engine.translate_progressively(
-                    call,
-                    caller=rpc.caller.name,
-                    deadline=rpc.deadline,
-                    record=charged.record,
-                    hold_sentences=charged.hold_sentences,
-                )
+                parts = self._engine.translate_progressively(call, **charged.arguments)
                 async with aclosing(parts):
                     async for part in parts:
                         if isinstance(part, str):
@@ -111,14 +100,7 @@ class TranslationService:
             call, choice = await explaining.read_request(request, resolve, self._engine.glossaries)
             detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
             with ChargedCall(rpc, call) as charged:
-                hypotheses, explanation = await self._explainer.explain(
-                    detailed,
-                    choice,
-                    caller=rpc.caller.name,
-                    deadline=rpc.deadline,
-                    record=charged.record,
-                    hold_sentences=charged.hold_sentences,
-                )
+                hypotheses, explanation = await self._explainer.explain(detailed, choice, **charged.arguments)
         except InvalidInputError as error:
             raise requests.as_sent(requests.for_single_text(error)) from None
         return explaining.response(call, hypotheses, explanation)
@@ -133,24 +115,6 @@ class TranslationService:
         """List the models being served that the caller may use."""
         with rpc.caller.charged(()):
             return responses.models_response(filter(rpc.caller.allows, self._engine.models))
-
-    async def ListGlossaries(self, request: pb.ListGlossariesRequest, rpc: RpcContext) -> pb.ListGlossariesResponse:
-        """List the glossaries that requests may name."""
-        return self._glossaries.list_all(rpc.caller)
-
-    async def ListGlossaryEntries(
-        self, request: pb.ListGlossaryEntriesRequest, rpc: RpcContext
-    ) -> pb.ListGlossaryEntriesResponse:
-        """List the entries of a glossary, for those who may store one."""
-        return self._glossaries.entries(request, rpc.caller)
-
-    async def CreateGlossary(self, request: pb.CreateGlossaryRequest, rpc: RpcContext) -> pb.CreateGlossaryResponse:
-        """Store a glossary."""
-        return await self._glossaries.create(request, rpc.caller)
-
-    async def DeleteGlossary(self, request: pb.DeleteGlossaryRequest, rpc: RpcContext) -> pb.DeleteGlossaryResponse:
-        """Delete a glossary."""
-        return await self._glossaries.delete(request, rpc.caller)
 
     def _resolve(self, caller: Caller) -> requests.Resolve:
         """Return the choice of a model among those that a caller may use."""
@@ -191,13 +155,7 @@ class TranslationService:
         rpc = stream.rpc
         call = await requests.read_stream_request(request, self._resolve(rpc.caller), self._engine.glossaries)
         with ChargedCall(rpc, call) as charged:
-            [hypotheses] = await self._engine.translate(
-                call,
-                caller=rpc.caller.name,
-                deadline=rpc.deadline,
-                record=charged.record,
-                hold_sentences=charged.hold_sentences,
-            )
+            [hypotheses] = await self._engine.translate(call, **charged.arguments)
         provenance = self._provenance(call, charged, "StreamTranslateText")
         return responses.stream_response(request.id, call, hypotheses, provenance)
 
@@ -244,6 +202,16 @@ class ChargedCall:
         self._charge = rpc.caller.charged(call.texts)
         self.record = CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
         """Record for the engine to fill in."""
+
+    @property
+    def arguments(self) -> EngineArguments:
+        """Arguments for the engine besides the call; not kept, for they hold this object."""
+        return EngineArguments(
+            caller=self._rpc.caller.name,
+            deadline=self._rpc.deadline,
+            record=self.record,
+            hold_sentences=self.hold_sentences,
+        )
 
     def __enter__(self) -> ChargedCall:
         """Charge the texts; raises the errors of `Caller.charged`."""
