@@ -76,7 +76,7 @@ def _measure_parts(folder: Path, figures: Figures) -> None:
 
 def _digest(folder: Path, name: str) -> str:
     with open_regular(folder, name) as file:
-        return digest_of(file).sha256
+        return digest_of(file)[0]
 
 
 def _translate(model: LoadedModel) -> Decoder:

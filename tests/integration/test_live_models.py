@@ -219,7 +219,7 @@ async def test_unloading_lets_go_of_the_graphs_and_of_the_series(start: Start, r
     async with start(workers=2) as running:
         for version in (1, 2):
             await running.client.translate(SENTENCES * 4, model=f"tiny/{version}", **FIXED)
-        engine = running.server._engine
+        engine = running.server.engine
         loaded = {model.version: model for model in engine.live.catalog.models}
         kept = weakref.ref(loaded[2]._sessions)
         gone = weakref.ref(loaded.pop(1)._sessions)

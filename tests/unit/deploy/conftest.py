@@ -22,7 +22,7 @@ def samples() -> list[Sample]:
         access.watch(file)
     access.set_expiries(dict.fromkeys(CERTIFICATES, 0.0))
     metrics = Metrics(registry)
-    metrics.of(("zh-en", "1"))
+    metrics.models.of(("zh-en", "1"))
     metrics.register_rpc(("unary", "xuanzang.translation.v1.TranslationService", "TranslateText"))
     return [sample for family in metrics.registry.collect() for sample in family.samples]
 

@@ -47,7 +47,7 @@ def ours(registry: CollectorRegistry) -> Iterator[Metric]:
 
 
 def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.of(("zh-en", "3"))
+    metrics.models.of(("zh-en", "3"))
     model = {"model": "zh-en", "version": "3"}
     for reason in FAILURE_REASONS:
         assert registry.get_sample_value("nmt_request_failures_total", {**model, "reason": reason}) == 0
@@ -62,7 +62,7 @@ def test_every_flag_of_quality_has_a_series() -> None:
 
 
 def test_labels_come_from_bounded_sets(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.of(("zh-en", "1"))
+    metrics.models.of(("zh-en", "1"))
     metrics.register_rpc(("unary", "s", "m"))
     assert {
         label for family in ours(registry) for sample in family.samples for label in sample.labels
@@ -91,7 +91,7 @@ def own_label(labels: dict[str, str]) -> str:
 def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
     metrics: Metrics, registry: CollectorRegistry, attribute: str
 ) -> None:
-    series = getattr(metrics.of(("zh-en", "1")), attribute)
+    series = getattr(metrics.models.of(("zh-en", "1")), attribute)
     changed = series if isinstance(series, dict) else {"": series}
     for one in changed.values():
         one.observe(1) if isinstance(one, Histogram) else one.inc()
@@ -115,5 +115,5 @@ def test_series_that_could_not_be_made_are_made_whole_the_next_time(
 
 
 def test_the_series_of_a_model_are_the_same_ones_each_time(metrics: Metrics) -> None:
-    assert metrics.of(("zh-en", "1")) is metrics.of(("zh-en", "1"))
-    assert metrics.of(("zh-en", "1")) is not metrics.of(("zh-en", "2"))
+    assert metrics.models.of(("zh-en", "1")) is metrics.models.of(("zh-en", "1"))
+    assert metrics.models.of(("zh-en", "1")) is not metrics.models.of(("zh-en", "2"))

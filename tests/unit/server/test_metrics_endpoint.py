@@ -22,7 +22,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def endpoint(registry: CollectorRegistry) -> Iterator[MetricsEndpoint]:
-    Metrics(registry).of(("zh-en", "1")).sentences.inc(2)
+    Metrics(registry).models.of(("zh-en", "1")).sentences.inc(2)
     endpoint = MetricsEndpoint(registry, host="127.0.0.1", port=0)
     yield endpoint
     endpoint.stop()

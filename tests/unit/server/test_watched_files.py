@@ -6,28 +6,38 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from xuanzang.server import watched_files
-from xuanzang.server.watched_files import Watch, WatchedFiles, reload_changed, reload_when_changed
+from xuanzang.server.watched_files import ReloadedContent, reload_changed, reload_when_changed
 
 
-class Part:
-    def __init__(self, watch: Watch | None = None) -> None:
-        self.watch: Watch = watch or self
+class Part(ReloadedContent[str]):
+    def __init__(self, file: Path) -> None:
+        super().__init__([file], kept="the old keys stay in use", count=lambda _: None)
+        self._file = file
         self.reloaded = asyncio.Event()
 
+    @override
+    def _read(self) -> str:
+        return self._file.read_text(encoding="utf-8")
+
+    @override
+    def _take_over(self, content: str) -> None:
+        self.reloaded.set()
+
+
+class Stale(Part):
+    @override
     def have_changed(self) -> bool:
         raise OSError("Stale file handle")
-
-    async def reload(self) -> None:
-        self.reloaded.set()
 
 
 async def test_a_part_that_cannot_be_looked_at_takes_no_change_from_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "keys"
-    before, broken, after = Part(WatchedFiles([file])), Part(), Part(WatchedFiles([file]))
+    before, broken, after = Part(file), Stale(file), Part(file)
     file.write_text("new")
     await reload_changed([before, broken, after])
     assert [part.reloaded.is_set() for part in (before, broken, after)] == [True, False, True]
@@ -44,7 +54,7 @@ async def test_files_are_looked_at_again_after_there_was_no_thread(
             raise failures.pop()
         await reload_changed(parts)
 
-    part = Part(WatchedFiles([tmp_path / "keys"]))
+    part = Part(tmp_path / "keys")
     (tmp_path / "keys").write_text("new")
     monkeypatch.setattr(watched_files, "reload_changed", look)
     watching = asyncio.create_task(reload_when_changed([part], interval=0))

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 
 from xuanzang.server.bundles.errors import BundleError
@@ -60,7 +61,7 @@ async def trim_heap_when_idle(is_idle: Callable[[], bool]) -> None:
 
 
 class Signals:
-    """What the signals of the process ask for."""
+    """Requests that the signals of the process make."""
 
     def __init__(self) -> None:
         self.name: str | None = None
@@ -81,28 +82,18 @@ class Signals:
             self.hurry.set()
 
 
+@dataclass(kw_only=True, eq=False)
 class Server:
     """The RPC server, the engine and the metrics endpoint, started and stopped in order."""
 
-    def __init__(
-        self,
-        *,
-        rpc: RpcServer,
-        engine: Engine,
-        metrics_endpoint: MetricsEndpoint,
-        drain_timeout_seconds: float,
-        admin: ListeningServer | None = None,
-        observation: Observation | None = None,
-        health: ListeningServer | None = None,
-    ) -> None:
-        self.rpc = rpc
-        self.admin = admin
-        self.health = health
-        self.metrics_endpoint = metrics_endpoint
-        self._engine = engine
-        self._observation = observation or Observation()
-        self._drain_timeout_seconds = drain_timeout_seconds
-        self._is_loaded = asyncio.Event()
+    rpc: RpcServer
+    engine: Engine
+    metrics_endpoint: MetricsEndpoint
+    drain_timeout_seconds: float
+    admin: ListeningServer | None = None
+    health: ListeningServer | None = None
+    observation: Observation = field(default_factory=Observation)
+    _is_loaded: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; SIGQUIT stops without waiting, SIGHUP reloads.
@@ -142,18 +133,18 @@ class Server:
 
     async def load(self) -> None:
         """Load and warm the models, serve, and read what most requests do not need."""
-        await self._engine.start()
+        await self.engine.start()
         keep_heap()
-        names = sorted({model.name for model in self._engine.models})
+        names = sorted({model.name for model in self.engine.models})
         await self.rpc.open(names)
-        self._engine.live.listen(self.rpc.health.show)
+        self.engine.live.listen(self.rpc.health.show)
         # The watch of the folder may have been faster.
-        await self.rpc.health.show(self._engine.live.catalog.names)
+        await self.rpc.health.show(self.engine.live.catalog.names)
         _LOGGER.info("serving", extra={"models": names})
         if self.admin:
             await self.admin.start()
             _LOGGER.info("administration", extra={"port": self.admin.port})
-        await self._engine.open_detector()
+        await self.engine.open_detector()
 
     async def _reload_at(self, asked: asyncio.Event) -> None:
         """Reload whenever that is asked for, once the models are loaded."""
@@ -169,35 +160,35 @@ class Server:
             await self.rpc.reload()
             if self.admin:
                 await self.admin.reload()
-            await self._engine.reload()
+            await self.engine.reload()
         except (BundleError, EngineError) as error:
             _LOGGER.error("the models cannot be reloaded", extra={"reason": str(error)})  # noqa: TRY400 - it is enough
         except Exception:
             # The next one must be tried all the same.
             _LOGGER.exception("a reload failed")
         else:
-            _LOGGER.info("reloaded", extra={"models": sorted(self._engine.live.catalog.names)})
+            _LOGGER.info("reloaded", extra={"models": sorted(self.engine.live.catalog.names)})
 
     async def drain(self, signals: Signals | None = None) -> None:
         """Refuse new requests, finish accepted ones within the limit, which signals may cut short, and stop."""
         began = time.monotonic()
         signals = signals or Signals()
-        facts: dict[str, object] = {"signal": signals.name, "limit_seconds": self._drain_timeout_seconds}
+        facts: dict[str, object] = {"signal": signals.name, "limit_seconds": self.drain_timeout_seconds}
         _LOGGER.info("draining", extra=facts | {"requests": self.rpc.running})
         await self.rpc.close()
         # What is admitted is answered, also if a thread still reads its language.
-        await self._engine.router.idle()
-        self._engine.drain()
+        await self.engine.router.idle()
+        self.engine.drain()
         if self.admin:
             await self.admin.stop()
         # The engine answers requests that it cannot finish in time with an error, so every RPC has an answer to send.
         finished = await self._finish(signals, began)
-        left = began + self._drain_timeout_seconds - STOPPING_SECONDS - time.monotonic()
+        left = began + self.drain_timeout_seconds - STOPPING_SECONDS - time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, _LEAST_SENDING_SECONDS)):
                 await self.rpc.join()
         unsent = await self.rpc.stop()
-        await asyncio.to_thread(self._observation.close)
+        await asyncio.to_thread(self.observation.close)
         if self.health:
             await self.health.stop()
         self.metrics_endpoint.stop()
@@ -207,10 +198,10 @@ class Server:
 
     async def _finish(self, signals: Signals, began: float) -> bool:
         """Wait for accepted work, and log what is left of it; return whether all of it was done."""
-        seconds = self._drain_timeout_seconds
-        joining = asyncio.create_task(self._engine.join(seconds - min(_SENDING_SECONDS, seconds / 3)))
+        seconds = self.drain_timeout_seconds
+        joining = asyncio.create_task(self.engine.join(seconds - min(_SENDING_SECONDS, seconds / 3)))
         hurrying = asyncio.create_task(signals.hurry.wait())
-        hurrying.add_done_callback(lambda each: None if each.cancelled() else self._engine.hurry())
+        hurrying.add_done_callback(lambda each: None if each.cancelled() else self.engine.hurry())
         while not (await asyncio.wait((joining,), timeout=_PROGRESS_SECONDS))[0]:
             facts = {"seconds": round(time.monotonic() - began, 1), "requests": self.rpc.running}
             _LOGGER.info("still draining", extra=facts)

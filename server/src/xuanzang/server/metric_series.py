@@ -20,10 +20,9 @@ from typing_extensions import override
 Series = TypeVar("Series")
 
 
-class Counter:
-    """A number that grows. One call of a function counts, four with the class of prometheus_client."""
-
-    kind = "counter"
+class _Number:
+    kind = ""
+    ending = ""
 
     def __init__(self, _bounds: Sequence[float] = ()) -> None:
         self.value = 0.0
@@ -31,30 +30,29 @@ class Counter:
         self._lock = threading.Lock()
 
     def inc(self, amount: float = 1.0) -> None:
-        """Add an amount of at least 0."""
+        """Add an amount, of at least 0 to a counter."""
         with self._lock:
             self.value += amount
 
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
         """Return what is shown of it under the name of its metric."""
-        yield Sample(f"{name}_total", labels, self.value)
+        yield Sample(name + self.ending, labels, self.value)
 
 
-class Gauge:
+class Counter(_Number):
+    """A number that grows. One call of a function counts, four with the class of prometheus_client."""
+
+    kind, ending = "counter", "_total"
+
+
+class Gauge(_Number):
     """A number that rises and falls."""
 
     kind = "gauge"
 
     def __init__(self, _bounds: Sequence[float] = ()) -> None:
-        self.value = 0.0
-        """The number, for writers who do not write at the same time; others use `inc` and `dec`."""
-        self._lock = threading.Lock()
+        super().__init__()
         self._read: Callable[[], float] | None = None
-
-    def inc(self, amount: float = 1.0) -> None:
-        """Add to it."""
-        with self._lock:
-            self.value += amount
 
     def dec(self, amount: float = 1.0) -> None:
         """Take from it."""
@@ -65,8 +63,8 @@ class Gauge:
         """Show what a function returns, which is called whenever the metrics are read."""
         self._read = read
 
+    @override
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
-        """Return what is shown of it under the name of its metric."""
         yield Sample(name, labels, float(self._read() if self._read else self.value))
 
 

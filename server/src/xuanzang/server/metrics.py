@@ -229,8 +229,10 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._rpcs = Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
-        self._models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
+        self.rpcs = Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
+        """Series of an RPC by its shape, such as "server_stream", service and method."""
+        self.models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
+        """Series of a model by its name, such as "zh-en", and version."""
         self.server = Families(ServerMetrics, prefix="nmt", labels=(), registry=registry).of(())
         """Series of the server as a whole."""
         self.grpc_server_handled = Family(
@@ -262,20 +264,8 @@ class Metrics:
         version = distribution_version("xuanzang-server")
         self._build_info.labels(version, kernels, reason).value = 1
 
-    def of(self, labels: tuple[str, str]) -> ModelMetrics:
-        """Return the series of a model by its name, such as "zh-en", and version; the first call creates them at 0."""
-        return self._models.of(labels)
-
-    def forget(self, labels: tuple[str, str]) -> None:
-        """Remove the series of a model that is no longer served; what still counts into them is lost."""
-        self._models.forget(labels)
-
-    def of_rpc(self, labels: tuple[str, str, str]) -> RpcMetrics:
-        """Return the series of an RPC by its shape, such as "server_stream", service and method; made at 0."""
-        return self._rpcs.of(labels)
-
     def register_rpc(self, labels: tuple[str, str, str]) -> None:
         """Create every series of an RPC at 0, one for each status code included."""
-        self.of_rpc(labels)
+        self.rpcs.of(labels)
         for code in STATUS_CODES:
             self.grpc_server_handled.labels(*labels, code)

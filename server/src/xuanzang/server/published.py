@@ -50,16 +50,9 @@ def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | No
 def published_bundle(
     name: str, repository: Path, report: Callable[[str], None], *, before_pull: Callable[[], None] = lambda: None
 ) -> Path:
-    """Return the bundle of a published model, which is pulled if it is not there.
+    """Return the bundle of a published model, which is pulled if it is not there; HubError: it cannot be had.
 
-    Args:
-        name: Name on the hub, such as "Helsinki-NLP/opus-mt-zh-en".
-        repository: Folder of bundles.
-        report: Callback for lines on what is being done.
-        before_pull: Callback before a pull; an exception of it ends the call.
-
-    Raises:
-        HubError: The model cannot be had.
+    `report` gets lines on what is being done; an exception of `before_pull` ends the call.
     """
     if there := pulled_bundle(repository, name):
         return there

@@ -128,49 +128,32 @@ class Settings(
     """Do not serve; exit with 0 if the server at --address is serving, else with 1."""
 
     @model_validator(mode="after")
-    def _check_tls(self) -> Self:
+    def _check(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("--tls-certificate and --tls-key must be given together")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
+        if self.probe:
+            return self
+        if self.tracing:
+            _require_tracing()
+        if self.keys_file:
+            return self
+        if not self.admits_anonymous:
+            if self.anonymous is False:
+                raise ValueError("--no-anonymous needs --keys-file FILE: nobody could call")
+            raise ValueError(
+                f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
+                "--tls-client-ca FILE, or --anonymous for anyone"
+            )
+        if self.glossary_writers not in ("", ANYBODY):
+            raise ValueError("--glossary-writers names API keys, which need --keys-file FILE")
+        if self.admin_address is not None and not self.admits_anonymous_administrators:
+            raise ValueError(
+                f"who may use --admin-address {self.admin_address} must be said: --keys-file FILE with keys of the "
+                "role admin, --tls-client-ca FILE, or --admin-anonymous for anyone"
+            )
         return self
-
-    @model_validator(mode="after")
-    def _check_tracing(self) -> Self:
-        if not self.tracing or self.probe:
-            return self
-        if not _is_installed("opentelemetry.sdk") or not _is_installed("opentelemetry.exporter.otlp.proto.grpc"):
-            raise ValueError("--tracing needs OpenTelemetry, the extra otel: pip install -e 'server[otel]' in a clone")
-        for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-            if os.environ.get(variable, "grpc") != "grpc":
-                raise ValueError(f"--tracing sends OTLP over gRPC: {variable} must be grpc or unset")
-        return self
-
-    @model_validator(mode="after")
-    def _check_access(self) -> Self:
-        if self.probe or self.keys_file or self.admits_anonymous:
-            return self
-        if self.anonymous is False:
-            raise ValueError("--no-anonymous needs --keys-file FILE: nobody could call")
-        raise ValueError(
-            f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
-            "--tls-client-ca FILE, or --anonymous for anyone"
-        )
-
-    @model_validator(mode="after")
-    def _check_writers(self) -> Self:
-        if self.glossary_writers in ("", ANYBODY) or self.keys_file or self.probe:
-            return self
-        raise ValueError("--glossary-writers names API keys, which need --keys-file FILE")
-
-    @model_validator(mode="after")
-    def _check_admin_access(self) -> Self:
-        if self.probe or self.admin_address is None or self.keys_file or self.admits_anonymous_administrators:
-            return self
-        raise ValueError(
-            f"who may use --admin-address {self.admin_address} must be said: --keys-file FILE with keys of the role "
-            "admin, --tls-client-ca FILE, or --admin-anonymous for anyone"
-        )
 
     @property
     def admits_anonymous_administrators(self) -> bool:
@@ -217,6 +200,14 @@ class ServeCommand(Settings):
 def read_settings(arguments: Sequence[str]) -> Settings:
     """Read the settings from flags and the environment; exit after --help with 0, with 2 if they are not valid."""
     return read_flags(Settings, arguments, program=PROGRAM, variables=PREFIX)
+
+
+def _require_tracing() -> None:
+    if not _is_installed("opentelemetry.sdk") or not _is_installed("opentelemetry.exporter.otlp.proto.grpc"):
+        raise ValueError("--tracing needs OpenTelemetry, the extra otel: pip install -e 'server[otel]' in a clone")
+    for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if os.environ.get(variable, "grpc") != "grpc":
+            raise ValueError(f"--tracing sends OTLP over gRPC: {variable} must be grpc or unset")
 
 
 def _is_installed(module: str) -> bool:

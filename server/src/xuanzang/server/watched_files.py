@@ -16,54 +16,26 @@ _INTERVAL_SECONDS = 1.0
 Content = TypeVar("Content")
 
 
-class Watch(Protocol):
-    """Says whether files have changed."""
+class Reloadable(Protocol):
+    """Something made of files."""
 
     def have_changed(self) -> bool:
         """Return whether a file has changed since the last question; asked in a thread."""
 
-
-class Reloadable(Protocol):
-    """Something made of files."""
-
-    @property
-    def watch(self) -> Watch:
-        """The files."""
-
     async def reload(self) -> None:
         """Take over what is new in the files; keep what there is if they are not valid."""
-
-
-class WatchedFiles:
-    """Files whose changes are noticed by their size, time and place on the disk."""
-
-    def __init__(self, files: Iterable[Path]) -> None:
-        """Remember files as they are now."""
-        self._files = tuple(files)
-        self._seen = self._looks()
-
-    def have_changed(self) -> bool:
-        """Return whether a file has changed, come or gone since the last question, or since the beginning."""
-        seen, self._seen = self._seen, self._looks()
-        return seen != self._seen
-
-    def _looks(self) -> dict[Path, tuple[int, ...] | None]:
-        return {file: look_at(file) for file in self._files}
 
 
 class ReloadedContent(ABC, Generic[Content]):
     """Something made of files, and made anew when they change; files that are not valid change nothing."""
 
     def __init__(self, files: Iterable[Path], *, kept: str, count: Callable[[bool], None]) -> None:
-        """Remember files as they are now, before they are read; links are followed.
+        """Remember files by size, time and place on the disk, before they are read; links are followed.
 
-        Args:
-            kept: Line of the log when the files are not valid, which says what stays in use.
-            count: Counter of reloads; its argument says whether the new state is in use.
+        `kept` is the line of the log when they are not valid; `count` is told whether the new state is in use.
         """
-        self.watch = WatchedFiles(files)
-        self._kept = kept
-        self._count = count
+        self._watched, self._kept, self._count = tuple(files), kept, count
+        self._seen = [look_at(file) for file in self._watched]
 
     @abstractmethod
     def _read(self) -> Content:
@@ -72,6 +44,11 @@ class ReloadedContent(ABC, Generic[Content]):
     @abstractmethod
     def _take_over(self, content: Content) -> None:
         """Use the content from now on, in the event loop."""
+
+    def have_changed(self) -> bool:
+        """Return whether a file has changed, come or gone since the last question, or since the beginning."""
+        before, self._seen = self._seen, [look_at(file) for file in self._watched]
+        return before != self._seen
 
     async def reload(self) -> None:
         """Read the files again; if they are not valid, that is logged and counted."""
@@ -109,7 +86,7 @@ def _changed(parts: Iterable[Reloadable]) -> list[Reloadable]:
     changed = []
     for part in parts:
         try:
-            if part.watch.have_changed():
+            if part.have_changed():
                 changed.append(part)
         except Exception:
             # The others have noticed their changes, and would not notice them again.

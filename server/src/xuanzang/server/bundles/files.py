@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import FileIO
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -17,10 +17,9 @@ from xuanzang.server.bundles.errors import BundleError
 
 # A FIFO would wait for a writer, and a name may become a link after it was resolved.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
-_CHUNK_BYTES = 1 << 20
 _MAX_FAULTS = 3
 PARSED = ConfigDict(frozen=True, strict=True, defer_build=True)
-"""How documents are parsed: a text is no number, and further fields are passed over."""
+"""Configuration of documents: a text is no number, and further fields are passed over."""
 
 Document = TypeVar("Document", bound=BaseModel)
 # Between two chunks a thread waits for the interpreter, which others keep for a millisecond.
@@ -37,34 +36,22 @@ class FileState(NamedTuple):
     changed_ns: int
 
 
-class FileDigest(NamedTuple):
-    """Contents of a file in short."""
-
-    sha256: str
-    """Lower-case hex SHA-256 of its bytes."""
-    state: FileState
-    """State from before the first byte was read."""
-
-
 class FileError(Exception):
     """A file must not be read; the message says why, without the file's name."""
 
 
 @contextmanager
-def open_regular(directory: Path, name: str) -> Iterator[FileIO]:
-    """Open a regular file of a bundle.
+def open_regular(directory: Path, name: str) -> Iterator[BufferedReader]:
+    """Open a regular file of a bundle; FileError: it is missing, unreadable, not regular, or lies outside.
 
     Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
     volumes of Kubernetes consist of such links.
-
-    Raises:
-        FileError: The file is missing, unreadable, not regular, or lies outside.
     """
     path = _resolved(directory, name)
     try:
         # Opening a device, even without reading from it, may have effects.
         _require_regular(path.lstat())
-        with open(path, "rb", buffering=0, opener=_open) as file:
+        with open(path, "rb", opener=_open) as file:
             _require_regular(os.fstat(file.fileno()))
             yield file
     except OSError as error:
@@ -100,7 +87,7 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
     try:
         with open_regular(directory, name) as file:
             # No file is larger than it says, but some are that grow meanwhile.
-            content = _read(file, min(state_of(file).size, limit) + 1)
+            content = file.read(min(state_of(file).size, limit) + 1)
     except FileError as error:
         raise BundleError(directory, [f"{name} {error}"]) from error
     if len(content) > limit:
@@ -125,29 +112,21 @@ def validation_faults(error: ValidationError) -> str:
     return "; ".join(lines[:_MAX_FAULTS]) + more
 
 
-def _read(file: FileIO, count: int) -> bytes:
-    parts: list[bytes] = []
-    while count > 0 and (part := file.read(min(count, _CHUNK_BYTES))):
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def state_of(file: FileIO) -> FileState:
+def state_of(file: BufferedReader) -> FileState:
     """Return the state of an open file."""
     status = os.fstat(file.fileno())
     return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def digest_of(file: FileIO) -> FileDigest:
-    """Compute the digest of an open file, over the bytes that it had when the computation began."""
+def digest_of(file: BufferedReader) -> tuple[str, FileState]:
+    """Return the lower-case hex SHA-256 of the bytes that an open file has now, and its state before they are read."""
     state = state_of(file)
     digest, left = hashlib.sha256(), state.size
     chunk = memoryview(bytearray(min(left, _DIGEST_BYTES)))
     while left > 0 and (count := file.readinto(chunk[:left])):
         digest.update(chunk[:count])
         left -= count
-    return FileDigest(digest.hexdigest(), state)
+    return digest.hexdigest(), state
 
 
 def changed_files(directory: Path, states: Sequence[tuple[str, FileState]]) -> Iterator[str]:

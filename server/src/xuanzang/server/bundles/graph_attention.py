@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
 from xuanzang.bundle.v1 import graph_pb2
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.bundles.graph_weights import MAX_GRAPH_BYTES
+from xuanzang.server.bundles.graph_weights import read_graph
 
 # The beginning of the name, which has the type of floats added unless it is float32.
 _CROSS, _DECODER = "CrossAttention", "PagedAttention"
@@ -35,7 +32,7 @@ class AttentionGraph:
 
 def attention_encoder(directory: Path, name: str, layers: int) -> AttentionGraph:
     """Read an encoder graph and add outputs; raise BundleError if its attention is not found."""
-    model = _read(directory, name)
+    model = read_graph(directory, name)
     projected = tuple(_first_inputs(model, *_FUSED_ENCODERS))
     if len(projected) == layers:
         return AttentionGraph(content=_with_outputs(model, *projected), projected=projected)
@@ -47,18 +44,11 @@ def attention_encoder(directory: Path, name: str, layers: int) -> AttentionGraph
 
 def attention_decoder(directory: Path, name: str, layers: int) -> AttentionGraph:
     """Read a graph of a decoder step and add outputs; raise BundleError if its attention is not found."""
-    model = _read(directory, name)
+    model = read_graph(directory, name)
     queries, projected = (tuple(_first_inputs(model, operator)) for operator in (_CROSS, _DECODER))
     _require(directory, name, {_CROSS: (len(queries), layers), _DECODER: (len(projected), layers)})
     content = _with_outputs(model, *queries, *projected)
     return AttentionGraph(content=content, queries=queries, projected=projected)
-
-
-def _read(directory: Path, name: str) -> graph_pb2.OnnxModel:
-    try:
-        return graph_pb2.OnnxModel.FromString(read_limited(directory, name, MAX_GRAPH_BYTES))
-    except DecodeError as error:
-        raise BundleError(directory, [f"{name} is not an ONNX graph"]) from error
 
 
 def _first_inputs(model: graph_pb2.OnnxModel, *operators: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from io import FileIO
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ _CHUNK_BYTES = 4 << 20
 # Two tensors may share their bytes; a graph with a thousand over all of the file would be read for hours.
 _MAX_READS = 4
 # Without weights a graph has some 50 KB.
-MAX_GRAPH_BYTES = 16 << 20
+_MAX_GRAPH_BYTES = 16 << 20
 _IN_ANOTHER_FILE = 1
 _MAX_DIGITS = 18
 
@@ -52,7 +52,7 @@ def float_faults(directory: Path, weights: str, size: int, spans: Collection[Wei
         yield f"{weights} {error}"
 
 
-def _is_finite(file: FileIO, span: WeightSpan) -> bool:
+def _is_finite(file: BufferedReader, span: WeightSpan) -> bool:
     file.seek(span.offset)
     left = span.length
     while left > 0:
@@ -76,21 +76,27 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str
     size = {file.name: file.size_bytes for file in manifest.files}[manifest.weights]
     spans: list[WeightSpan] = []
     faults: list[str] = []
-    for name in graph_files(manifest):
+    for name in graph_files(manifest).values():
         if not name.endswith(".onnx"):
             # onnxruntime goes by the name, too, and has another format, which is not checked here.
             faults.append(f"{name} is not named as an .onnx file")
         try:
-            model = graph_pb2.OnnxModel.FromString(read_limited(directory, name, MAX_GRAPH_BYTES))
+            model = read_graph(directory, name)
         except BundleError as error:
             faults += error.reasons
-        except DecodeError:
-            faults.append(f"{name} is not an ONNX graph")
         else:
             references = [_reference(tensor, manifest.weights, size) for tensor in _tensors(model)]
             faults += sorted({f"{name}: {fault}" for fault in references if isinstance(fault, str)})
             spans += [span for span in references if isinstance(span, WeightSpan)]
     return faults or list(float_faults(directory, manifest.weights, size, spans))
+
+
+def read_graph(directory: Path, name: str) -> graph_pb2.OnnxModel:
+    """Read a graph, or raise BundleError."""
+    try:
+        return graph_pb2.OnnxModel.FromString(read_limited(directory, name, _MAX_GRAPH_BYTES))
+    except DecodeError as error:
+        raise BundleError(directory, [f"{name} is not an ONNX graph"]) from error
 
 
 def _tensors(message: Message) -> Iterator[graph_pb2.OnnxTensor]:

@@ -41,10 +41,14 @@ MAX_FILES = 64
 MAX_WEIGHTS_BYTES = 16 << 30
 # All other files: tokenisers and tables of 250,000 pieces have some megabytes, the rest less.
 MAX_FILE_BYTES = 64 << 20
-# Far beyond any length; a larger number would overflow where it is converted to a C integer.
-_MAX_LENGTH_FACTOR = 1000
-_MAX_LENGTH_OFFSET = 1 << 16
-_MAX_NGRAM_SIZE = 1 << 16
+_DEFAULT_RANGES = {
+    "beam_size": (1, 16),
+    "length_penalty": (0, 10),
+    # Far beyond any length; a larger number would overflow where it is converted to a C integer.
+    "max_length_factor": (0, 1000),
+    "max_length_offset": (0, 1 << 16),
+    "loop_retry_ngram_size": (0, 1 << 16),
+}
 
 _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
@@ -54,11 +58,7 @@ _PLACES = manifest_pb2.SourceLanguagePlace.keys()
 
 
 def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
-    """Read a bundle's manifest, not yet checked, and the lower-case hex SHA-256 of its file.
-
-    Raises:
-        BundleError: The file cannot be read, is too large, or is not a manifest as proto JSON.
-    """
+    """Read a bundle's manifest, not yet checked, and the lower-case hex SHA-256 of its file, or raise BundleError."""
     content = read_limited(directory, MANIFEST, _MAX_BYTES)
     manifest = manifest_pb2.Manifest()
     try:
@@ -164,53 +164,34 @@ def max_bytes(manifest: manifest_pb2.Manifest, name: str) -> int:
     return MAX_WEIGHTS_BYTES if name == manifest.weights else MAX_FILE_BYTES
 
 
-def graph_files(manifest: manifest_pb2.Manifest) -> list[str]:
-    """Return the file names of a bundle's graphs."""
-    files = [manifest.encoder.file, manifest.decoder.file]
+def graph_files(manifest: manifest_pb2.Manifest) -> dict[str, str]:
+    """Return the file names of a bundle's graphs, by the fields that name them."""
+    files = {"encoder.file": manifest.encoder.file, "decoder.file": manifest.decoder.file}
     if manifest.HasField("shortlist"):
-        files += [manifest.shortlist.suggestions.file, manifest.shortlist.decoder.file]
+        files["shortlist.suggestions.file"] = manifest.shortlist.suggestions.file
+        files["shortlist.decoder.file"] = manifest.shortlist.decoder.file
     return files
 
 
 def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     listed = {file.name for file in manifest.files}
-    references = {
-        "encoder.file": manifest.encoder.file,
-        "decoder.file": manifest.decoder.file,
-        "weights": manifest.weights,
-        "source_tokenizer": manifest.source_tokenizer,
-        "target_tokenizer": manifest.target_tokenizer,
-        "the certificate": CERTIFICATE,
-    }
-    if manifest.source_vocabulary:
-        references["source_vocabulary"] = manifest.source_vocabulary
-    if manifest.target_vocabulary:
-        references["target_vocabulary"] = manifest.target_vocabulary
-    if manifest.HasField("shortlist"):
-        references |= {
-            "shortlist.suggestions.file": manifest.shortlist.suggestions.file,
-            "shortlist.decoder.file": manifest.shortlist.decoder.file,
-        }
+    references = graph_files(manifest) | {"the certificate": CERTIFICATE}
+    for field in ("weights", "source_tokenizer", "target_tokenizer", "source_vocabulary", "target_vocabulary"):
+        name = getattr(manifest, field)
+        # Without a table the ids are the tokeniser's.
+        if name or not field.endswith("vocabulary"):
+            references[field] = name
     for field, name in references.items():
         if name not in listed:
             yield f"{field} is {name!r}, which files does not list"
 
 
 def _default_faults(defaults: manifest_pb2.GenerationDefaults) -> Iterator[str]:
-    if not 1 <= defaults.beam_size <= 16:
-        yield f"generation_defaults.beam_size is {defaults.beam_size}; it must be 1 to 16"
-    if not 0 <= defaults.length_penalty <= 10:
-        yield f"generation_defaults.length_penalty is {defaults.length_penalty}; it must be 0 to 10"
-    limits = {
-        "max_length_factor": _MAX_LENGTH_FACTOR,
-        "max_length_offset": _MAX_LENGTH_OFFSET,
-        "loop_retry_ngram_size": _MAX_NGRAM_SIZE,
-    }
-    for name, limit in limits.items():
+    for name, (minimum, maximum) in _DEFAULT_RANGES.items():
         value = getattr(defaults, name)
         # Not a number is not in any range.
-        if not 0 <= value <= limit:
-            yield f"generation_defaults.{name} is {value}; it must be 0 to {limit}"
+        if not minimum <= value <= maximum:
+            yield f"generation_defaults.{name} is {value}; it must be {minimum} to {maximum}"
     if defaults.stopping not in manifest_pb2.Stopping.values():
         yield f"generation_defaults.stopping is {defaults.stopping}, which is not known"
     if defaults.max_length_factor == 0 and defaults.max_length_offset == 0:

@@ -7,13 +7,11 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.bundles.certificate import read_samples
+from xuanzang.server.bundles.bundle import Bundle, read_samples
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import FileError, FileState, digest_of, open_regular, state_of
 from xuanzang.server.bundles.graph_weights import weights_faults
@@ -83,13 +81,13 @@ class VerifiedFiles:
     def _digest_fault(self, listed: manifest_pb2.File, state: FileState) -> str:
         try:
             with open_regular(self._directory, listed.name) as file:
-                digest = digest_of(file)
+                sha256, read = digest_of(file)
         except FileError as error:
             return f"{listed.name} {error}"
-        if digest.state != state:
+        if read != state:
             return f"{listed.name} was changed while the bundle was being loaded"
-        if digest.sha256 != listed.sha256:
-            return f"{listed.name} has SHA-256 {digest.sha256}; {MANIFEST} says {listed.sha256}"
+        if sha256 != listed.sha256:
+            return f"{listed.name} has SHA-256 {sha256}; {MANIFEST} says {listed.sha256}"
         return ""
 
 
@@ -152,14 +150,8 @@ def load_bundle(directory: Path) -> Bundle:
 def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[], None]]:
     """Read a bundle and check it as `load_bundle` does, but for the digest of its weights, computed by the executor.
 
-    Graphs and tokenisers may be opened meanwhile: their digests have been compared. Nothing may be served before those
-    of the weights were, too.
-
-    Returns:
-        The bundle, and a function that waits for the digest and raises BundleError if it is another.
-
-    Raises:
-        BundleError: The bundle must not be served; all faults that were found are named.
+    Graphs and tokenisers may be opened meanwhile: their digests have been compared. Nothing may be served before the
+    returned function was called: it waits for the digest of the weights, and raises BundleError if it is another.
     """
     directory = directory.absolute()
     manifest, digest = read_manifest(directory)
@@ -180,12 +172,12 @@ def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[
         target_vocabulary=target_vocabulary,
         quality_head=read_quality_head(directory, manifest),
     )
-    return bundle, partial(_require_weights, directory, files)
 
+    def require_weights() -> None:
+        if faults := files.weights_faults():
+            raise BundleError(directory, faults)
 
-def _require_weights(directory: Path, files: VerifiedFiles) -> None:
-    if faults := files.weights_faults():
-        raise BundleError(directory, faults)
+    return bundle, require_weights
 
 
 def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[Sequence[str]]:

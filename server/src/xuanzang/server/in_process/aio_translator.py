@@ -28,17 +28,18 @@ from xuanzang.server.in_process.translations import (
     ProgressiveTranslation,
     StreamedTranslation,
     Translation,
+    hypothesis_of,
     language_of,
     model_of,
-    translation_of,
+    single,
 )
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.published import folder_of
 from xuanzang.server.rpc.messages import requests
-from xuanzang.server.rpc.messages.provenance import Provenance
-from xuanzang.server.rpc.messages.responses import detection_fields
+from xuanzang.server.rpc.messages.responses import Provenance, detection_fields
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
+from xuanzang.values.provenance import provenance_of
 
 # As many as the full batches of a worker hold, so that texts of similar lengths find each other.
 _TEXTS_PER_WORKER = 256
@@ -239,15 +240,17 @@ class AsyncTranslator:
         """Return the translation of the only text of a call."""
         provenance = None
         if call.return_provenance:
-            provenance = Provenance(call, record, self._engine.runtime, method=method).of_text(0)
+            provenance = provenance_of(Provenance(call, record, self._engine.runtime, method=method).of_text(0))
         detection = detection_fields(call, 0)
-        return translation_of(
-            found,
-            call.model,
-            scored=call.return_scores,
-            detected_language=detection.get("detected_language_code", ""),
-            detected_language_confidence=detection.get("detected_language_confidence"),
+        confidence = detection.get("detected_language_confidence")
+        return Translation(
+            hypotheses=tuple(hypothesis_of(each, scored=call.return_scores) for each in found),
+            model=call.model.name,
+            model_version=str(call.model.version),
             provenance=provenance,
+            detected_language=detection.get("detected_language_code", ""),
+            detected_language_confidence=confidence and single(confidence),
+            glossary_matches=found[0].matches,
         )
 
     @asynccontextmanager

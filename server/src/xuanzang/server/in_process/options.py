@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -135,7 +135,8 @@ def _wire_value(name: str, value: Any) -> Any:
     if name == "glossary":
         if not isinstance(value, Mapping):
             raise TypeError("it is a mapping")
-        return list(_entries(value))
+        pairs = ((source, [each] if isinstance(each, str) else each) for source, each in value.items())
+        return [pb.GlossaryEntry(source=source, targets=targets) for source, targets in pairs]
     return value
 
 
@@ -149,11 +150,6 @@ def _pattern(pattern: ProtectedPattern | str) -> ProtectedPattern:
     except ValueError:
         known = ", ".join(each.value for each in ProtectedPattern)
         raise _OptionError(f"has {pattern!r}, which is none of {known}") from None
-
-
-def _entries(glossary: Glossary) -> Iterator[pb.GlossaryEntry]:
-    for source, targets in glossary.items():
-        yield pb.GlossaryEntry(source=source, targets=[targets] if isinstance(targets, str) else targets)
 
 
 def _value_fault(error: ValueError, value: object) -> str:

@@ -26,15 +26,10 @@ class TextStream:
     ) -> None:
         """Begin nothing yet.
 
-        Args:
-            texts: Texts in the source language.
-            answer: Function that translates a text with this index; its EngineErrors are results.
-            ordered: Whether results come in the order of the texts instead of as they finish.
-            max_in_flight: Maximum number of texts that were read and have no result that was taken.
+        `answer` translates a text with this index; its EngineErrors are results. In flight are texts that were read and
+        have no result that was taken.
         """
-        self._texts = texts
-        self._answer = answer
-        self._ordered = ordered
+        self._texts, self._answer, self._ordered = texts, answer, ordered
         self._room = asyncio.Semaphore(max_in_flight)
         self._done: dict[int, StreamedTranslation] = {}
         self._yielded = 0

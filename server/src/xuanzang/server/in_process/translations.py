@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from ctypes import c_float
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,8 @@ from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import FinishReason, GlossaryMatch, Quality, ServedModel, TokenDetail
 from xuanzang.server.engine.types import Hypothesis as FoundHypothesis
-from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import DecodingDefaults, Model
-from xuanzang.values.provenance import Provenance, provenance_of
+from xuanzang.values.provenance import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,51 +97,29 @@ class ProgressiveTranslation:
     """The whole translation in the last part, None in all others."""
 
 
-def translation_of(
-    found: Sequence[FoundHypothesis],
-    model: ServedModel,
-    *,
-    scored: bool,
-    detected_language: str,
-    detected_language_confidence: float | None,
-    provenance: pb.Provenance | None,
-) -> Translation:
-    """Make a translation of the engine's hypotheses, best first.
-
-    Its numbers are those that a server sends, to the last bit: the wire has scores in single precision.
-    """
-    return Translation(
-        hypotheses=tuple(_hypothesis(each, scored=scored) for each in found),
-        model=model.name,
-        model_version=str(model.version),
-        provenance=provenance and provenance_of(provenance),
-        detected_language=detected_language,
-        detected_language_confidence=detected_language_confidence and _single(detected_language_confidence),
-        glossary_matches=found[0].matches,
-    )
-
-
-def _hypothesis(found: FoundHypothesis, *, scored: bool) -> Hypothesis:
+def hypothesis_of(found: FoundHypothesis, *, scored: bool) -> Hypothesis:
+    """Return a hypothesis of the engine with the numbers that a server sends, to the last bit."""
     quality = found.quality
     if quality and quality.acceptable_probability is not None:
-        quality = dataclasses.replace(quality, acceptable_probability=_single(quality.acceptable_probability))
+        quality = dataclasses.replace(quality, acceptable_probability=single(quality.acceptable_probability))
     return Hypothesis(
         text=found.text,
-        score=_single(found.score) if scored else None,
+        score=single(found.score) if scored else None,
         token_count=found.token_count,
         finish_reason=found.finish_reason,
-        tokens=tuple(dataclasses.replace(token, score=_single(token.score)) for token in found.tokens),
+        tokens=tuple(dataclasses.replace(token, score=single(token.score)) for token in found.tokens),
         quality=quality,
     )
 
 
-def _single(value: float) -> float:
+def single(value: float) -> float:
+    """Return a number in single precision, as the wire has it."""
     return c_float(value).value
 
 
 def language_of(found: DetectedLanguage) -> DetectedLanguage:
     """Return a language with the confidence that a server sends, to the last bit."""
-    return dataclasses.replace(found, confidence=_single(found.confidence))
+    return dataclasses.replace(found, confidence=single(found.confidence))
 
 
 def model_of(served: ServedModel) -> Model:

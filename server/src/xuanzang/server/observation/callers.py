@@ -29,14 +29,9 @@ def host_of(peer: str) -> str:
     return peer.rpartition(":")[0]
 
 
-def address_class(peer: str) -> AddressClass:
-    """Classify the network address of a peer in gRPC's form."""
-    # Every connection has another port.
-    return _class_of(host_of(peer))
-
-
 @lru_cache(1024)
-def _class_of(host: str) -> AddressClass:
+def address_class(host: str) -> AddressClass:
+    """Classify the network address in what `host_of` returns."""
     if host.startswith("unix"):
         return "unix"
     address = ip_of(host)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation.access_log import AccessLog
-from xuanzang.server.observation.callers import CallerFacts, address_class
+from xuanzang.server.observation.callers import CallerFacts, address_class, host_of
 from xuanzang.server.observation.rpc_record import RpcRecord, date_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Observation:
         span = None if self._tracing is None else self._tracing.begin(service, method, metadata)
         if span is None and self._access_log is None:
             return None
-        address = address_class(peer)
+        address = address_class(host_of(peer))
         if caller is None:
             facts = CallerFacts("refused", None, address)
         elif caller.key_id is not None:

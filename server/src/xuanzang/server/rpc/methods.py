@@ -66,7 +66,7 @@ class Service:
                 function=_function_of(handler),
                 decode=handler.request_deserializer or bytes,
                 encode=handler.response_serializer,
-                series=metrics.of_rpc(labels),
+                series=metrics.rpcs.of(labels),
                 handled=cache(partial(_series_of, metrics, labels)),
             )
 

@@ -50,7 +50,7 @@ class Bench:
     def __init__(self, model: LoadedModel) -> None:
         self.registry = CollectorRegistry()
         self.model = copy.copy(model)
-        self.model.metrics = Metrics(self.registry).of(model.labels)
+        self.model.metrics = Metrics(self.registry).models.of(model.labels)
         self.runner = ModelRunner(self.model, worker=3, interrupt=Interrupt())
 
     def request(

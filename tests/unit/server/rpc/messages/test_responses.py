@@ -5,7 +5,7 @@ import pytest
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.types import FinishReason, Hypothesis, Runtime, ServedModel, TokenDetail
 from xuanzang.server.rpc.messages import responses
-from xuanzang.server.rpc.messages.provenance import Provenance
+from xuanzang.server.rpc.messages.responses import Provenance
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 

@@ -263,7 +263,6 @@ class FollowedFolder:
 
     def __init__(self, live: LiveModels, watch: FolderWatch) -> None:
         self._live, self._folder = live, watch
-        self.watch = self
 
     def have_changed(self) -> bool:
         """True to look at the folder: always, because a version has settled when two looks find the same."""

@@ -76,7 +76,7 @@ class LoadedModel:
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
         """Values of the metrics' labels model and version."""
-        self.metrics = metrics.of(self.labels)
+        self.metrics = metrics.models.of(self.labels)
         defaults = bundle.manifest.generation_defaults
         self.repetition_retry_ngram_size = defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""

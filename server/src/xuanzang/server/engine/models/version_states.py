@@ -102,7 +102,7 @@ class Retirement:
         await self._release(model)
         await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
         if not self._is_served(version):
-            self._metrics.forget(model.labels)
+            self._metrics.models.forget(model.labels)
         self._metrics.server.model_changes["unloaded"].inc()
         _LOGGER.info("model unloaded", extra={"model": version.name, "version": version.version})
 
@@ -133,7 +133,7 @@ class VersionStates:
         self._keep({**self._refusals, version: refusal})
         self._metrics.server.model_changes["refused"].inc()
         if not is_served:
-            self._metrics.forget((version.name, str(version.version)))
+            self._metrics.models.forget((version.name, str(version.version)))
 
     def forget_refusals(self, which: Callable[[VersionName], bool]) -> None:
         """Forget the refusals of some versions."""

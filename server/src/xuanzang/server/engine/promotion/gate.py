@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xuanzang.server.bundles.certificate import certified_loss
+from xuanzang.server.bundles.bundle import certified_loss
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.engine.calls.call import RunningCall, SharedResources

@@ -51,7 +51,6 @@ class Promoter:
         self._settings = settings
         self._pins = pins
         self._state_file = state_file
-        self.watch = self
         self._metrics = metrics
         self._verdicts: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
         self._refusals: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()

@@ -66,7 +66,6 @@ class GlossaryFolder:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
-        self.watch = self
         self._reading = asyncio.Lock()
         self._seen: dict[Path, _State] = {}
         self._glossaries: dict[str, Glossary] = {}

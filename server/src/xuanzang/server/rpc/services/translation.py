@@ -21,7 +21,7 @@ from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.messages import requests, responses
-from xuanzang.server.rpc.messages.provenance import Provenance
+from xuanzang.server.rpc.messages.responses import Provenance
 from xuanzang.server.rpc.services import explaining
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
