@@ -265,6 +265,8 @@ def _open(
     if operators:
         options.register_custom_ops_library(str(operators))
     options.log_severity_level = 3
+    # Processors without VNNI add pairs of 8-bit products in 16 bits, which overflow unless this is set.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     # A pattern is one block for all intermediate results of a run, made for its dimensions, which hardly come again.
     options.enable_mem_pattern = False
     options.inter_op_num_threads = 1
