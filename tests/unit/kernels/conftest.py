@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from xuanzang.export.builder import IR_VERSION, OWN
-from xuanzang.kernels import find_kernels, supported_isas
+from xuanzang.kernels import EXACT_PRODUCTS, find_kernels, supported_isas
 
 Arrays = dict[str, np.ndarray]
 CONTINUATIONS = ("candidate_scores", "candidate_ids", "candidate_parents")
@@ -157,6 +157,7 @@ def _open(model: bytes, *, operators: Path | None, threads: int) -> onnxruntime.
     options.intra_op_num_threads = threads
     # Each tensor has memory of its own, so that `make sanitize` sees what is written beside it.
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.add_session_config_entry(*EXACT_PRODUCTS)
     options.log_severity_level = 4  # refused inputs are asked for
     if operators:
         options.register_custom_ops_library(str(operators))

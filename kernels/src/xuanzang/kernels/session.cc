@@ -29,7 +29,7 @@ OrtSession* opened(const Library& library, const SessionSettings& settings) {
                                    : api.DisablePerSessionThreads(options.get()));
   check(api, api.AddSessionConfigEntry(options.get(), "optimization.disable_specified_optimizers",
                                        settings.disabled_optimizers));
-  // Processors without VNNI add pairs of 8-bit products in 16 bits, which overflow unless this is set.
+  // EXACT_PRODUCTS in __init__.py.
   check(api, api.AddSessionConfigEntry(options.get(), "session.x64quantprecision", "1"));
   library.add_to(options.get());
   return made<OrtSession>(api, api.CreateSession, environment(api), settings.path, options.get());

@@ -26,7 +26,7 @@ from xuanzang.export.certification.step_inputs import (
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
-from xuanzang.kernels import library
+from xuanzang.kernels import EXACT_PRODUCTS, library
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 
@@ -220,8 +220,7 @@ def _session(model: onnx.ModelProto, threads: int, folder: Path | None) -> onnxr
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    # Processors without VNNI add pairs of 8-bit products in 16 bits, which overflow unless this is set.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry(*EXACT_PRODUCTS)
     if operators := library():
         options.register_custom_ops_library(str(operators))
     # onnxruntime's fused residual + norm kernel is four times slower on CPU than the two it replaces.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 
 from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
@@ -63,7 +64,11 @@ def chosen_logits() -> onnx.FunctionProto:
     """
     graph = FunctionBuilder("ChosenLogits")
     columns = graph.op("Transpose", graph.op("Gather", "columns", "ids"), perm=[0, 2, 1])
-    product = graph.cast(graph.op("MatMulInteger", "x", columns), "float32")
+    # Signed on both sides: products of unsigned with signed integers overflow in onnxruntime on processors without VNNI,
+    # unless the signed ones are constants (EXACT_PRODUCTS in xuanzang.kernels).
+    lowest = graph.constant("lowest", -128, np.int8)
+    signed = graph.cast(graph.op("Add", graph.cast("x", "int32"), graph.cast(lowest, "int32")), "int8")
+    product = graph.cast(graph.op("MatMulInteger", signed, columns, lowest), "float32")
     scales, biases = (
         graph.op("Unsqueeze", graph.op("Gather", name, "ids"), graph.ints(1)) for name in ("scales", "biases")
     )

@@ -14,6 +14,7 @@ import onnxruntime
 from onnxruntime import OrtValue
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.kernels import EXACT_PRODUCTS
 from xuanzang.kernels.graphs import Graph, GraphBinding, GraphError
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
@@ -265,8 +266,7 @@ def _open(
     if operators:
         options.register_custom_ops_library(str(operators))
     options.log_severity_level = 3
-    # Processors without VNNI add pairs of 8-bit products in 16 bits, which overflow unless this is set.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry(*EXACT_PRODUCTS)
     # A pattern is one block for all intermediate results of a run, made for its dimensions, which hardly come again.
     options.enable_mem_pattern = False
     options.inter_op_num_threads = 1
