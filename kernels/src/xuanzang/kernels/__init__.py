@@ -28,8 +28,8 @@ Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntim
 """Reasons that there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
 
 EXACT_PRODUCTS = ("session.x64quantprecision", "1")
-"""Entry of `onnxruntime.SessionOptions` for graphs of 8-bit integers. Without it onnxruntime adds pairs of products in 16
-bits on x86-64 processors without VNNI, which overflow: translations get worse, and nothing says so."""
+"""Entry of `onnxruntime.SessionOptions` for graphs of 8-bit integers. Without it onnxruntime adds pairs of products in
+16 bits on x86-64 processors without VNNI, which overflow: translations get worse, and nothing says so."""
 
 # In the order of the library's sizes.
 _STRUCTURES: tuple[type[ctypes.Structure], ...] = (

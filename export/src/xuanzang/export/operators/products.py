@@ -64,7 +64,7 @@ def chosen_logits() -> onnx.FunctionProto:
     """
     graph = FunctionBuilder("ChosenLogits")
     columns = graph.op("Transpose", graph.op("Gather", "columns", "ids"), perm=[0, 2, 1])
-    # Signed on both sides: products of unsigned with signed integers overflow in onnxruntime on processors without VNNI,
+    # Signed on both sides: on processors without VNNI onnxruntime's products of unsigned with signed integers overflow,
     # unless the signed ones are constants (EXACT_PRODUCTS in xuanzang.kernels).
     lowest = graph.constant("lowest", -128, np.int8)
     signed = graph.cast(graph.op("Add", graph.cast("x", "int32"), graph.cast(lowest, "int32")), "int8")
