@@ -226,11 +226,17 @@ class ModelRunner:
     def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> DoneSentence | None:
         """Answer a sentence; return None if it is searched again instead."""
         running = self._running[sentence]
-        if self._is_searched_again(running, hypotheses):
-            return None
         queued = running.queued
-        if running.earlier or len(hypotheses) > queued.sentence.options.decoding.num_hypotheses:
-            hypotheses, _ = best_of(queued, [*running.earlier, *hypotheses])
+        if again := without_repetition(queued, hypotheses[0]):
+            self._search_again(running, again, reason="loop", wasted=hypotheses[0])
+            return None
+        if running.earlier or queued.sentence.options.expected_phrases:
+            best, are_whole = best_of(queued, [*running.earlier, *hypotheses])
+            if not are_whole and not running.reported_tokens and (again := with_required_terms(queued)):
+                running.earlier = hypotheses
+                self._search_again(running, again, reason="terms", wasted=hypotheses[0])
+                return None
+            hypotheses = best
         timeline = running.timeline(worker=self._worker, step=self._steps, best=hypotheses[0])
         seconds = timeline.finished_at - timeline.taken_at
         self._metrics.decode_duration_seconds.observe(seconds)
@@ -243,18 +249,6 @@ class ModelRunner:
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
         return DoneSentence(queued, queued.cost, seconds=seconds, target_tokens=queued.target_tokens)
-
-    def _is_searched_again(self, running: _RunningSentence, found: Sequence[TargetHypothesis]) -> bool:
-        """Begin another search of a sentence if what was found cannot stand."""
-        queued, best = running.queued, found[0]
-        if again := without_repetition(queued, best):
-            self._search_again(running, again, reason="loop", wasted=best)
-            return True
-        if running.reported_tokens or not (again := with_required_terms(queued, found)):
-            return False
-        running.earlier = found
-        self._search_again(running, again, reason="terms", wasted=best)
-        return True
 
     def _search_again(
         self, running: _RunningSentence, again: Sentence, *, reason: str, wasted: TargetHypothesis
@@ -322,16 +316,10 @@ def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Senten
     return _again(queued, limited)
 
 
-def with_required_terms(queued: QueuedSentence, found: Sequence[TargetHypothesis]) -> Sentence | None:
-    """Return the search to make besides one that left it to the model to write the terms of its source.
-
-    None if as many hypotheses as requested hold the terms; most often another does where the best one does not.
-    """
+def with_required_terms(queued: QueuedSentence) -> Sentence | None:
+    """Return the search to make besides one that left it to the model to write the terms of its source, if it did."""
     options = queued.sentence.options
     if options.expected_phrases is None:
-        return None
-    _, are_whole = best_of(queued, found)
-    if are_whole:
         return None
     return _again(queued, replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None))
 
