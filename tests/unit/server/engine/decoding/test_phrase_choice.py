@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.arrays import Floats
+from xuanzang.server.engine.arrays import Floats, Order
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
-from xuanzang.server.engine.decoding.phrases.choice import Choice, Inspection, PhraseChoice
+from xuanzang.server.engine.decoding.phrases.choice import Choice, Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.variants import Variant
 
 EOS, VOCAB, STEPS = 0, 24, 12
@@ -32,18 +32,19 @@ class Sentences:
     """Sentences that are chosen for together, and each alone, of the same hypotheses."""
 
     def __init__(self, beam_size: int, *, seed: int) -> None:
-        self._together, self._alone = PhraseChoice(beam_size, EOS), list[PhraseChoice]()
+        self._together, self._alone = RequiredPhraseSearch(beam_size, EOS), list[RequiredPhraseSearch]()
         self._beam_size = beam_size
         self._random = np.random.default_rng(seed)
         self._scores = np.zeros((0, beam_size), np.float32)
         self.ended = 0
 
     def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
-        self._together.rebuild(kept, new)
+        self._together.select(Order.of(np.array(kept, np.int64)))
+        self._together.join(np.arange(len(kept), len(kept) + len(new)), new)
         self._alone = [self._alone[number] for number in kept]
         for automaton in new:
-            self._alone.append(PhraseChoice(self._beam_size, EOS))
-            self._alone[-1].rebuild([], [automaton])
+            self._alone.append(RequiredPhraseSearch(self._beam_size, EOS))
+            self._alone[-1].join(np.zeros(1, np.int64), [automaton])
         first = np.full((len(new), self._beam_size), -1e9, np.float32)
         first[:, 0] = 0.0
         self._scores = np.concatenate([self._scores[list(kept)], first])
@@ -55,21 +56,21 @@ class Sentences:
         gains: Floats = (-quarters / 4).astype(np.float32)
         gains[self._random.random(gains.shape) < 0.05] = -1e9
         found = self._choose(self._together, gains, slice(None), steps_left)
-        for number, choice in enumerate(self._alone):
-            expected = self._choose(choice, gains, slice(number, number + 1), steps_left)
-            for these, those in zip(found[:3], expected[:3], strict=True):
-                np.testing.assert_array_equal(these[number], those[0])
-            assert found.endings[number] == expected.endings[0]
-        self.ended += sum(map(len, found.endings))
-        self._scores = found.scores.astype(np.float32)
+        for number, alone in enumerate(self._alone):
+            [expected] = self._choose(alone, gains, slice(number, number + 1), steps_left)
+            for these, those in zip(found[number][:3], expected[:3], strict=True):
+                np.testing.assert_array_equal(these, those)
+            assert found[number].endings == expected.endings
+        self.ended += sum(len(choice.endings) for choice in found)
+        self._scores = np.array([choice.scores for choice in found], np.float32)
 
-    def _choose(self, choice: PhraseChoice, gains: Floats, place: slice, steps_left: int) -> Choice:
+    def _choose(self, search: RequiredPhraseSearch, gains: Floats, place: slice, steps_left: int) -> list[Choice]:
         scores = self._scores[place]
         own = gains.reshape(-1, self._beam_size, VOCAB)[place].reshape(-1, VOCAB)
         ids = np.argsort(-own, axis=1, kind="stable")[:, : 2 * self._beam_size].copy()
-        wanted = np.take_along_axis(own, choice.required_ids, axis=1)
+        wanted = np.take_along_axis(own, search.required_ids, axis=1)
         inspection = Inspection(np.take_along_axis(own, ids, axis=1), ids, wanted)
-        return choice.choose(scores, inspection, np.full(len(scores), steps_left))
+        return [choice for _, choice in search.choose(scores, inspection, np.full(len(scores), steps_left))]
 
 
 @settings(max_examples=25)

@@ -265,21 +265,14 @@ class BeamSearch:
 
     def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
         """Continue the sentences that require phrases; return those that are done."""
-        places = self.required.indices
-        indices = places.tolist()
-        limits = np.array([self.sentences[index].limit for index in indices])
-        choice = self.required.choose(scores, inspection, limits - self._step)
-        beams = self.beams
-        beams.scores[places], beams.token_ids[places] = choice.scores, choice.tokens
-        beams.parents[places] = choice.parents
-        live, states = choice.scores.max(axis=1).tolist(), self.sentences
-        return [
-            index
-            for index, endings, best in zip(indices, choice.endings, live, strict=True)
-            # Of most sentences nothing ends in most steps.
-            if (endings or best < DEAD_LIMIT or self._step >= states[index].limit or states[index].finished.endings)
-            and self._finish_required(index, endings, best)
-        ]
+        beams, done = self.beams, []
+        limits = np.array([self.sentences[index].limit for index in self.required.indices.tolist()])
+        for index, choice in self.required.choose(scores, inspection, limits - self._step):
+            beams.scores[index], beams.token_ids[index] = choice.scores, choice.tokens
+            beams.parents[index] = choice.parents
+            if self._finish_required(index, choice.endings, float(choice.scores.max())):
+                done.append(index)
+        return done
 
     def _finish_required(self, index: int, endings: Sequence[tuple[int, int, float]], best: float) -> bool:
         """Keep the hypotheses of a sentence that have ended; return whether it is done.

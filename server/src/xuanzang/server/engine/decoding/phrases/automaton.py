@@ -17,8 +17,6 @@ import numpy.typing as npt
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 _CLASSES = 4
-# Log-probability of a token that continues a phrase, before one was seen in the sentence.
-_UNSEEN_TOKEN = -1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +177,6 @@ def _apart(automaton: PhraseAutomaton, phrases: Sequence[RequiredPhrase]) -> npt
         within[number] = 0
         required += phrase.count * within
     return required
-
-
-def first_costs(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
-    """Return what the next token of a phrase is expected to cost before any was seen, [state]."""
-    return np.where(automaton.states.begun.any(axis=1), _UNSEEN_TOKEN, 0.0)
 
 
 class _Explorer:

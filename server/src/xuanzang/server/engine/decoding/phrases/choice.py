@@ -13,17 +13,19 @@ last seen in the sentence; so they neither displace those that have paid for it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints, Order
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, first_costs
-from xuanzang.server.engine.decoding.phrases.tables import PhraseTables, Steps
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
 
 _DEAD = -1.0e8
+# Log-probability of a token that continues a phrase, before one was seen in the sentence, and the least that counts.
+_UNSEEN_TOKEN = -1.0
+_WORST_TOKEN = -30.0
 # Expected log-probability of a phrase that is still to come, where hypotheses with more and fewer compete for a place.
 _PHRASE_AHEAD = -4.0
 _LATER = 1.0e6
@@ -43,20 +45,20 @@ class Inspection(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The hypotheses of some sentences that live on and those that end, in this step."""
+    """The hypotheses of a sentence that live on and those that end, in this step."""
 
     scores: npt.NDArray[np.float64]
-    """Summed log-probabilities, [sentence, beam]; that of a free place is hugely negative."""
+    """Summed log-probabilities, [beam]; that of a free place is hugely negative."""
     tokens: Ints
-    """Last tokens, [sentence, beam]."""
+    """Last tokens, [beam]."""
     parents: Ints
-    """Beam positions that they continue, [sentence, beam]."""
-    endings: list[list[tuple[int, int, float]]]
-    """Parent, last token and summed log-probability of those that end, by sentence, best first."""
+    """Beam positions that they continue, [beam]."""
+    endings: list[tuple[int, int, float]]
+    """Parent, last token and summed log-probability of those that end, best first."""
 
 
 class _Candidates(NamedTuple):
-    """Continuations, [sentence, beam · token] each."""
+    """Continuations, [beam · token] each."""
 
     tokens: Ints
     totals: npt.NDArray[np.float64]
@@ -65,50 +67,169 @@ class _Candidates(NamedTuple):
     banks: Ints
     values: npt.NDArray[np.float64]
     """Totals and what the phrase begun is expected to cost yet; much less where the model would have ended before."""
-    steps: Steps
+    states: Ints
+    """State of the automaton after the token."""
+    counts: npt.NDArray[np.int16]
+    """Times that each phrase has occurred for good, at most as often as required, [..., phrase]."""
 
 
 class PhraseChoice:
-    """Chooses the hypotheses of some sentences, all at once, and knows how far each has come with its phrases."""
+    """Chooses the hypotheses of one sentence, and knows how far each has come with its phrases."""
+
+    def __init__(self, automaton: PhraseAutomaton, beam_size: int, eos_id: int) -> None:
+        self._automaton, self._beam_size, self._eos_id = automaton, beam_size, eos_id
+        self._phrases = int(automaton.required.sum())
+        self._states: Ints = np.zeros(beam_size, np.int64)
+        self._counts = np.zeros((beam_size, len(automaton.required)), np.int16)
+        self._overdue = np.zeros(beam_size, np.bool_)
+        # What the next token of a phrase was last seen to cost in each state; the last element is that of no state.
+        self._costs = np.append(np.where(automaton.states.begun.any(axis=1), _UNSEEN_TOKEN, 0.0), 0.0)
+
+    @property
+    def wanted_ids(self) -> Ints:
+        """Tokens that bring the phrases of each hypothesis further, [beam, wanted]."""
+        return self._automaton.states.wanted_ids[self._states]
+
+    def choose(self, scores: Floats, inspection: Inspection, steps_left: int) -> Choice:
+        """Choose the hypotheses that live on, and go on with them.
+
+        Args:
+            scores: Summed log-probabilities of the hypotheses, [beam].
+            inspection: Rows of the sentence; the last token asked for is the end, those before the first are wanted.
+            steps_left: Tokens that hypotheses may have besides that of this step.
+        """
+        self._overdue |= inspection.required_scores[:, -1] > _WOULD_END
+        candidates = self._candidates(scores, inspection, steps_left)
+        width = len(candidates.tokens) // self._beam_size
+        endings = self._endings(candidates, width)
+        chosen, scores_after = self._survivors(candidates)
+        dead = scores_after < _DEAD
+        self._states = np.where(dead, 0, candidates.states[chosen])
+        self._counts = candidates.counts[chosen]
+        tokens = np.where(dead, self._eos_id, candidates.tokens[chosen])
+        parents = np.where(dead, 0, chosen // width)
+        self._overdue = self._overdue[parents] & ~dead
+        return Choice(scores_after, tokens, parents, endings)
+
+    def _candidates(self, scores: Floats, inspection: Inspection, steps_left: int) -> _Candidates:
+        """Judge all continuations: required ones, then the best."""
+        automaton, facts, now = self._automaton, self._automaton.states, self._states
+        required, min_tokens = automaton.required, automaton.min_tokens
+        lacking = required > self._counts + facts.pending[now]  # [beam, phrase]
+        may_end = ~lacking.any(axis=1, keepdims=True)
+        tokens, gains, counted, helpful = self._continuations(inspection, lacking)  # [beam, token]
+        totals = scores[:, None].astype(np.float64) + gains
+        is_end = tokens == self._eos_id
+        valid = counted & (totals > _DEAD) & (may_end | ~is_end)
+        symbols = automaton.symbols[tokens]
+        states = automaton.next_states[now[:, None], symbols].astype(np.int64)
+        gained = automaton.gains[automaton.gained[now[:, None], symbols]]
+        counts = np.minimum(self._counts[:, None] + gained, required)  # [beam, token, phrase]
+        missing = np.maximum(required - counts - facts.pending[states], 0)
+        within = facts.begun[states] & (missing > 0)
+        begun = within.any(axis=2)
+        # The first continuation is the next token of the phrase that a hypothesis is within, if it is.
+        learning = np.any(facts.begun[now] & lacking, axis=1) & (gains[:, 0] > _DEAD)
+        self._learn(now[learning], gains[:, 0][learning])
+        saved = (within * (min_tokens - facts.rest[states])).max(axis=2)
+        in_time = valid & ((missing * min_tokens).sum(axis=2) - saved < max(steps_left, 1))
+        # What the model would have ended gets text of its own before its phrases only where nothing else lives on.
+        is_padding = self._overdue[:, None] & ~may_end & ~helpful
+        ahead = np.where(begun, self._costs[facts.chains[states]].sum(axis=2), 0.0)
+        # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
+        valid = in_time if in_time.any() else valid
+        return _Candidates(
+            tokens=tokens.ravel(),
+            totals=totals.ravel(),
+            valid=valid.ravel(),
+            is_end=is_end.ravel(),
+            banks=(self._phrases - missing.sum(axis=2) + begun).ravel(),
+            values=np.where(valid, totals + ahead - np.where(is_padding, 2 * _LATER, 0.0), -np.inf).ravel(),
+            states=states.ravel(),
+            counts=counts.reshape(-1, len(required)),
+        )
+
+    def _continuations(
+        self, inspection: Inspection, lacking: npt.NDArray[np.bool_]
+    ) -> tuple[Ints, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return tokens, required ones before the best; log-probabilities; whether they count, and bring phrases on."""
+        row_scores, row_ids, asked = inspection
+        ends = np.full((self._beam_size, 1), self._eos_id)
+        wanted_ids = np.concatenate([self.wanted_ids, ends], axis=1)
+        wanted_scores = np.concatenate([asked[:, : wanted_ids.shape[1] - 1], asked[:, -1:]], axis=1)
+        helpful = np.any(self._automaton.states.wanted_for[self._states] & lacking[:, None], axis=2)
+        wanted = np.concatenate([helpful, ~lacking.any(axis=1, keepdims=True)], axis=1)
+        same = wanted_ids[:, :, None] == row_ids[:, None]
+        return (
+            np.concatenate([wanted_ids, row_ids], axis=1),
+            np.concatenate([wanted_scores, row_scores], axis=1),
+            np.concatenate([wanted & ~same.any(axis=2), np.ones(row_ids.shape, np.bool_)], axis=1),
+            np.concatenate([wanted, np.any(same & wanted[:, :, None], axis=1)], axis=1),
+        )
+
+    def _learn(self, states: Ints, gains: Floats) -> None:
+        """Note the log-probability of the next token of the phrases that states are within; the greatest counts."""
+        self._costs[states] = -np.inf
+        np.maximum.at(self._costs, states, np.maximum(gains, _WORST_TOKEN))
+
+    def _endings(self, candidates: _Candidates, width: int) -> list[tuple[int, int, float]]:
+        """Return the hypotheses that end: those among the best of the bank with all phrases."""
+        places = np.flatnonzero(candidates.is_end & candidates.valid).tolist()
+        whole = candidates.values[candidates.banks == self._phrases] if places else candidates.values
+        found = [
+            (place // width, self._eos_id, float(candidates.totals[place]))
+            for place in places
+            if int((whole > candidates.values[place]).sum()) < self._beam_size
+        ]
+        return sorted(found, key=lambda ending: -ending[2])
+
+    def _survivors(self, candidates: _Candidates) -> tuple[Ints, npt.NDArray[np.float64]]:
+        """Return the candidates that live on, and their scores: the best of each bank, then the best of the others."""
+        quota = max(1, self._beam_size // (self._phrases + 1))
+        live = candidates.valid & ~candidates.is_end
+        values = np.where(live, candidates.values, -np.inf)
+        order = np.argsort(-values, kind="stable")
+        banks = candidates.banks[order]
+        same = banks[:, None] == np.arange(self._phrases + 1)
+        ranks = np.take_along_axis(np.cumsum(same, axis=0), banks[:, None], axis=1)[:, 0] - 1
+        worth = values[order] + _PHRASE_AHEAD * (self._phrases - banks) - _LATER * (ranks >= quota)
+        chosen = order[np.argsort(-worth, kind="stable")[: self._beam_size]]
+        return chosen, np.where(live[chosen], candidates.totals[chosen], 10 * _DEAD)
+
+
+class RequiredPhraseSearch:
+    """The sentences of a batch that require phrases; those without cost nothing."""
 
     def __init__(self, beam_size: int, eos_id: int) -> None:
         self.beam_size, self._eos_id = beam_size, eos_id
         self.required_ids: Ints = np.zeros((0, 0), np.int64)
         """Ids of each hypothesis whose log-probabilities the next step needs, [sentence · beam, id], the end last; the
         same array until sentences join or leave."""
-        self._automata: list[PhraseAutomaton] = []
-        self._tables: PhraseTables | None = None
-        self._states: Ints = np.zeros((0, beam_size), np.int64)
-        self._counts = np.zeros((0, beam_size, 0), np.int16)
-        self._overdue = np.zeros((0, beam_size), np.bool_)
+        self.indices: Ints = np.zeros(0, np.int64)
+        """Batch indices of the sentences that require phrases."""
+        self.rows: Ints = np.zeros(0, np.int64)
+        """Rows of the decoder to inspect."""
+        self._choices: Mapping[int, PhraseChoice] = {}
+        """By batch index."""
 
-    def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
-        """Go on with some of the sentences, in the order given, and begin with new ones behind them."""
-        costs = [self._tables.costs_of(number) for number in kept] if self._tables else []
-        costs += map(first_costs, new)
-        self._automata = [*(self._automata[number] for number in kept), *new]
-        self._tables = PhraseTables(self._automata, costs) if self._automata else None
-        phrases, wanted = (self._tables.phrases, self._tables.wanted) if self._tables else (0, 0)
-        states, counts, size = self._states[kept], self._counts[kept], len(self._automata)
-        self._states = np.zeros((size, self.beam_size), np.int64)
-        self._states[: len(kept)] = states
-        self._counts = np.zeros((size, self.beam_size, phrases), np.int16)
-        common = min(phrases, counts.shape[2])
-        self._counts[: len(kept), :, :common] = counts[:, :, :common]
-        overdue, self._overdue = self._overdue[kept], np.zeros((size, self.beam_size), np.bool_)
-        self._overdue[: len(kept)] = overdue
-        # The last column is the end, which a complete hypothesis may always have.
-        self.required_ids = np.full((size * self.beam_size, wanted + 1), self._eos_id, np.int64)
-        self._ask()
+    def __len__(self) -> int:
+        return len(self._choices)
 
-    def _ask(self) -> None:
-        if self._tables:
-            self.required_ids[:, :-1] = self._tables.wanted_ids[self._global_states().ravel()]
+    def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:
+        """Begin with sentences at batch indices that are free or the next; None for those without phrases."""
+        joining = dict(zip(indices.tolist(), automata, strict=True))
+        kept = {index: choice for index, choice in self._choices.items() if index not in joining}
+        new = {index: PhraseChoice(each, self.beam_size, self._eos_id) for index, each in joining.items() if each}
+        if new or len(kept) < len(self):
+            self._rebuild(kept | new)
 
-    def _global_states(self) -> Ints:
-        return self._tables.first_states[:, None] + self._states if self._tables else self._states
+    def select(self, order: Order) -> None:
+        """Keep the sentences at some batch indices, in the order given."""
+        if len(self):
+            places = enumerate(order.kept.tolist())
+            self._rebuild({place: self._choices[index] for place, index in places if index in self._choices})
 
-    def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
+    def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> list[tuple[int, Choice]]:
         """Choose the hypotheses that live on, and go on with them.
 
         Args:
@@ -116,145 +237,28 @@ class PhraseChoice:
             steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
 
         Returns:
-            The hypotheses after this step; its arrays are good until the next one.
+            Batch index of each sentence, and its hypotheses after this step.
         """
-        if self._tables is None:
-            raise RuntimeError("no sentence requires phrases")
-        ends = inspection.required_scores[:, -1].reshape(self._overdue.shape)
-        self._overdue |= ends > _WOULD_END
-        candidates = self._candidates(self._tables, scores, inspection, steps_left)
-        endings = self._endings(candidates)
-        chosen, scores_after = self._survivors(self._tables, candidates)
-        sentences = np.arange(len(self._automata))[:, None]
-        dead = scores_after < _DEAD
-        self._states = np.where(dead, 0, candidates.steps.states[sentences, chosen])
-        self._counts = candidates.steps.counts[sentences, chosen]
+        found = []
+        for number, (index, choice) in enumerate(self._choices.items()):
+            inspected = Inspection(*(array[self._rows_of(number)] for array in inspection))
+            found.append((index, choice.choose(scores[number], inspected, int(steps_left[number]))))
         self._ask()
-        tokens = np.where(dead, self._eos_id, candidates.tokens[sentences, chosen])
-        parents = np.where(dead, 0, chosen // (candidates.tokens.shape[1] // self.beam_size))
-        self._overdue = self._overdue[sentences, parents] & ~dead
-        return Choice(scores_after, tokens, parents, endings)
-
-    def _candidates(
-        self, tables: PhraseTables, scores: Floats, inspection: Inspection, steps_left: Ints
-    ) -> _Candidates:
-        """Judge all continuations."""
-        places = self._global_states()
-        lacking = tables.required[:, None] > self._counts + tables.pending[places]  # [sentence, beam, phrase]
-        tokens, gains, wanted, helpful = self._continuations(tables, inspection, places, lacking)
-        totals = scores[:, :, None].astype(np.float64) + gains
-        is_end = tokens == self._eos_id
-        may_end = ~np.any(lacking, axis=2, keepdims=True)
-        valid = wanted & (totals > _DEAD) & (may_end | ~is_end)
-        steps = tables.step(self._states, self._counts, tokens)
-        after = tables.first_states[:, None, None] + steps.states
-        missing = np.maximum(tables.required[:, None, None] - steps.counts - tables.pending[after], 0)
-        within = tables.begun[after] & (missing > 0)
-        begun = within.any(axis=3)
-        # The first continuation is the next token of the phrase that a hypothesis is within, if it is.
-        learning = np.any(tables.begun[places] & lacking, axis=2) & (gains[:, :, 0] > _DEAD)
-        tables.learn(places[learning], gains[:, :, 0][learning])
-        saved = (within * (tables.min_tokens[:, None, None] - tables.rest[after])).max(axis=3)
-        left = (missing * tables.min_tokens[:, None, None]).sum(axis=3) - saved
-        in_time = valid & (left < np.maximum(steps_left, 1)[:, None, None])
-        # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
-        valid = np.where(in_time.any(axis=(1, 2), keepdims=True), in_time, valid)
-        # What the model would have ended gets text of its own before its phrases only where nothing else lives on.
-        is_padding = self._overdue[:, :, None] & ~may_end & ~helpful
-        values = totals + np.where(begun, tables.ahead(after), 0.0) - np.where(is_padding, 2 * _LATER, 0.0)
-        flat = (len(self._automata), -1)
-        return _Candidates(
-            tokens=tokens.reshape(flat),
-            totals=totals.reshape(flat),
-            valid=valid.reshape(flat),
-            is_end=is_end.reshape(flat),
-            banks=((tables.banks - 1)[:, None, None] - missing.sum(axis=3) + begun).reshape(flat),
-            values=np.where(valid, values, -np.inf).reshape(flat),
-            steps=Steps(steps.states.reshape(flat), steps.counts.reshape(*flat, tables.phrases)),
-        )
-
-    def _continuations(
-        self, tables: PhraseTables, inspection: Inspection, places: Ints, lacking: npt.NDArray[np.bool_]
-    ) -> tuple[Ints, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Return tokens, required ones before the best; log-probabilities; whether they count, and bring phrases on."""
-        shape = (len(self._automata), self.beam_size, -1)
-        row_ids, wanted_ids = inspection.row_ids.reshape(shape), self.required_ids.reshape(shape)
-        helpful = np.any(tables.wanted_for[places] & lacking[:, :, None], axis=3)
-        wanted = np.concatenate([helpful, ~np.any(lacking, axis=2, keepdims=True)], axis=2)
-        same = wanted_ids[:, :, :, None] == row_ids[:, :, None]
-        scores = (inspection.required_scores.reshape(shape), inspection.row_scores.reshape(shape))
-        return (
-            np.concatenate([wanted_ids, row_ids], axis=2),
-            np.concatenate(scores, axis=2),
-            np.concatenate([wanted & ~same.any(axis=3), np.ones(row_ids.shape, np.bool_)], axis=2),
-            np.concatenate([wanted, np.any(same & wanted[:, :, :, None], axis=2)], axis=2),
-        )
-
-    def _endings(self, candidates: _Candidates) -> list[list[tuple[int, int, float]]]:
-        """Return the hypotheses that end: those among the best of the bank with all phrases."""
-        found: list[list[tuple[int, int, float]]] = [[] for _ in range(len(self._automata))]
-        ending = candidates.is_end & candidates.valid
-        for number in np.flatnonzero(ending.any(axis=1)).tolist():
-            bank = candidates.banks[number] == candidates.banks[number].max()
-            for place in np.flatnonzero(ending[number]).tolist():
-                value = candidates.values[number, place]
-                if int((candidates.values[number][bank] > value).sum()) < self.beam_size:
-                    parent = place // (candidates.tokens.shape[1] // self.beam_size)
-                    found[number].append((parent, self._eos_id, float(candidates.totals[number, place])))
-            found[number].sort(key=lambda ending: -ending[2])
         return found
 
-    def _survivors(self, tables: PhraseTables, candidates: _Candidates) -> tuple[Ints, npt.NDArray[np.float64]]:
-        """Return the candidates that live on, and their scores: the best of each bank, then the best of the others."""
-        quotas = np.maximum(1, self.beam_size // tables.banks)  # [sentence]
-        live = candidates.valid & ~candidates.is_end
-        values = np.where(live, candidates.values, -np.inf)
-        order = np.argsort(-values, axis=1, kind="stable")
-        banks = np.take_along_axis(candidates.banks, order, axis=1)
-        same = banks[:, :, None] == np.arange(int(banks.max()) + 1)
-        ranks = np.take_along_axis(np.cumsum(same, axis=1), banks[:, :, None], axis=2)[:, :, 0] - 1
-        ahead = _PHRASE_AHEAD * (tables.banks[:, None] - 1 - banks)
-        worth = np.take_along_axis(values, order, axis=1) + ahead - _LATER * (ranks >= quotas[:, None])
-        best = np.argsort(-worth, axis=1, kind="stable")[:, : self.beam_size]
-        chosen = np.take_along_axis(order, best, axis=1)
-        scores = np.where(
-            np.take_along_axis(live, chosen, axis=1), np.take_along_axis(candidates.totals, chosen, axis=1), 10 * _DEAD
-        )
-        return chosen, scores
-
-
-class RequiredPhraseSearch(PhraseChoice):
-    """The sentences of a batch that require phrases; those without cost nothing."""
-
-    def __init__(self, beam_size: int, eos_id: int) -> None:
-        super().__init__(beam_size, eos_id)
-        self.indices: Ints = np.zeros(0, np.int64)
-        """Batch indices of the sentences that require phrases."""
-        self.rows: Ints = np.zeros(0, np.int64)
-        """Rows of the decoder to inspect."""
-        self._places: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:
-        """Begin with sentences at batch indices that are free or the next; None for those without phrases."""
-        new = {index: one for index, one in zip(indices.tolist(), automata, strict=True) if one is not None}
-        replaced = self._places.keys() & set(indices.tolist())
-        if new or replaced:
-            kept = [index for index in self._places if index not in replaced]
-            self._rebuild([self._places[index] for index in kept], [*kept, *new], list(new.values()))
-
-    def select(self, order: Order) -> None:
-        """Keep the sentences at some batch indices, in the order given."""
-        if not len(self):
-            return
-        indices = enumerate(order.kept.tolist())
-        kept = [(self._places[index], place) for place, index in indices if index in self._places]
-        self._rebuild([number for number, _ in kept], [place for _, place in kept], [])
-
-    def _rebuild(self, kept: Sequence[int], places: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
-        self.rebuild(kept, new)
-        self._places = {place: number for number, place in enumerate(places)}
-        self.indices = np.array(places, np.int64)
+    def _rebuild(self, choices: Mapping[int, PhraseChoice]) -> None:
+        self._choices = choices
+        self.indices = np.array([*choices], np.int64)
         self.rows = (self.indices[:, None] * self.beam_size + np.arange(self.beam_size)).ravel()
+        # The last column is the end, which a complete hypothesis may always have.
+        wanted = max((choice.wanted_ids.shape[1] for choice in choices.values()), default=0)
+        self.required_ids = np.full((len(self.rows), wanted + 1), self._eos_id, np.int64)
+        self._ask()
+
+    def _ask(self) -> None:
+        for number, choice in enumerate(self._choices.values()):
+            wanted_ids = choice.wanted_ids
+            self.required_ids[self._rows_of(number), : wanted_ids.shape[1]] = wanted_ids
+
+    def _rows_of(self, number: int) -> slice:
+        return slice(number * self.beam_size, (number + 1) * self.beam_size)
