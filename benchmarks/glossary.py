@@ -4,12 +4,12 @@
 
 Two kinds of sentences have a term each. Product sentences are those of `tests/support/product_sentences.tsv`; `--show`
 prints their translations, which only a reader can judge; `--sentences` takes others, such as
-`tests/support/held_back_sentences.tsv`. Made requests are sentences of the pairs in which a word, one
-that the model translates as the reference does, is to be a made name. Printed are the share of terms that translations
-hold, the share of sentences that are searched again, chrF with the term left out of both sides beside that of the free
-translation without the word, and processor time: that of sentences with terms, and that of others beside them. Sides of
-a ratio take turns, batch by batch, and each batch counts with its shortest time. `--search-alone` keeps terms out of
-the source.
+`tests/support/held_back_sentences.tsv`. Made requests are sentences of the pairs in which a word, one that the model
+translates as the reference does, and by nothing else, is to be a made name. Printed are the share of terms that
+translations hold, the share of sentences that are searched again, chrF with the term left out of both sides beside that
+of the free translation without the word, and processor time: that of sentences with terms, and that of others beside
+them. Sides of a ratio take turns, batch by batch, and each batch counts with its shortest time. `--search-alone` keeps
+terms out of the source.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from unittest.mock import patch
 
@@ -40,6 +41,9 @@ RESAMPLES = 2000
 _SLOT = " _ "
 _WORD = re.compile(r"[A-Za-z]{4,}|[\u4e00-\u9fff]{2,4}")
 _LETTERS = re.compile(r"\w+(?: \w+)?")
+# What may stand for a part of a term besides its word: articles and marks.
+_NO_WORD = re.compile(r"\s*(?:the|an?|\W*)\s*", re.IGNORECASE)
+_DETERMINER = r"(?:\b(?:the|an?|this|that|these|those|my|your|his|her|its|our|their) )?"
 # English words that are nouns nearly always, by what stands around them.
 _NOUN = r"\b(?:the|this|your) {}(?=[.,;:]| (?:is|are|was|were|of|in|on|for|and|with|from|at|has|can|will)\b)"
 _MADE = {
@@ -137,18 +141,18 @@ def _aligned_words(item: Item, translation: Translation) -> Iterable[tuple[str, 
     """Yield words of a translation that the reference has, too, each once, and what they stand for in the source."""
     [hypothesis] = translation.hypotheses
     text = "".join(token.text for token in hypothesis.tokens)
-    place, tokens = 0, []
-    for token in hypothesis.tokens:
-        tokens.append((place, place + len(token.text), token))
-        place += len(token.text)
+    ends = list(accumulate(len(token.text) for token in hypothesis.tokens))
+    tokens = list(zip([0, *ends], ends, hypothesis.tokens, strict=False))
     for match in _WORD.finditer(text):
         word = match.group()
         inside = [token for start, end, token in tokens if start < match.end() and match.start() < end]
         start, end = min(token.source_start for token in inside), max(token.source_end for token in inside)
         term = item.source[start:end].strip()
+        others = [token for _, _, token in tokens if token not in inside and not _NO_WORD.fullmatch(token.text)]
+        alone = not any(token.source_start < end and start < token.source_end for token in others)
         once = item.reference.count(word) == translation.text.count(word) == item.source.count(term) == 1
         whole = len(term) > 1 and _LETTERS.fullmatch(term) and find_whole(item.source, term) >= 0
-        if once and whole and any(_is_noun(item, each) for each in (term, word)):
+        if alone and once and whole and any(_is_noun(item, each) for each in (term, word)):
             yield term, word
 
 
@@ -156,10 +160,16 @@ def _is_noun(item: Item, word: str) -> bool:
     return any(re.search(_NOUN.replace("{}", re.escape(word)), text) for text in (item.source, item.reference))
 
 
-def masked_chrf(texts: Sequence[str], slots: Sequence[str], items: Sequence[Item]) -> float:
-    """Return chrF with a slot for the term in the translations, and for the word in the references."""
+def masked_chrf(texts: Sequence[str], slots: Sequence[str], items: Sequence[Item], *, determiner: str = "") -> float:
+    """Return chrF with a slot for the term in the translations, and for the word in the references.
+
+    A determiner that a pattern finds before them is left out as well: nouns have one where names have none.
+    """
     pairs = [
-        (text.replace(slot, _SLOT, 1), item.reference.replace(item.word, _SLOT, 1))
+        tuple(
+            re.sub(f"{determiner}{re.escape(each)}", _SLOT, whole, count=1, flags=re.IGNORECASE)
+            for whole, each in ((text, slot), (item.reference, item.word))
+        )
         for text, slot, item in zip(texts, slots, items, strict=True)
     ]
     return float(sacrebleu.corpus_chrf([text for text, _ in pairs], [[reference for _, reference in pairs]]).score)
@@ -201,13 +211,17 @@ async def report_made(bench: Bench, pairs: Sequence[Item], parsed: argparse.Name
     found = await bench.all(items)
     if parsed.show:
         for item, each, text in zip(items, found, free, strict=True):
-            print(f"{item.source}\t{item.term}={item.target}\t{each.text}\t{text}")
+            print(f"{item.source}\t{item.term}={item.target}\t{each.text}\t{text}\t{item.reference}")
     slots = [each.glossary_matches[0].target or item.target for item, each in zip(items, found, strict=True)]
-    bound = masked_chrf([each.text for each in found], slots, items)
-    unbound = masked_chrf(free, [item.word for item in items], items)
+    words = [item.word for item in items]
+    scores = []
+    for determiner in ("", _DETERMINER):
+        bound = masked_chrf([each.text for each in found], slots, items, determiner=determiner)
+        unbound = masked_chrf(free, words, items, determiner=determiner)
+        scores.append(f"{bound:.2f}, of free translations {unbound:.2f}")
     print(
-        f"{len(items)} made requests: {kept(items, found)}, chrF without the terms {bound:.2f}, of free translations "
-        f"{unbound:.2f}, {await cost(bench, items, parsed.rounds)}"
+        f"{len(items)} made requests: {kept(items, found)}, chrF without the terms {scores[0]}; without determiners "
+        f"before them {scores[1]}; {await cost(bench, items, parsed.rounds)}"
     )
 
 

@@ -97,10 +97,6 @@ BREAKING = {
         f"{ENGINE}.terminology.glossaries",
     ),
     "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.batch"),
-    "Required phrases: a search chooses by the tables of automata": (
-        f"{ENGINE}.decoding.phrases.automaton",
-        f"{ENGINE}.decoding.phrases.choice",
-    ),
     "Promotion's floors: what is live, the gate before it, and how texts are compared": (
         f"{ENGINE}.promotion.settings",
         f"{ENGINE}.promotion.gate",

@@ -16,7 +16,7 @@ from xuanzang.kernels.decode import ONE_STEP, Interrupt, StepLimit
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.pages import Tensor
 from xuanzang.server.engine.runtime.sessions import Binding, Sessions
 from xuanzang.server.engine.types import SamplingOptions

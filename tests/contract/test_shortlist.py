@@ -27,7 +27,7 @@ from xuanzang.server.bundles.manifest import manifest_faults
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
 from xuanzang.server.engine.variants import Variant

@@ -14,8 +14,8 @@ from search_options import search_options
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
-from xuanzang.server.engine.decoding.phrases.choice import Inspection
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrase_search import Inspection
 from xuanzang.server.engine.decoding.search_state import Candidates
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 

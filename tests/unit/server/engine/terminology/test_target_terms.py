@@ -195,3 +195,12 @@ def test_quotes_within_a_term_are_a_part_of_it() -> None:
     terms = TargetTerms(found=((found, None),), is_english=True, drops_quotes=True)
     assert terms.spelled('Take the "Blue" line now.') == 'Take the "Blue" line now.'
     assert terms.spelled('Take the "blue" Line now.') == 'Take the "Blue" line now.'
+
+
+def test_no_space_stands_between_a_chinese_term_and_chinese_text() -> None:
+    found = FoundTerm(start=0, end=4, source="Lark", targets=("飞书",))
+    terms = TargetTerms(found=((found, None),), is_english=False, drops_quotes=True)
+    assert terms.spelled("请打开 飞书。") == terms.spelled("请打开 「飞书」。") == "请打开飞书。"
+    assert "".join(terms.spelled_tokens(["我用", " 「", "飞书", "」", " 的", "密码", "。"])) == "我用飞书的密码。"
+    assert terms.spelled("用 Linux 飞书。") == "用 Linux 飞书。"
+    assert not terms.stays("我用飞书 的密码")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, RequiredPhrases
+from xuanzang.server.engine.decoding.phrase_automaton import RequiredPhrase, RequiredPhrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
 from xuanzang.server.engine.terminology.carriers import as_read, has_quotes
@@ -87,11 +87,7 @@ def plan_terms(
     """Plan how the terms of a sentence are kept.
 
     Args:
-        found: Terms of the sentence.
-        codec: Codec between the languages.
-        segment: The sentence.
-        start: Its first character in the text that the terms are found in.
-        suppressed_texts: Texts that no translation may hold.
+        start: First character of the sentence in the text that the terms are found in.
         max_tokens: Target tokens that the phrases may have together.
         in_source: Whether the model reads translations in the place of terms.
 

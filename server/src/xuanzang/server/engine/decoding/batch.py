@@ -15,7 +15,7 @@ from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.hypotheses import Advance, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, no_edits
-from xuanzang.server.engine.decoding.phrases.choice import Inspection
+from xuanzang.server.engine.decoding.phrase_search import Inspection
 from xuanzang.server.engine.decoding.search_state import DEAD_SCORE, Candidates
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder

@@ -28,7 +28,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
     rank,
 )
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
-from xuanzang.server.engine.decoding.phrases.choice import Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrase_search import Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.search_state import (
     DEAD_LIMIT,
     DEAD_SCORE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrases
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
 from xuanzang.server.engine.types import DecodingOptions
 
 _Name = TypeVar("_Name")

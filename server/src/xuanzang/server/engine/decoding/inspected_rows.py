@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xuanzang.server.engine.arrays import Ints
-from xuanzang.server.engine.decoding.phrases.choice import Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrase_search import Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.runtime.pages import Tensor
 from xuanzang.server.engine.runtime.sessions import Sessions

@@ -16,7 +16,7 @@ from xuanzang.server.bundles.graph_interface import inspects_rows
 from xuanzang.server.bundles.repository import read_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrases
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
 from xuanzang.server.engine.quality import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions

@@ -19,7 +19,7 @@ from xuanzang.server.engine.terminology.carriers import WRITTEN_QUOTES
 from xuanzang.server.engine.terminology.source_terms import with_terms
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.words import find_whole, is_boundary
+from xuanzang.server.engine.text.words import find_whole, is_boundary, is_unspaced
 from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
 
 # English nouns whose plural has one more letter, or one more syllable.
@@ -67,7 +67,7 @@ class TargetTerms:
         return self.spelled(f"{beginning}.") == f"{beginning}."
 
     def spelled(self, text: str) -> str:
-        """Return a translation with terms spelled as asked that differ in case and white space, and without quotes."""
+        """Return a translation with terms spelled as asked that differ in case and white space, and nothing surplus."""
         return self._capitalised(with_terms(text, self._changes(text)).text) if self.respells else text
 
     def spelled_tokens(self, tokens: Sequence[str]) -> list[str]:
@@ -80,12 +80,11 @@ class TargetTerms:
         return [text[start:end] for start, end in pairwise([0, *ends])]
 
     def _changes(self, text: str) -> list[tuple[Span, str]]:
-        """Find what stands for terms and is spelled otherwise, and quotes to drop, in the order of the text."""
+        """Find what stands for terms and is spelled otherwise, and what is to be dropped, in the order of the text."""
         places = _Places(text, is_english=self.is_english)
         missing = [term for term, reason in self._longest_first() if places.take(term)[1] < 0 and reason is None]
         found = [place for term in missing if term.pattern is None and (place := places.take_alike(term))]
-        quotes = places.quotes() if self.drops_quotes else []
-        return sorted([*found, *((quote, "") for quote in quotes)])
+        return sorted([*found, *((span, "") for span in places.surplus(has_quotes=self.drops_quotes))])
 
     def _longest_first(self) -> list[tuple[FoundTerm, GlossaryOutcome | None]]:
         # Long translations first: short ones may stand within them, and must have places of their own.
@@ -144,16 +143,22 @@ class _Places:
                 place = text.find(letters, place + 1)
         return None
 
-    def quotes(self) -> list[Span]:
-        """Return the quotation marks right around the terms that were taken."""
-        found: list[Span] = []
+    def surplus(self, *, has_quotes: bool) -> list[Span]:
+        """Return what the model wrote around the terms that were taken: quotes, if it read some; spaces in Chinese."""
+        text = self._text
+        found: set[Span] = set()
         for start, end in self._taken:
-            before = _BEFORE.search(self._text[max(0, start - _LONGEST_BEFORE) : start])
-            after = _AFTER.match(self._text, end)
-            if before and after:
-                opening = start - len(before.group())
-                found += [(opening, opening + 1), after.span(1)]
-        return [quote for quote in found if not self._end_of_taken(*quote)]
+            first, last = start, end
+            before = _BEFORE.search(text[max(0, start - _LONGEST_BEFORE) : start])
+            after = _AFTER.match(text, end)
+            if has_quotes and before and after:
+                first, last = start - len(before.group()), after.end()
+                found |= {(first, first + 1), after.span(1)}
+            if text[first - 1 : first] == " " and is_unspaced(text[first - 2 : first - 1]) and is_unspaced(text[start]):
+                found.add((first - 1, first))
+            if text[last : last + 1] == " " and is_unspaced(text[last + 1 :][:1]) and is_unspaced(text[end - 1]):
+                found.add((last, last + 1))
+        return [span for span in found if not self._end_of_taken(*span)]
 
     @cached_property
     def _squeezed(self) -> tuple[str, list[int]]:

@@ -26,9 +26,14 @@ _OPENING = "("
 _REPETITION = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
 
 
+def is_unspaced(character: str) -> bool:
+    """Return whether a character is of a script that puts no spaces between words."""
+    return bool(_UNSPACED.match(character))
+
+
 def joins(character: str) -> bool:
     """Return whether a character is part of a word that goes on with the next such character."""
-    return (character.isalnum() or character == "_") and not _UNSPACED.match(character)
+    return (character.isalnum() or character == "_") and not is_unspaced(character)
 
 
 def begins_apart(phrase: str) -> bool:

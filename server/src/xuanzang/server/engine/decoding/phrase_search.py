@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints, Order
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton
 
 _DEAD = -1.0e8
 # Log-probability of a token that continues a phrase, before one was seen in the sentence, and the least that counts.
@@ -42,6 +42,10 @@ class Inspection(NamedTuple):
     """Their tokens."""
     required_scores: Floats
     """Log-probabilities of the tokens that were asked for."""
+
+    def of(self, rows: slice) -> Inspection:
+        """Return that of some rows."""
+        return Inspection(self.row_scores[rows], self.row_ids[rows], self.required_scores[rows])
 
 
 class Choice(NamedTuple):
@@ -241,7 +245,7 @@ class RequiredPhraseSearch:
         """
         found = []
         for number, (index, choice) in enumerate(self._choices.items()):
-            inspected = Inspection(*(array[self._rows_of(number)] for array in inspection))
+            inspected = inspection.of(self._rows_of(number))
             found.append((index, choice.choose(scores[number], inspected, int(steps_left[number]))))
         self._ask()
         return found

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.arrays import Floats, Order
-from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
-from xuanzang.server.engine.decoding.phrases.choice import Choice, Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrase_search import Choice, Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.variants import Variant
 
 EOS, VOCAB, STEPS = 0, 24, 12
