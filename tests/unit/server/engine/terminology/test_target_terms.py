@@ -80,7 +80,7 @@ def test_a_lower_case_term_may_begin_a_sentence_with_a_capital(opening: str) -> 
         ("The Wandering Earth", "I saw the Wandering Earth.", "I saw The Wandering Earth."),
         ("Black Myth", "He likes black Myth.", "He likes Black Myth."),
         ("control hub", "If so, the Control hub opens.", "If so, the control hub opens."),
-        ("泽菲2号", "则 泽菲2 号变灰。", "则 泽菲2号变灰。"),
+        ("泽菲2号", "则 泽菲2 号变灰。", "则泽菲2号变灰。"),
         ("e-bike", "An E-bike is here, and an e -bike.", "An e-bike is here, and an e -bike."),
     ],
 )
