@@ -42,7 +42,7 @@ def test_openings_are_as_many_as_alternatives_and_one_token_longer_than_the_pref
 def test_each_opening_is_continued_by_a_search_that_is_forced_to_begin_with_it(renderer: SentenceRenderer) -> None:
     found = [hypothesis(7, 8, 9, score=-0.5, finished=False), hypothesis(7, 8, 4, score=-1.5, finished=False)]
     continued, ended = continuations([planned(renderer)], [found])
-    options = [search.sentence.options for _, search in continued]
+    options = [search.sentence.options for search in continued.searches]
     assert [forced.prefix_ids for forced in options] == [(7, 8, 9), (7, 8, 4)]
     for forced in options:
         decoding = dataclasses.replace(forced.decoding, num_hypotheses=3)
@@ -52,7 +52,7 @@ def test_each_opening_is_continued_by_a_search_that_is_forced_to_begin_with_it(r
 
 def test_an_opening_that_has_ended_is_an_alternative_scored_as_others_are(renderer: SentenceRenderer) -> None:
     continued, [(owner, ended)] = continuations([planned(renderer)], [[hypothesis(7, 8, score=-1.2, finished=True)]])
-    assert continued == []
+    assert continued.searches == []
     assert owner == 0
     assert ended.finish_reason is FinishReason.END_OF_SENTENCE
     assert ended.score == pytest.approx(-1.2 / math.sqrt(3))
@@ -60,7 +60,7 @@ def test_an_opening_that_has_ended_is_an_alternative_scored_as_others_are(render
 
 def test_the_score_of_an_alternative_counts_its_forced_token(renderer: SentenceRenderer) -> None:
     opening = hypothesis(7, 8, 9, score=-0.5, finished=False)
-    [(_, search)], _ = continuations([planned(renderer)], [[opening]])
+    (_, [search]), _ = continuations([planned(renderer)], [[opening]])
     # The forced tokens were free: of 4 tokens and an end only the last two have a score.
     forced = TargetHypothesis(
         target_ids=[7, 8, 9, 3],
@@ -76,7 +76,7 @@ def test_the_score_of_an_alternative_counts_its_forced_token(renderer: SentenceR
 
 
 def test_a_hypothesis_of_an_ordinary_search_keeps_its_score(renderer: SentenceRenderer) -> None:
-    [(_, search)] = draws([planned(renderer)])
+    search = planned(renderer)
     found = hypothesis(1, 2, score=-1.0, finished=True)
     assert search.renderer.render(search.sentence, found, cut=FinishReason.MAX_LENGTH).score == -1.0
 
@@ -84,8 +84,8 @@ def test_a_hypothesis_of_an_ordinary_search_keeps_its_score(renderer: SentenceRe
 def test_each_draw_has_a_seed_of_its_own_and_one_hypothesis(renderer: SentenceRenderer) -> None:
     sampling = SamplingOptions(top_k=5, top_p=0.9, temperature=1.0, seed=40)
     sampled = search_options(num_hypotheses=3, beam_size=1, sampling=sampling)
-    searches = draws([planned(renderer), planned(renderer, sampled)])
-    assert [owner for owner, _ in searches] == [0, 1, 1, 1]
-    drawn = [search.sentence.options.decoding for _, search in searches[1:]]
-    assert [decoding.sampling.seed for decoding in drawn if decoding.sampling] == [40, 41, 42]
+    owners, searches = draws([planned(renderer, sampled)] * 2, sampling)
+    assert owners == [0, 0, 0, 1, 1, 1]
+    drawn = [search.sentence.options.decoding for search in searches]
+    assert [decoding.sampling.seed for decoding in drawn if decoding.sampling] == 2 * [40, 41, 42]
     assert {decoding.num_hypotheses for decoding in drawn} == {1}

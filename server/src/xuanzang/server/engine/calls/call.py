@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
 from xuanzang.server.engine.calls.documents import with_markup
-from xuanzang.server.engine.calls.expansion import continuations, draws, openings
+from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, openings
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.results import joined, ranked
 from xuanzang.server.engine.calls.text_quality import assessed
@@ -98,6 +98,7 @@ class RunningCall:
         """
         self._has_markup = call.content_format is not ContentFormat.TEXT
         self._shared, self._call, self._context, self._record = shared, call, context, record
+        self._codec = context.codec
         # Tags find their places by the alignment of tokens.
         self._options = replace(call.options, token_details=True) if self._has_markup else call.options
         self._writer, self._hold_sentences = writer, hold_sentences
@@ -125,17 +126,11 @@ class RunningCall:
                 prepared = await self._prepare()
                 with self._hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared) if prepared.searches else ())
+                work = partial(self._joined, prepared, translated)
                 if self._has_markup or self._options.quality:
-                    work = partial(self._written, prepared, translated)
                     answer = await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
                 else:
-                    # Most texts are one sentence, with nothing to join.
-                    answer = [
-                        list(next(translated))
-                        if len(segments) == 1 and segments[0].source_ids
-                        else joined(segments, translated, self._context.codec)
-                        for segments in prepared.texts
-                    ]
+                    answer = work()
         except TimeoutError:
             place = "was being translated" if self._record.started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
@@ -149,17 +144,13 @@ class RunningCall:
             answer[index] = [replace(each, text=write(each.text), finish_reason=reason) for each in answer[index]]
         return answer
 
-    def _written(self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+    def _joined(self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
         """Join the sentences, put tags between them, and assess the texts, as the call asks for."""
-        codec = self._context.codec
-        if self._has_markup:
-            pairs = zip(prepared.texts, prepared.documents, strict=True)
-            answer = [
-                joined(segments, translated, codec) if document is None else with_markup(document, translated, codec)
-                for segments, document in pairs
-            ]
-        else:
-            answer = [joined(segments, translated, codec) for segments in prepared.texts]
+        codec = self._codec
+        answer = [
+            joined(segments, translated, codec) if document is None else with_markup(document, translated, codec)
+            for segments, document in zip(prepared.texts, prepared.documents, strict=True)
+        ]
         if not self._options.quality:
             return answer
         return assessed(prepared.texts, answer, self._context, self._shared.detector, has_markup=self._has_markup)
@@ -171,7 +162,15 @@ class RunningCall:
         shared.scheduler.require_admission(
             context.flow, self._min_cost(), useful_until=context.useful_until, accepts_part=context.accepts_part
         )
-        work = partial(prepare, self._call, context, self._options, writer=self._writer, settings=shared.settings)
+        work = partial(
+            prepare,
+            self._call,
+            context,
+            self._options,
+            codec=self._codec,
+            writer=self._writer,
+            settings=shared.settings,
+        )
         if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:
             prepared = work()
         else:
@@ -197,79 +196,74 @@ class RunningCall:
         source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))
         return source_tokens * (1 + self._options.beam_size) if self._options.max_target_length is None else tokens
 
-    async def _search(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
+    async def _search(self, prepared: PreparedTexts) -> Sequence[Sequence[Hypothesis]]:
         """Return the hypotheses of each sentence, at least one."""
         options, searches = self._options, prepared.searches
         if self._watch:
             self._watch.begin(searches)
         if options.return_alternatives:
             return await self._alternatives(prepared)
-        planned = draws(searches) if options.sampling else list(enumerate(searches))
-        is_single = len(planned) == len(searches)
+        planned = Expansion(range(len(searches)), searches)
+        if options.sampling:
+            planned = draws(searches, options.sampling)
+        is_single = len(planned.searches) == len(searches)
         streamer = None
         # The best of several draws is known at the end only.
         if self._emit and is_single:
             settled = settled_by(self._writer, whole=bool(self._call.terms.fields or options.target_prefix))
-            streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit, settled=settled)
-        results = await self._find([search for _, search in planned], listener=streamer)
+            streamer = TextStreamer(prepared.texts[0], self._codec, self._emit, settled=settled)
+        if self._answers is None:
+            results = await self._decode(planned.searches, streamer)
+        else:
+            rendering = self._shared.tokenizing
+            answered = AnsweredSearches(
+                self._answers, self._context, planned.searches, listener=streamer, rendering=rendering
+            )
+            results = await answered.results(self._decode)
         if self._call.return_provenance:
-            self._note(prepared, planned, results)
+            self._note(prepared, planned.owners, results)
         if self._watch:
             self._watch.end(searches, results)
-        if is_single:
-            return [list(result.hypotheses) for result in results]
-        owned = ((owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True))
-        return ranked(len(searches), owned)
+        hypotheses = [result.hypotheses for result in results]
+        return hypotheses if is_single else ranked(len(searches), planned.owners, hypotheses)
 
     async def _alternatives(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
         """Find the possible openings of each sentence, then continue each."""
-        cost = self._options.num_hypotheses * sum(predicted_cost(search.sentence) for search in prepared.searches)
+        searches = prepared.searches
+        cost = self._options.num_hypotheses * sum(predicted_cost(search.sentence) for search in searches)
         self._shared.scheduler.require_admission(self._context.flow, cost, useful_until=self._context.useful_until)
         # An opening that is cut short is none, so the cutoff applies to the second part only.
-        context = replace(self._context, cutoff=math.inf)
-        first = openings(prepared.searches)
-        begun = await self._decode(Request(context, first))
-        planned, ended = continuations(prepared.searches, [result.found for result in begun])
-        searches = [search for _, search in planned]
-        results = await self._decode(Request(self._context, searches), follows=True) if searches else []
+        begun = await self._decode(openings(searches), context=replace(self._context, cutoff=math.inf))
+        planned, ended = continuations(searches, [result.found for result in begun])
+        results = await self._decode(planned.searches, follows=True) if planned.searches else []
         if self._call.return_provenance:
-            self._note(prepared, list(enumerate(first)), begun)
-            self._note(prepared, planned, results)
-        owned = [(owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True)]
-        return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
+            self._note(prepared, range(len(searches)), begun)
+            self._note(prepared, planned.owners, results)
+        hypotheses = [*(result.hypotheses for result in results), *([each] for _, each in ended)]
+        return ranked(len(searches), [*planned.owners, *(owner for owner, _ in ended)], hypotheses)
 
-    def _note(
-        self,
-        prepared: PreparedTexts,
-        planned: Sequence[tuple[int, PlannedSearch]],
-        results: Sequence[SentenceResult],
-    ) -> None:
-        """Record searches that are done."""
+    def _note(self, prepared: PreparedTexts, owners: Iterable[int], results: Iterable[SentenceResult]) -> None:
+        """Record searches that are done, of the sentences that own them."""
         counts = (sum(1 for segment in segments if segment.source_ids) for segments in prepared.texts)
         places = [(text, sentence) for text, count in enumerate(counts) for sentence in range(count)]
-        for (owner, _), result in zip(planned, results, strict=True):
+        for owner, result in zip(owners, results, strict=True):
             self._record.found.append((*places[owner], result.timeline))
 
-    def _find(
-        self, searches: Sequence[PlannedSearch], *, listener: SentenceListener | None = None
-    ) -> Awaitable[list[SentenceResult]]:
-        """Take the answers that are kept or in flight, and search the other sentences."""
-        context = self._context
-        if self._answers is None:
-            return self._decode(Request(context, searches, listener=listener))
-
-        async def decode(
-            searches: Sequence[PlannedSearch], listener: SentenceListener | None, on_result: OnResult
-        ) -> list[SentenceResult]:
-            return await self._decode(Request(context, searches, listener=listener, on_result=on_result))
-
-        found = AnsweredSearches(self._answers, context, searches, listener=listener, rendering=self._shared.tokenizing)
-        return found.results(decode)
-
-    async def _decode(self, request: Request, *, follows: bool = False) -> list[SentenceResult]:
+    async def _decode(
+        self,
+        searches: Sequence[PlannedSearch],
+        listener: SentenceListener | None = None,
+        on_result: OnResult | None = None,
+        *,
+        context: CallContext | None = None,
+        follows: bool = False,
+    ) -> list[SentenceResult]:
+        """Let the workers search; `follows`: whether these are the second part of an accepted request."""
+        shared, record = self._shared, self._record
+        request = Request(context or self._context, searches, listener=listener, on_result=on_result)
         try:
-            self._shared.scheduler.submit(request, follows=follows)
-            self._shared.requests.add(request)
+            shared.scheduler.submit(request, follows=follows)
+            shared.requests.add(request)
             abandoned: AbandonReason | None = "error"
             try:
                 results = await request.done
@@ -281,17 +275,13 @@ class RunningCall:
                 abandoned = "deadline" if self._limit and self._limit.is_over else "cancelled"
                 raise
             finally:
-                self._close(request, abandoned)
+                shared.requests.discard(request)
+                shared.scheduler.close(request, abandoned)
+                record.started |= request.started
+                timelines = request.timelines
+                record.searches.append(SearchRecord(request.submitted_at, time.monotonic(), len(searches), timelines))
         finally:
             request.close()
             # The request may hold an error, and its traceback this frame.
             del request
         return results
-
-    def _close(self, request: Request, abandoned: AbandonReason | None) -> None:
-        """Take a submitted request back, whether or not it is answered."""
-        self._shared.requests.discard(request)
-        self._shared.scheduler.close(request, abandoned)
-        self._record.started |= request.started
-        search = SearchRecord(request.submitted_at, time.monotonic(), request.sentence_count, request.timelines)
-        self._record.searches.append(search)

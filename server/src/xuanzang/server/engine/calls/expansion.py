@@ -8,38 +8,28 @@ from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.scheduling.request import PlannedSearch
-from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.server.engine.types import FinishReason, Hypothesis, SamplingOptions
 
 
-class OwnedSearch(NamedTuple):
-    """One search of a sentence."""
+class Expansion(NamedTuple):
+    """The searches that are made for the sentences of a call."""
 
-    owner: int
-    """Position of the sentence among those of the call."""
-    search: PlannedSearch
-
-
-class OwnedHypothesis(NamedTuple):
-    """A hypothesis of a sentence that needs no further search."""
-
-    owner: int
-    """Position of the sentence among those of the call."""
-    hypothesis: Hypothesis
+    owners: Sequence[int]
+    """Position of the sentence of each search among those of the call."""
+    searches: Sequence[PlannedSearch]
 
 
-def draws(searches: Sequence[PlannedSearch]) -> list[OwnedSearch]:
-    """Return one search for each sentence, or for each of its hypotheses if they are drawn at random."""
-    return [OwnedSearch(owner, each) for owner, search in enumerate(searches) for each in _drawn(search)]
-
-
-def _drawn(search: PlannedSearch) -> Sequence[PlannedSearch]:
-    options = search.sentence.options
-    decoding, sampling = options.decoding, options.decoding.sampling
-    if not sampling:
-        return (search,)
-    seeds = range(sampling.seed, sampling.seed + decoding.num_hypotheses)
-    drawn = [replace(decoding, num_hypotheses=1, sampling=replace(sampling, seed=seed)) for seed in seeds]
-    return [_with_options(search, replace(options, decoding=each)) for each in drawn]
+def draws(searches: Sequence[PlannedSearch], sampling: SamplingOptions) -> Expansion:
+    """Return a search for each hypothesis of sentences that are drawn at random, each with a seed of its own."""
+    owners: list[int] = []
+    drawn: list[PlannedSearch] = []
+    for owner, search in enumerate(searches):
+        options = search.sentence.options
+        for seed in range(sampling.seed, sampling.seed + options.decoding.num_hypotheses):
+            decoding = replace(options.decoding, num_hypotheses=1, sampling=replace(sampling, seed=seed))
+            owners.append(owner)
+            drawn.append(_with_options(search, replace(options, decoding=decoding)))
+    return Expansion(owners, drawn)
 
 
 def openings(searches: Sequence[PlannedSearch]) -> list[PlannedSearch]:
@@ -64,21 +54,24 @@ def _opening(options: SearchOptions) -> SearchOptions:
 
 def continuations(
     searches: Sequence[PlannedSearch], found: Sequence[Sequence[TargetHypothesis]]
-) -> tuple[list[OwnedSearch], list[OwnedHypothesis]]:
+) -> tuple[Expansion, list[tuple[int, Hypothesis]]]:
     """Continue the openings of sentences.
 
     Returns:
-        A search for each opening that has not ended, and the hypotheses that have ended already.
+        A search for each opening that has not ended, and the hypotheses that have ended already, with the positions of
+        their sentences.
     """
-    continued: list[OwnedSearch] = []
-    ended: list[OwnedHypothesis] = []
+    owners: list[int] = []
+    continued: list[PlannedSearch] = []
+    ended: list[tuple[int, Hypothesis]] = []
     for owner, (search, beginnings) in enumerate(zip(searches, found, strict=True)):
         for opening in beginnings:
             if opening.finished:
-                ended.append(OwnedHypothesis(owner, _ended(search, opening)))
+                ended.append((owner, _ended(search, opening)))
             else:
-                continued.append(OwnedSearch(owner, _continued(search, opening)))
-    return continued, ended
+                owners.append(owner)
+                continued.append(_continued(search, opening))
+    return Expansion(owners, continued), ended
 
 
 def _ended(search: PlannedSearch, opening: TargetHypothesis) -> Hypothesis:

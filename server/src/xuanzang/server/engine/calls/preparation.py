@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document
@@ -18,23 +18,26 @@ from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.terms import FoundTerm, Terms
-from xuanzang.server.engine.text.codec import Segment
+from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.traditional import TraditionalWriter
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
-class PreparedTexts(NamedTuple):
+@dataclass(slots=True)
+class PreparedTexts:
     """The texts of a call, ready to be searched."""
 
-    texts: list[list[Segment]]
+    texts: list[list[Segment]] = field(default_factory=list)
     """Segments of each text."""
-    searches: list[PlannedSearch]
+    searches: list[PlannedSearch] = field(default_factory=list)
     """One for each segment with source ids."""
-    documents: list[SplitDocument | None]
-    """The texts as they were parsed, None for those that are kept; none of texts without markup."""
-    source_tokens: int
+    documents: list[SplitDocument | None] = field(default_factory=list)
+    """Each text as it was parsed; None for those that are kept, and without markup."""
+    source_tokens: int = 0
     """Source tokens of all sentences, end tokens included."""
+    cost: int = 0
+    """Predicted tokens of all searches that will be made of them."""
 
 
 class _Sentences(NamedTuple):
@@ -50,6 +53,7 @@ def prepare(
     context: CallContext,
     options: DecodingOptions,
     *,
+    codec: TextCodec,
     writer: TraditionalWriter | None,
     settings: EngineSettings,
 ) -> PreparedTexts:
@@ -57,21 +61,29 @@ def prepare(
 
     Args:
         call: What is asked for.
-        context: Model and languages.
+        context: By which model.
         options: Options of the searches.
+        codec: Codec between the languages of the context.
         writer: Writer of what the model writes; None to leave it as it is.
         settings: Limits on texts.
 
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
-    preparation = _Preparation(call, context, options, writer, settings)
+    preparation = _Preparation(call, context.model, codec, options, writer, settings)
+    prepared, violations = preparation.prepared, preparation.violations
     kept = call.kept_texts if call.readings else ()
+    max_cost = settings.max_queue_tokens // 2
     for index, text in enumerate(call.texts):
-        preparation.add(f"contents[{index}]", text, is_kept=index in kept)
-        if preparation.is_too_costly:
+        place = f"contents[{index}]"
+        preparation.add(place, text, is_kept=index in kept)
+        if prepared.cost > max_cost:
+            # It could never be accepted, so the rest is not worth tokenising.
+            violations.append(_too_costly(place, prepared.cost, max_cost))
             break
-    return preparation.result()
+    if violations:
+        raise InvalidInputError(violations)
+    return prepared
 
 
 class _Preparation:
@@ -80,65 +92,54 @@ class _Preparation:
     def __init__(
         self,
         call: Call,
-        context: CallContext,
+        model: LoadedModel,
+        codec: TextCodec,
         options: DecodingOptions,
         writer: TraditionalWriter | None,
         settings: EngineSettings,
     ) -> None:
         self._terms_wanted, self._format = call.terms, call.content_format
-        self._model, self._codec, self._writer = context.model, context.codec, writer
+        self._model, self._codec, self._writer = model, codec, writer
         self._options = options if writer is None else _simplified(options, writer)
         self._written = {self._options.target_prefix: options.target_prefix}
         self._max_characters = settings.max_content_characters
-        self._max_cost = settings.max_queue_tokens // 2
-        self._constraints, self._violations = _target_constraints(self._model, self._options)
+        self._constraints, self.violations = UNCONSTRAINED, list[FieldViolation]()
+        # A call of the tokeniser releases the interpreter, and waits for it afterwards.
+        if self._options.target_prefix or self._options.suppressed_texts:
+            self._constraints, self.violations = _target_constraints(self._model, self._options)
         if call.terms.fields and not self._model.keeps_terms:
-            self._violations += _term_violations(self._model, call.terms)
+            self.violations += _term_violations(self._model, call.terms)
         self._searches_per_sentence = options.num_hypotheses if options.return_alternatives or options.sampling else 1
-        self._cost = 0
-        self.is_too_costly = False
-        """True if the call could never be accepted, so that the rest is not worth tokenising."""
-        self._source_tokens = 0
-        self._texts: list[list[Segment]] = []
-        self._searches: list[PlannedSearch] = []
-        self._documents: list[SplitDocument | None] = []
-
-    def result(self) -> PreparedTexts:
-        """Return the texts, unless anything is wrong with them."""
-        if self._violations:
-            raise InvalidInputError(self._violations)
-        return PreparedTexts(self._texts, self._searches, self._documents, self._source_tokens)
+        self.prepared = PreparedTexts()
+        """The texts until now; not all if anything is wrong with them."""
 
     def add(self, field: str, text: str, *, is_kept: bool = False) -> None:
         """Prepare a text, or keep it as it is; after a fault only check it, so that the error names all faults."""
-        searches: list[PlannedSearch] = []
+        prepared = self.prepared
         try:
             if len(text) > self._max_characters:
-                self._violations.append(_too_long(field, len(text), self._max_characters, "characters"))
+                self.violations.append(_too_long(field, len(text), self._max_characters, "characters"))
                 return
-            blocks = self._kept(text) if is_kept else self._blocks(field, text)
+            blocks, document = [_Sentences([Segment(text=text, source_ids=())])], None
+            if not is_kept:
+                blocks, document = self._blocks(field, text)
             self._require_fitting(field, blocks)
-            if self._violations:
+            if self.violations:
                 return
-            for block in blocks:
-                self._plan(block, searches)
+            for segments, verbatim in blocks:
+                start = 0
+                for segment in segments:
+                    if segment.source_ids:
+                        search = self._search(segment, start, verbatim)
+                        prepared.searches.append(search)
+                        prepared.source_tokens += len(search.sentence.source_ids)
+                        prepared.cost += self._searches_per_sentence * predicted_cost(search.sentence)
+                    start += len(segment.text)
         except InvalidInputError as error:
-            self._violations += error.violations
+            self.violations += error.violations
             return
-        self._texts.append([segment for block in blocks for segment in block.segments])
-        self._searches += searches
-        for sentence, _ in searches:
-            self._source_tokens += len(sentence.source_ids)
-            self._cost += self._searches_per_sentence * predicted_cost(sentence)
-        if self._cost > self._max_cost:
-            self.is_too_costly = True
-            self._violations.append(_too_costly(field, self._cost, self._max_cost))
-
-    def _kept(self, text: str) -> Sequence[_Sentences]:
-        """Return a text that is answered as it is."""
-        if self._format is not ContentFormat.TEXT:
-            self._documents.append(None)
-        return [_Sentences([Segment(text=text, source_ids=())])]
+        prepared.documents.append(document)
+        prepared.texts.append([segment for block in blocks for segment in block.segments])
 
     def _require_fitting(self, field: str, blocks: Iterable[_Sentences]) -> None:
         """Raise InvalidInputError for what is wrong with the sentences of a text, by their source tokens."""
@@ -174,39 +175,30 @@ class _Preparation:
         }
         limit = self._model.justified_tokens(shortest)
         for option, tokens in forced.items():
-            if tokens > limit and not any(fault.field == option for fault in self._violations):
+            if tokens > limit and not any(fault.field == option for fault in self.violations):
                 description = (
                     f"must be at most {limit} target tokens, because {field} has a sentence of {shortest} source "
                     f"tokens, is {tokens}"
                 )
                 yield FieldViolation(field=option, description=description)
 
-    def _blocks(self, field: str, text: str) -> Sequence[_Sentences]:
+    def _blocks(self, field: str, text: str) -> tuple[list[_Sentences], SplitDocument | None]:
         """Split a text, or each block of one with markup."""
         terms, refuse_long = self._terms_wanted, self._options.refuse_long_sentences
         if self._format is ContentFormat.TEXT:
             unbroken = terms.with_marks(text) if terms.fields else ()
-            return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))]
+            return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))], None
         try:
             document = split_document(
                 text, self._codec, content_format=self._format, refuse_long=refuse_long, terms=terms
             )
         except MarkupError as error:
             raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-        self._documents.append(document)
-        return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)]
+        return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)], document
 
-    def _plan(self, block: _Sentences, searches: list[PlannedSearch]) -> None:
-        """Add a search for each sentence of a text."""
-        start = 0
-        for segment in block.segments:
-            if segment.source_ids:
-                terms = self._terms(segment, start, block.verbatim) if self._terms_wanted.fields else NO_SENTENCE_TERMS
-                searches.append(self._search(segment, start, terms))
-            start += len(segment.text)
-
-    def _search(self, segment: Segment, start: int, terms: SentenceTerms) -> PlannedSearch:
-        """Plan the search for a sentence."""
+    def _search(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> PlannedSearch:
+        """Plan the search for a sentence that begins at a place of its text."""
+        terms = self._terms(segment, start, verbatim) if self._terms_wanted.fields else NO_SENTENCE_TERMS
         options = self._options
         renderer = SentenceRenderer(
             codec=self._codec,
@@ -285,9 +277,6 @@ def _max_target_length(model: LoadedModel, options: DecodingOptions) -> int:
 
 def _target_constraints(model: LoadedModel, options: DecodingOptions) -> tuple[TargetConstraints, list[FieldViolation]]:
     """Tokenise the texts in the options."""
-    if not (options.target_prefix or options.suppressed_texts):
-        # A call of the tokeniser releases the interpreter, and waits for it afterwards.
-        return UNCONSTRAINED, []
     prefix_ids = tuple(model.codec.encode_target(options.target_prefix))
     suppressed = [model.codec.sequences(text) for text in options.suppressed_texts]
     violations = [

@@ -11,14 +11,10 @@ from xuanzang.server.engine.text.sentences import Joiner
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
 
-def ranked(count: int, owned: Iterable[tuple[int, Iterable[Hypothesis]]]) -> list[list[Hypothesis]]:
-    """Bring the hypotheses of all searches of each sentence together.
-
-    Returns:
-        Hypotheses of each sentence, best first.
-    """
+def ranked(count: int, owners: Iterable[int], found: Iterable[Iterable[Hypothesis]]) -> list[list[Hypothesis]]:
+    """Bring the hypotheses of all searches of each of so many sentences together, best first."""
     results: list[list[Hypothesis]] = [[] for _ in range(count)]
-    for owner, hypotheses in owned:
+    for owner, hypotheses in zip(owners, found, strict=True):
         results[owner] += hypotheses
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in results]
 

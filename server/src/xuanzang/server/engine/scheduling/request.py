@@ -237,8 +237,8 @@ class Request:
         self.longest = 0
         """Predicted target tokens of the longest sentence."""
         self.submitted_at = time.monotonic()
-        self.sentences: Sequence[QueuedSentence] = [self._queued(*each) for each in enumerate(searches)]
-        self.sentence_count = len(self.sentences)
+        self.sentence_count = len(searches)
+        self.sentences = self._queued(searches)
         self.estimate: float | None = None
         """Seconds from submission to the results, as estimated then; None before anything has been measured."""
         self.abandoned: AbandonReason | None = None
@@ -251,27 +251,30 @@ class Request:
         self.done: asyncio.Future[list[SentenceResult]] = asyncio.get_running_loop().create_future()
         """Results, in the order of the sentences."""
 
-    def _queued(self, position: int, search: PlannedSearch) -> QueuedSentence:
-        """Return the sentence of a search, and count what it takes."""
-        sentence, renderer = search
-        target_tokens = predicted_target_tokens(sentence)
-        cost = predicted_cost(sentence, target_tokens)
-        self.cost += cost
-        self.longest = max(self.longest, target_tokens)
-        shape = BatchShape.of(sentence.options.decoding)
-        return QueuedSentence(
-            request=self,
-            position=position,
-            sentence=sentence,
-            renderer=renderer,
-            source_tokens=len(sentence.source_ids),
-            cost=cost,
-            target_tokens=target_tokens,
-            cache_bytes=self.model.cache_bytes_of(sentence),
-            shape=shape,
-            places=places_of(shape, edits_follow_tokens=sentence.options.edits_follow_tokens),
-            queued_at=self.submitted_at,
-        )
+    def _queued(self, searches: Sequence[PlannedSearch]) -> Sequence[QueuedSentence]:
+        """Return the sentences of searches, and count what they take."""
+        sentences = []
+        for position, (sentence, renderer) in enumerate(searches):
+            target_tokens = predicted_target_tokens(sentence)
+            cost = predicted_cost(sentence, target_tokens)
+            self.cost += cost
+            self.longest = max(self.longest, target_tokens)
+            shape = BatchShape.of(sentence.options.decoding)
+            queued = QueuedSentence(
+                request=self,
+                position=position,
+                sentence=sentence,
+                renderer=renderer,
+                source_tokens=len(sentence.source_ids),
+                cost=cost,
+                target_tokens=target_tokens,
+                cache_bytes=self.model.cache_bytes_of(sentence),
+                shape=shape,
+                places=places_of(shape, edits_follow_tokens=sentence.options.edits_follow_tokens),
+                queued_at=self.submitted_at,
+            )
+            sentences.append(queued)
+        return sentences
 
     @property
     def timelines(self) -> list[SentenceTimeline]:
@@ -302,7 +305,7 @@ class Request:
         if self._listener:
             self._listener.on_result(position, result)
         if len(self._results) == self.sentence_count and not self.done.done():
-            self.done.set_result([self._results[position] for position in range(self.sentence_count)])
+            self.done.set_result(list(map(self._results.__getitem__, range(self.sentence_count))))
 
     def _keep_error(self, error: Exception) -> None:
         if not self.done.done():
