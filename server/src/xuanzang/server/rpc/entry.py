@@ -24,6 +24,7 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.rpc_log import Reason, RpcLog
+from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
@@ -90,7 +91,9 @@ class Entry:
         rpc.grpc, rpc.sent = context, series.msg_sent
         series.started.value += 1
         if method.service.is_gated:
-            self._observe(rpc, method)
+            rpc.request_id = request_id = chosen_id(rpc.metadata)
+            if self._observation.observes:
+                rpc.record = self._new_record(rpc, method, request_id)
         try:
             answer = await self._answer(method, rpc, messages)
             code = context.code() or grpc.StatusCode.OK
@@ -195,18 +198,16 @@ class Entry:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
         return bytes(message)
 
-    def _observe(self, rpc: RpcContext, method: Method) -> None:
-        rpc.request_id = chosen_id(rpc.metadata)
-        if self._observation.observes:
-            rpc.record = self._observation.begin(
-                service=method.service.name,
-                method=method.name,
-                request_id=rpc.request_id,
-                metadata=rpc.metadata,
-                caller=None if rpc.refusal else rpc.caller,
-                peer=rpc.peer,
-                has_client_id=CLIENT_ID in rpc.metadata,
-            )
+    def _new_record(self, rpc: RpcContext, method: Method, request_id: str) -> RpcRecord | None:
+        return self._observation.begin(
+            service=method.service.name,
+            method=method.name,
+            request_id=request_id,
+            metadata=rpc.metadata,
+            caller=None if rpc.refusal else rpc.caller,
+            peer=rpc.peer,
+            has_client_id=CLIENT_ID in rpc.metadata,
+        )
 
     def _count(
         self, method: Method, rpc: RpcContext, code: grpc.StatusCode, seconds: float, reason: Reason | None

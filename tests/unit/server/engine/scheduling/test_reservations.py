@@ -25,8 +25,7 @@ class LimitedModel(LoadedModel):
 
     def __init__(self, directory: Path, metrics: Metrics, limits: ModelLimits) -> None:
         super().__init__(directory, metrics)
-        self.limits = limits
-        self._weights_bytes = 0
+        self.limits, self.max_cache_bytes = limits, limits.memory_bytes
 
     def cache_bytes_of(self, sentence: Any) -> int:
         return 1000 * len(sentence.source_ids)

@@ -87,6 +87,8 @@ class LoadedModel:
         # Factor and offset of the limit on target tokens that grows with the source.
         self._length_line = defaults.max_length_factor, defaults.max_length_offset
         self.limits = UNLIMITED
+        self.max_cache_bytes: int | None = None
+        """Bytes that the keys and values of the model may take; None for no limit of its own."""
         """Limits of its own, set by `open`."""
         self._max_content_characters = 0
         self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
@@ -152,14 +154,9 @@ class LoadedModel:
         if memory is not None and self._weights_bytes >= memory:
             reason = f"the weights have {self._weights_bytes} bytes, and --model-memory-mb allows {memory} in all"
             raise BundleError(self.bundle.directory, [reason])
+        self.max_cache_bytes = None if memory is None else memory - self._weights_bytes
         self.metrics.model_workers_limit.value = self.limits.workers or math.inf
-        self.metrics.model_cache_limit_bytes.value = math.inf if memory is None else memory - self._weights_bytes
-
-    @property
-    def max_cache_bytes(self) -> int | None:
-        """Bytes that the keys and values of the model may take; None for no limit of its own."""
-        memory = self.limits.memory_bytes
-        return None if memory is None else memory - self._weights_bytes
+        self.metrics.model_cache_limit_bytes.value = math.inf if self.max_cache_bytes is None else self.max_cache_bytes
 
     def cache_bytes_of(self, sentence: Sentence) -> int:
         """Return the bytes of keys and values that a sentence takes at most, a share of spare pages included."""
@@ -256,7 +253,11 @@ class LoadedModel:
             language_ids: Ids before these texts that name the target language, for which the options leave room.
         """
         source_tokens = len(source_ids)
-        limit = self._target_limit(source_tokens, options, constraints)
+        factor, offset = self._length_line
+        limit = int(factor * source_tokens + offset) + constraints.phrase_tokens
+        # The caller's minimum, prefix and terms make room for themselves and the end token.
+        forced = max(options.min_target_length, len(constraints.prefix_ids) + 1) + 1
+        limit = min(max(limit, forced), self._max_target_length)
         if options.max_target_length:
             # More than twice what any translation of the source needs is the work of a search that does not end.
             limit = min(options.max_target_length, max(limit, 2 * self.justified_tokens(source_tokens)))
@@ -277,13 +278,6 @@ class LoadedModel:
         """Return how many target tokens a caller may force for a source, end token not counted."""
         factor, offset = self._length_line
         return min(max(int(factor * source_tokens + offset), _ALWAYS_JUSTIFIED), self._max_target_length)
-
-    def _target_limit(self, source_tokens: int, options: DecodingOptions, constraints: TargetConstraints) -> int:
-        factor, offset = self._length_line
-        limit = int(factor * source_tokens + offset) + constraints.phrase_tokens
-        # The caller's minimum, prefix and terms make room for themselves and the end token.
-        minimum = max(options.min_target_length, len(constraints.prefix_ids) + 1) + 1
-        return min(max(limit, minimum), self._max_target_length)
 
     def sample_sentence(self, sample: Sample) -> Sentence:
         """Make a sentence for the decoder of a sample of the certificate."""
