@@ -43,12 +43,7 @@ def fields(kind: type) -> set[str]:
 
 
 def test_the_options_are_those_of_the_sdk() -> None:
-    ours, theirs = server.TranslateOptions, client.TranslateOptions
-    assert list(ours.__annotations__) == list(theirs.__annotations__)
-    assert [hint.__forward_arg__ for hint in ours.__annotations__.values()] == [
-        hint.__forward_arg__ for hint in theirs.__annotations__.values()
-    ]
-    assert ours.__total__ is theirs.__total__ is False
+    assert server.TranslateOptions is client.TranslateOptions
 
 
 @pytest.mark.parametrize("name", VALUES)

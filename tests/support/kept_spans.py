@@ -12,8 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from typing_extensions import override
 
-from xuanzang.server.observation.span_exporter import SpanExporter
-from xuanzang.server.observation.tracing import Tracing
+from xuanzang.server.observation.tracing import SpanExporter, Tracing
 
 
 class KeptSpans:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from xuanzang.server import watched_files
 from xuanzang.server.watched_files import ReloadedContent, reload_changed, reload_when_changed
 
 
@@ -48,15 +49,16 @@ async def test_files_are_looked_at_again_after_there_was_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [RuntimeError("can't start new thread")]
+    to_thread = asyncio.to_thread
 
-    async def look(parts: list[Part]) -> None:
+    async def start_thread(work: Callable[[], Any]) -> Any:
         if failures:
             raise failures.pop()
-        await reload_changed(parts)
+        return await to_thread(work)
 
     part = Part(tmp_path / "keys")
     (tmp_path / "keys").write_text("new")
-    monkeypatch.setattr(watched_files, "reload_changed", look)
+    monkeypatch.setattr(asyncio, "to_thread", start_thread)
     watching = asyncio.create_task(reload_when_changed([part], interval=0))
     async with asyncio.timeout(30):
         await part.reloaded.wait()

@@ -40,7 +40,7 @@ from xuanzang.client._values.explanations import (
     TokenAlternative,
 )
 from xuanzang.client._values.offers import StoredGlossary
-from xuanzang.client._values.options import ContentFormat, ProtectedPattern, TLSConfig, TranslateOptions
+from xuanzang.client._values.options import ProtectedPattern, TLSConfig
 from xuanzang.client._values.quality import Quality, QualityFlag
 from xuanzang.client._values.replay import Difference, Replay
 from xuanzang.client._values.results import (
@@ -57,6 +57,7 @@ from xuanzang.client._values.results import (
 )
 from xuanzang.client._values.usage import Usage
 from xuanzang.values.models import DecodingDefaults, Model
+from xuanzang.values.options import ContentFormat, TranslateOptions
 from xuanzang.values.provenance import EffectiveOptions, Provenance, SamplingOptions, SentenceProvenance
 
 __all__ = [

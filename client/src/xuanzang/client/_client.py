@@ -24,12 +24,13 @@ from xuanzang.client._methods.stream import BlockingStream
 from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
 from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
 from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
-from xuanzang.client._values.options import TLSConfig, TranslateOptions, lists_options
+from xuanzang.client._values.options import TLSConfig, lists_options
 from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StreamedTranslation, Translation
 from xuanzang.client._values.usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
+from xuanzang.values.options import TranslateOptions
 
 
 class TranslationClient(DocumentCalls, GlossaryCalls):

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from xuanzang.client._commands.arguments.connection import connection, server_options
 from xuanzang.client._commands.progress import Progress
-from xuanzang.client._values.options import TranslateOptions
 from xuanzang.command.parser import CommandParser, fail
 from xuanzang.loadtest import report
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.target import Target
+from xuanzang.values.options import TranslateOptions
 
 _PROGRAM = "xuanzang loadtest"
 _DESCRIPTION = """\

@@ -14,10 +14,10 @@ from xuanzang.client._calls.api_key import checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.arguments.connection import Connection
 from xuanzang.client._messages import requests
-from xuanzang.client._values.options import TranslateOptions
 from xuanzang.loadtest.load import EMPTY
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
+from xuanzang.values.options import TranslateOptions
 
 Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[pb.TranslateTextRequest, pb.TranslateTextResponse]"
 

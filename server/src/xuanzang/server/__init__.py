@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from xuanzang.server.in_process.aio_translator import AsyncTranslator as AsyncTranslator
     from xuanzang.server.in_process.aio_translator import TranslatorSettings as TranslatorSettings
     from xuanzang.server.in_process.aio_translator import check_options as check_options
-    from xuanzang.server.in_process.options import ContentFormat as ContentFormat
-    from xuanzang.server.in_process.options import TranslateOptions as TranslateOptions
     from xuanzang.server.in_process.translations import Hypothesis as Hypothesis
     from xuanzang.server.in_process.translations import ProgressiveTranslation as ProgressiveTranslation
     from xuanzang.server.in_process.translations import StreamedTranslation as StreamedTranslation
@@ -56,6 +54,8 @@ if TYPE_CHECKING:
     from xuanzang.server.published import HubError as HubError
     from xuanzang.values.models import DecodingDefaults as DecodingDefaults
     from xuanzang.values.models import Model as Model
+    from xuanzang.values.options import ContentFormat as ContentFormat
+    from xuanzang.values.options import TranslateOptions as TranslateOptions
     from xuanzang.values.provenance import EffectiveOptions as EffectiveOptions
     from xuanzang.values.provenance import Provenance as Provenance
     from xuanzang.values.provenance import SamplingOptions as SamplingOptions
@@ -89,11 +89,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "TokenDetail",
         ),
         ".in_process.aio_translator": ("AsyncTranslator", "TranslatorSettings", "check_options"),
-        ".in_process.options": ("ContentFormat", "TranslateOptions"),
         ".in_process.translations": ("Hypothesis", "ProgressiveTranslation", "StreamedTranslation", "Translation"),
         ".in_process.translator": ("Translator",),
         ".published": ("HubError",),
         "xuanzang.values.models": ("DecodingDefaults", "Model"),
+        "xuanzang.values.options": ("ContentFormat", "TranslateOptions"),
         "xuanzang.values.provenance": ("EffectiveOptions", "Provenance", "SamplingOptions", "SentenceProvenance"),
     }
 )

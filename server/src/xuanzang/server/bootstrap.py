@@ -8,9 +8,8 @@ import logging
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.access.authentication import Authenticator, KeyRing
-from xuanzang.server.access.callers import GlossaryWriters
+from xuanzang.server.access.callers import ANYBODY, GlossaryWriters
 from xuanzang.server.access.metrics import AccessMetrics
-from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.hardware import choose_kernels
@@ -19,8 +18,7 @@ from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
-from xuanzang.server.observation.access_log import AccessLog
-from xuanzang.server.observation.observation import Observation
+from xuanzang.server.observation.observation import AccessLog, Observation
 from xuanzang.server.rpc.server import ListeningServer, RpcServer, admin_server, health_server
 from xuanzang.server.settings import Settings, is_loopback, split_address
 
@@ -28,10 +26,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def bootstrap(settings: Settings) -> Server:
-    """Construct a server that is bound to its addresses; call it inside a running event loop.
-
-    Returns:
-        A server without models; `run` loads them.
+    """Construct a server that is bound to its addresses, without models; call it inside a running event loop.
 
     Raises:
         OSError: An address is taken, the access log cannot be written, or the keys file, a certificate or a setting of
@@ -65,11 +60,12 @@ def bootstrap(settings: Settings) -> Server:
         observation=observation,
         writers=GlossaryWriters(settings.glossary_writers),
     )
+    health = settings.health_address
     return Server(
         rpc=rpc,
         observation=observation,
         admin=_admin_server(settings, engine, keys, metrics, access_metrics),
-        health=_health_server(settings, rpc, metrics),
+        health=health_server(rpc.health, address=health, metrics=metrics) if health else None,
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
@@ -89,11 +85,6 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
     target, dropped = settings.access_log, metrics.server.access_log_dropped
     access_log = None if target is None else AccessLog(target, dropped=dropped)
     return Observation(access_log, tracing=tracing, dropped=dropped)
-
-
-def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> ListeningServer | None:
-    address = settings.health_address
-    return None if address is None else health_server(rpc.health, address=address, metrics=metrics)
 
 
 def _admin_server(

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import FrameType
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
@@ -98,9 +97,8 @@ class Server:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; SIGQUIT stops without waiting, SIGHUP reloads.
 
-        Raises:
-            BundleError: A bundle cannot be served.
-            ListenerEndedError: The server no longer accepts RPCs; those in progress have been finished.
+        BundleError: a bundle cannot be served. ListenerEndedError: the server no longer accepts RPCs, and has finished
+        those in progress.
         """
         with _handled_signals() as signals:
             ended = asyncio.create_task(self.rpc.ended())
@@ -228,14 +226,12 @@ def _handled_signals() -> Iterator[Signals]:
 
     A second SIGTERM or SIGINT changes nothing, as the drain has a time limit; SIGQUIT ends the drain.
     """
-    signals = Signals()
-    loop = asyncio.get_running_loop()
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of signal handlers
-        loop.call_soon_threadsafe(signals.take, number)
-
+    signals, loop = Signals(), asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-    previous = {number: signal.signal(number, handle) for number in numbers}
+    previous = {
+        number: signal.signal(number, lambda number, _: loop.call_soon_threadsafe(signals.take, number))
+        for number in numbers
+    }
     try:
         yield signals
     finally:

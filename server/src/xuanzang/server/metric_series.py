@@ -109,30 +109,36 @@ def _written(bound: float) -> str:
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[Kind]):
+    """Declaration of a metric: an attribute of a class whose instances have its series there."""
+
+    kind: type[Kind]
+    """Counter, Gauge or Histogram."""
+    documentation: str
+    buckets: Sequence[float] = ()
+    label: str = ""
+    """Label of a mapping with one series per value, in addition to the labels of all series."""
+    values: Sequence[str] = ()
+
+
 class Family(Collector, Generic[Kind]):
     """The series of one metric by their labels."""
 
     def __init__(
-        self,
-        kind: type[Kind],
-        name: str,
-        documentation: str,
-        labels: tuple[str, ...],
-        *,
-        registry: CollectorRegistry,
-        buckets: Sequence[float] = (),
+        self, metric: Metric[Kind], name: str, labels: tuple[str, ...], *, registry: CollectorRegistry
     ) -> None:
-        """Declare the metric, under its name without the ending of counters."""
-        self._kind: type[Kind] = kind
-        self._name, self._documentation, self._labels = name, documentation, labels
-        self._bounds = (*buckets, math.inf)
+        """Show a metric, under its name without the ending of counters."""
+        self._metric: Metric[Kind] = metric
+        self._name, self._labels = name, labels
+        self._bounds = (*metric.buckets, math.inf)
         self._of: dict[tuple[str, ...], Kind] = {}
         registry.register(self)
 
     def labels(self, *values: str) -> Kind:
         """Return the series with some labels; the first call makes it at 0."""
         if values not in self._of:
-            self._of[values] = self._kind(self._bounds)
+            self._of[values] = self._metric.kind(self._bounds)
         return self._of[values]
 
     def remove(self, *values: str) -> None:
@@ -148,20 +154,7 @@ class Family(Collector, Generic[Kind]):
 
     def describe(self) -> Iterable[PrometheusMetric]:
         """Return the metric without series, for the registry to know its names."""
-        return [PrometheusMetric(self._name, self._documentation, self._kind.kind)]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """Declaration of a metric: an attribute of a class whose instances have its series there."""
-
-    kind: type[Any]
-    """Counter, Gauge or Histogram."""
-    documentation: str
-    buckets: Sequence[float] = ()
-    label: str = ""
-    """Label of a mapping with one series per value, in addition to the labels of all series."""
-    values: Sequence[str] = ()
+        return [PrometheusMetric(self._name, self._metric.documentation, self._metric.kind.kind)]
 
 
 def metric(kind: type[Kind], documentation: str, buckets: Sequence[float] = ()) -> Kind:
@@ -187,19 +180,11 @@ class Families(Generic[Series]):
     ) -> None:
         """Declare the metrics `prefix_x` of a class whose attributes x are metrics."""
         self._series = series
-        self._families: dict[str, tuple[Metric, Family[Any]]] = {}
+        self._families: dict[str, tuple[Metric[Any], Family[Any]]] = {}
         for name, each in vars(series).items():
             if isinstance(each, Metric):
                 all_labels = (*labels, each.label) if each.label else labels
-                family = Family(
-                    each.kind,
-                    f"{prefix}_{name}",
-                    each.documentation,
-                    all_labels,
-                    registry=registry,
-                    buckets=each.buckets,
-                )
-                self._families[name] = each, family
+                self._families[name] = each, Family(each, f"{prefix}_{name}", all_labels, registry=registry)
         self._of: dict[tuple[str, ...], Series] = {}
 
     def of(self, labels: tuple[str, ...]) -> Series:

@@ -17,46 +17,25 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from xuanzang.server.metric_series import Counter, Families, Family, Gauge, Histogram, metric, metrics_by
-
-FINISH_REASONS = ("eos", "length", "deadline", "cancelled", "error")
-"""How a request ended; "length" if any of its texts reached `max_target_length`, else "eos" if all were translated."""
+from xuanzang.server.metric_series import Counter, Families, Family, Gauge, Histogram, Metric, metric, metrics_by
 
 FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cancelled", "invalid", "backend")
-"""Why a request has no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
-
-RETIRE_REASONS = ("eos", "length", "loop", "terms", "deadline", "cancelled", "error")
-"""Why a sentence left its batch. It is translated again if its translation was a repetition ("loop") or lacked a
-term ("terms")."""
+"""Reasons for no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
 
 LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 """Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
-
-TERM_OUTCOMES = ("honoured", "not_writable", "no_room", "not_reached")
-"""What became of the terms that a text has."""
 
 QUALITY_FLAGS = (
     *("repetition", "length_ratio", "untranslated", "truncated", "low_coverage", "number_lost", "name_lost"),
     *("wrong_language", "cut", "source_language"),
 )
-"""What is suspicious about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
-
-MODEL_CHANGES = ("loaded", "unloaded", "refused")
-"""What became of versions of models, at the start and while the server runs."""
-
-ANSWERS = ("kept", "joined", "searched")
-"""Where the answer of a sentence came from; "joined": from a search that was in flight."""
+"""Suspicions about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
 
 UNSERVED_TEXTS = ("refused", "passed")
-"""What became of texts in languages that no model translates; "passed": their callers get them back as they are."""
+"""Outcomes of texts in languages that no model translates; "passed": their callers get them back as they are."""
 
 TIERS = ("single", "light", "medium", "heavy")
 """Tiers of the scheduler by their numbers."""
-PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
-"""What became of versions that should go live; "forced": in spite of the gate."""
-
-EXPLANATIONS = ("answered", "refused", "failed")
-"""What became of requests for an explanation; "refused": as many as may be were being made."""
 
 STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
@@ -83,7 +62,8 @@ class ModelMetrics:
     requests = metrics_by(
         Counter,
         "Requests ended: one unary RPC with all its texts, or one text of a stream.",
-        finish_reason=FINISH_REASONS,
+        # "length" if any of its texts reached `max_target_length`, else "eos" if all were translated.
+        finish_reason=("eos", "length", "deadline", "cancelled", "error"),
     )
     request_failures = metrics_by(Counter, "Requests without a translation, by reason.", reason=FAILURE_REASONS)
     request_source_tokens = metric(Histogram, "Source tokens of a request, end tokens included.", TOKEN_BUCKETS)
@@ -143,13 +123,13 @@ class ModelMetrics:
     rows_retired = metrics_by(
         Counter,
         "Sentences that left their batch, by reason; loop: a repetition, terms: one is missing, translated again.",
-        reason=RETIRE_REASONS,
+        reason=("eos", "length", "loop", "terms", "deadline", "cancelled", "error"),
     )
     constrained_sentences = metric(Counter, "Sentences with terms of a glossary or protected texts.")
     glossary_matches = metrics_by(
         Counter,
         "Terms and protected texts found in the texts of answered requests, by what became of them.",
-        outcome=TERM_OUTCOMES,
+        outcome=("honoured", "not_writable", "no_room", "not_reached"),
     )
     wasted_decode_tokens = metric(
         Counter, "Decoder steps spent on sentences that were cancelled, ran out of time or began again."
@@ -171,7 +151,7 @@ class ModelMetrics:
     explanations = metrics_by(
         Counter,
         "Requests for the explanation of a translation; refused: --max-explanations were being made.",
-        outcome=EXPLANATIONS,
+        outcome=("answered", "refused", "failed"),
     )
     explanation_duration_seconds = metric(
         Histogram, "Time to explain a translation, from when it was found.", DURATION_BUCKETS
@@ -196,10 +176,15 @@ class ServerMetrics:
     """Series of the server as a whole."""
 
     model_changes = metrics_by(
-        Counter, "Versions of models that were loaded, unloaded or refused.", change=MODEL_CHANGES
+        Counter,
+        "Versions of models that were loaded, unloaded or refused.",
+        change=("loaded", "unloaded", "refused"),
     )
     promotions = metrics_by(
-        Counter, "Versions that went live by promotion or rollback, or that the gate refused.", result=PROMOTIONS
+        Counter,
+        "Versions that went live by promotion or rollback, or that the gate refused.",
+        # "forced": in spite of the gate.
+        result=("promoted", "forced", "refused", "rolled_back"),
     )
     bundles_refused = metric(Gauge, "Bundles in the folder of the models that are refused.")
     workers = metric(Gauge, "Workers that were started.")
@@ -210,7 +195,12 @@ class ServerMetrics:
         Gauge, "Memory that the server may take: the limit of its control group, or else all of the machine's."
     )
     cache_limit_bytes = metric(Gauge, "Memory that the keys and values of all models may take.")
-    answers = metrics_by(Counter, "Sentences by where their answers came from, with --answer-cache-mb.", source=ANSWERS)
+    answers = metrics_by(
+        Counter,
+        "Sentences by where their answers came from, with --answer-cache-mb.",
+        # "joined": from a search that was in flight.
+        source=("kept", "joined", "searched"),
+    )
     unserved_texts = metrics_by(
         Counter,
         "Texts in languages that no model translates; passed: given back as they are, as their callers asked.",
@@ -235,27 +225,17 @@ class Metrics:
         """Series of a model by its name, such as "zh-en", and version."""
         self.server = Families(ServerMetrics, prefix="nmt", labels=(), registry=registry).of(())
         """Series of the server as a whole."""
-        self.grpc_server_handled = Family(
-            Counter,
-            "grpc_server_handled",
-            "RPCs completed on the server, whatever their status.",
-            (*_RPC, "grpc_code"),
-            registry=registry,
-        )
-        self.model_info = Family(
+        handled = Metric(Counter, "RPCs completed on the server, whatever their status.")
+        self.grpc_server_handled = Family(handled, "grpc_server_handled", (*_RPC, "grpc_code"), registry=registry)
+        info = Metric(Gauge, "1 for each model served, with the facts of its bundle.")
+        facts = (*_MODEL, "sha256", "precision", "provider")
+        self.model_info = Family(info, "nmt_model_info", facts, registry=registry)
+        build = Metric(
             Gauge,
-            "nmt_model_info",
-            "1 for each model served, with the facts of its bundle.",
-            (*_MODEL, "sha256", "precision", "provider"),
-            registry=registry,
-        )
-        self._build_info = Family(
-            Gauge,
-            "nmt_build_info",
             "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
-            ("version", "kernels", "reason"),
-            registry=registry,
         )
+        labels = ("version", "kernels", "reason")
+        self._build_info = Family(build, "nmt_build_info", labels, registry=registry)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 

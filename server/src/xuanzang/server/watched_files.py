@@ -66,32 +66,19 @@ async def reload_when_changed(parts: Sequence[Reloadable], *, interval: float = 
     """Reload parts when their files change, looked at every `interval` seconds, until cancelled."""
     while parts:
         await asyncio.sleep(interval)
-        try:
-            await reload_changed(parts)
-        except Exception:  # a process without another thread may have one again
-            _LOGGER.exception("files cannot be looked at")
+        await reload_changed(parts)
 
 
 async def reload_changed(parts: Sequence[Reloadable]) -> None:
     """Reload the parts whose files have changed since the last look."""
-    for part in await asyncio.to_thread(_changed, parts):
-        try:
-            await part.reload()
-        except Exception:
-            # A fault of one must not end all later looks: a revoked key would stay valid.
-            _LOGGER.exception("a reload failed")
-
-
-def _changed(parts: Iterable[Reloadable]) -> list[Reloadable]:
-    changed = []
     for part in parts:
         try:
-            if part.have_changed():
-                changed.append(part)
+            if await asyncio.to_thread(part.have_changed):
+                await part.reload()
         except Exception:
-            # The others have noticed their changes, and would not notice them again.
-            _LOGGER.exception("files cannot be looked at")
-    return changed
+            # A fault of one must end neither the looks at others nor later ones: a revoked key would stay valid. And a
+            # process without another thread may have one again.
+            _LOGGER.exception("a reload failed")
 
 
 def look_at(file: Path) -> tuple[int, ...] | None:

@@ -6,7 +6,7 @@ import pytest
 
 from xuanzang.bundle.v1 import graph_pb2
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.graph_attention import attention_decoder, attention_encoder
+from xuanzang.server.bundles.graphs import attention_decoder, attention_encoder
 
 
 def write(folder: Path, *operators: str) -> str:

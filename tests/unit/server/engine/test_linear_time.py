@@ -21,7 +21,6 @@ from xuanzang.server.engine.text.sentences import is_copied, split_long_sentence
 from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import ContentFormat
 from xuanzang.server.rpc.messages import requests
-from xuanzang.translation.v1 import translation_pb2 as pb
 
 TERMS = Terms(
     indices=(TermIndex([GlossaryEntry(source=each, targets=("x",)) for each in ("a", "aa", "a.", "猫", "“a")]),),
@@ -58,7 +57,7 @@ PASSES: Mapping[str, Callable[[str], object]] = {
     "xml": lambda text: _parsed(text, ContentFormat.XML),
     "xml text": lambda text: _parsed(f"<r>{escape(text)}</r>", ContentFormat.XML),
     "xml sections": lambda text: _parsed(f"<r>{text.replace('<', '<![CDATA[<]]>')}</r>", ContentFormat.XML),
-    "without tags": lambda text: list(requests._texts_without_tags([text], pb.CONTENT_FORMAT_HTML)),
+    "without tags": lambda text: requests._TAGS.sub(" ", text),
     "sentences": _cut,
     "normal form": lambda text: before_nfkc(text, [(0, len(nfkc(text)))]),
     "punctuation": lambda text: punctuation_of("en").normalize(text),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts
+from xuanzang.server.observation.observation import AccessLog
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 CALLER = CallerFacts("key", "nightly", "private")

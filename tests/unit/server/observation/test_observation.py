@@ -10,9 +10,8 @@ import pytest
 from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation import observation as observation_module
-from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts
-from xuanzang.server.observation.observation import Observation
+from xuanzang.server.observation.observation import AccessLog, Observation
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 CALLER = CallerFacts("key", "nightly", "private")

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from otlp import attributes_of
 
 from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
-from xuanzang.server.observation.span_exporter import MAX_SPANS
+from xuanzang.server.observation.tracing import MAX_SPANS
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 WITH_STATE: dict[str, str | bytes] = {"traceparent": TRACEPARENT, "tracestate": "vendor=1"}

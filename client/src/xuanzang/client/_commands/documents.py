@@ -13,8 +13,8 @@ from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.progress import Progress
-from xuanzang.client._values.options import TranslateOptions
 from xuanzang.documents import SUFFIXES, DocumentSummary, TranslationMemory
+from xuanzang.values.options import TranslateOptions
 
 _DESCRIPTION = f"""\
 Translates the texts of files ({" ".join(SUFFIXES)}) and leaves everything else in them as it is.

@@ -18,8 +18,8 @@ from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import from_file, opened_input, opened_output, read_lines, read_whole, report
 from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._methods.documents import result_or_retry
-from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation
+from xuanzang.values.options import TranslateOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, Unpack
 from google.protobuf.message import Message
 
 from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
-from xuanzang.client._values.options import Glossary, ProtectedPattern, TranslateOptions
+from xuanzang.client._values.options import ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.options import Glossary, TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
 GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.DeleteGlossaryRequest)

@@ -11,8 +11,8 @@ from xuanzang.client._calls.aio import AsyncCalls
 from xuanzang.client._calls.status import about_glossaries
 from xuanzang.client._messages import requests, responses
 from xuanzang.client._values.offers import StoredGlossary
-from xuanzang.client._values.options import Glossary
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.options import Glossary
 
 
 class AsyncGlossaryCalls(ABC):

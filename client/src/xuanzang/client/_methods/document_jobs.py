@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client._values.results import FinishReason, Translation
 from xuanzang.client._values.usage import Usage
 from xuanzang.documents import (
@@ -25,6 +24,7 @@ from xuanzang.documents import (
     TranslationMemory,
 )
 from xuanzang.values.models import Model
+from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
 # They change what is told about a translation, not its text.

@@ -13,9 +13,10 @@ from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.stream import BlockingStream
 from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
-from xuanzang.client._values.options import TranslateOptions, lists_options
+from xuanzang.client._values.options import lists_options
 from xuanzang.client._values.results import DocumentTranslation, StreamedTranslation, Translation
 from xuanzang.values.models import Model
+from xuanzang.values.options import TranslateOptions
 
 if TYPE_CHECKING:
     from xuanzang.client._methods.document_jobs import ServerJob

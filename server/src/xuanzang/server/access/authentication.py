@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import stat
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -12,7 +13,7 @@ from typing_extensions import override
 
 from xuanzang.server.access.callers import INVALID_KEY, Caller, KeyCaller
 from xuanzang.server.access.errors import UnauthenticatedError, WrongRoleError
-from xuanzang.server.access.keys import ApiKey, Role, id_of, new_key, others_may_read, read_keys
+from xuanzang.server.access.keys import ApiKey, Role, id_of, new_key, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.quotas import Clock
 from xuanzang.server.watched_files import ReloadedContent
@@ -82,7 +83,7 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
         self._metrics.keys.value = self.usable
 
     def _warn_of_readers(self) -> None:
-        if others_may_read(self._file):
+        if self._file.stat().st_mode & stat.S_IROTH:
             _LOGGER.warning("every user of this machine may read the keys file", extra={"file": str(self._file)})
 
 

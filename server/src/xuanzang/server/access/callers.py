@@ -1,12 +1,14 @@
-"""Callers: who sends an RPC, and what is charged to whom."""
+"""Callers: who may call, who sends an RPC, and what is charged to whom."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, FilePath
 from typing_extensions import override
 
 from xuanzang.server.access.errors import (
@@ -18,7 +20,6 @@ from xuanzang.server.access.errors import (
 from xuanzang.server.access.keys import ApiKey
 from xuanzang.server.access.metrics import KeyMetrics
 from xuanzang.server.access.quotas import Bucket, Clock, Places
-from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.types import Route, ServedModel
 from xuanzang.server.metric_series import Counter
@@ -29,6 +30,34 @@ Resolve = Callable[..., Awaitable[Route]]
 INVALID_KEY = "the API key is not valid"
 
 _FREE = nullcontext()
+ANYBODY = "*"
+"""Value of `glossary_writers` for every caller that is answered."""
+
+_KEY_IDS = re.compile(r"[A-Za-z0-9-]{1,64}(,[A-Za-z0-9-]{1,64})*")
+
+
+def _checked_writers(text: str) -> str:
+    if text not in ("", ANYBODY) and not _KEY_IDS.fullmatch(text):
+        raise ValueError("must be ids of API keys with commas between them, or *")
+    return text
+
+
+class AccessSettings(BaseModel):
+    """Settings of who may call."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+
+    keys_file: FilePath | None = None
+    """File of API keys, as written by `xuanzang keys add`; read again when it changes."""
+    anonymous: bool | None = None
+    """Answer callers without an API key. Unless set: on for a loopback --address, and with --tls-client-ca and no
+    --keys-file."""
+    admin_anonymous: bool | None = None
+    """Answer administrators without an API key. Unless set: on for a loopback --admin-address, and with
+    --tls-client-ca; otherwise keys of the role admin are needed."""
+    glossary_writers: Annotated[str, AfterValidator(_checked_writers)] = ""
+    """Callers who may store glossaries in the folder of the models, delete them and read their entries: ids of API
+    keys, separated by commas, or "*" for every caller that is answered. Unless set: nobody."""
 
 
 class Caller:
@@ -53,10 +82,8 @@ class Caller:
     def charged(self, texts: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
         """Charge a request to the caller; what becomes of it decides whether its characters are given back.
 
-        Raises:
-            UnauthenticatedError: The key has been revoked since.
-            InvalidInputError: The quota is smaller than the request.
-            QuotaExceededError: The quota is used up.
+        A quota that is smaller than the request raises InvalidInputError, one that is used up QuotaExceededError, and a
+        key that has been revoked since UnauthenticatedError.
         """
         return _FREE
 
@@ -68,9 +95,7 @@ class Caller:
     ) -> AbstractContextManager[None]:
         """Hold places for sentences in translation, and charge characters for work that the options ask for.
 
-        Raises:
-            InvalidInputError: The quota is smaller than the request.
-            QuotaExceededError: The places are taken.
+        Quotas raise the errors of `charged`.
         """
         return _FREE
 
@@ -186,7 +211,7 @@ class KeyCaller(Caller):
 
 
 class GlossaryWriters:
-    """Judges who may store glossaries, delete them and read their entries."""
+    """Callers who may store glossaries, delete them and read their entries."""
 
     def __init__(self, setting: str = "") -> None:
         """Read the setting: ids of API keys with commas between them, or "*"; empty for nobody."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -110,11 +109,6 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
     if count > 1:
         raise KeysFileError(f"keys file {file}: two entries have the id {doubled}")
     return content.keys
-
-
-def others_may_read(file: Path) -> bool:
-    """Return whether every user of the machine may read a file."""
-    return bool(file.stat().st_mode & stat.S_IROTH)
 
 
 def change_keys(file: Path, change: Callable[[tuple[ApiKey, ...]], Sequence[ApiKey]]) -> None:

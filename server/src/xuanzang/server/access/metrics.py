@@ -11,15 +11,9 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
-from xuanzang.server.metric_series import Counter, Families, Family, Gauge, metric, metrics_by
-
-ACCESS_REFUSALS = ("missing", "invalid", "revoked", "role")
-"""Why a caller was refused: no key, none that is known, a right one that is revoked, or one for another purpose."""
+from xuanzang.server.metric_series import Counter, Families, Family, Gauge, Metric, metric, metrics_by
 
 CERTIFICATES = ("server", "client_ca")
-
-QUOTA_REFUSALS = ("requests", "characters", "sentences", "model")
-"""What the key of a refused request does not allow."""
 
 ReloadedFile = Literal["keys", "tls"]
 
@@ -31,11 +25,20 @@ class KeyMetrics:
     characters = metric(Counter, "Characters of texts of a key.")
     sentences = metric(Gauge, "Sentences of a key in translation.")
     translated_sentences = metric(Counter, "Sentences translated for a key.")
-    refusals = metrics_by(Counter, "Requests that a key does not allow, by reason.", reason=QUOTA_REFUSALS)
+    refusals = metrics_by(
+        Counter,
+        "Requests that a key does not allow, by reason.",
+        reason=("requests", "characters", "sentences", "model"),
+    )
 
 
 class _Shared:
-    access_refusals = metrics_by(Counter, "RPCs and texts without a valid key.", reason=ACCESS_REFUSALS)
+    access_refusals = metrics_by(
+        Counter,
+        "RPCs and texts without a valid key.",
+        # No key, none that is known, a right one that is revoked, or one for another purpose.
+        reason=("missing", "invalid", "revoked", "role"),
+    )
     keys = metric(Gauge, "API keys in use, without revoked ones.")
 
 
@@ -53,13 +56,9 @@ class AccessMetrics:
         self.of_keys = Families(KeyMetrics, prefix="nmt_key", labels=("key",), registry=registry)
         """Series by the id of a key."""
         self._of_files = Families(_FileMetrics, prefix="nmt", labels=("file",), registry=registry)
-        self._expiry = Family(
-            Gauge,
-            "nmt_tls_certificate_expiry_timestamp_seconds",
-            "Unix time at which a certificate in use expires: the server's own, or the first authority of clients.",
-            ("certificate",),
-            registry=registry,
-        )
+        expiry = "Unix time at which a certificate in use expires: the server's own, or the first authority of clients."
+        name = "nmt_tls_certificate_expiry_timestamp_seconds"
+        self._expiry = Family(Metric(Gauge, expiry), name, ("certificate",), registry=registry)
 
     def set_expiries(self, expiries: Mapping[str, float]) -> None:
         """Show when certificates expire: Unix seconds by kind, of `CERTIFICATES`."""

@@ -51,15 +51,11 @@ def open_regular(directory: Path, name: str) -> Iterator[BufferedReader]:
     try:
         # Opening a device, even without reading from it, may have effects.
         _require_regular(path.lstat())
-        with open(path, "rb", opener=_open) as file:
+        with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
             _require_regular(os.fstat(file.fileno()))
             yield file
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}") from error
-
-
-def _open(path: str, _: int) -> int:
-    return os.open(path, _FLAGS)
 
 
 def _resolved(directory: Path, name: str) -> Path:

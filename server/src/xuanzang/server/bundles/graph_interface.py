@@ -18,10 +18,12 @@ class Expected:
     rank: int
 
 
+_IDS = Expected(dtypes=("int64",), rank=1)
 _ID_MATRIX = Expected(dtypes=("int64",), rank=2)
 _MASK = Expected(dtypes=("bool",), rank=2)
 _SCORES = Expected(dtypes=("float32",), rank=2)
-_SOURCES = {"source_lengths": Expected(dtypes=("int64",), rank=1), "source_page_table": _ID_MATRIX}
+_BY_BEAM = Expected(dtypes=("float32",), rank=3)
+_SOURCES = {"source_lengths": _IDS, "source_page_table": _ID_MATRIX}
 _CACHE = Expected(dtypes=_FLOATS, rank=4)
 # Half of what onnxruntime sums at a time: sums over pages of other sizes might depend on how many there are.
 _PAGE_STEP = 32
@@ -42,17 +44,13 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     yield from _page_faults(manifest)
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
-        suggestions = (
-            {"source_ids": _ID_MATRIX},
-            {"suggested": _MASK, "always_ids": Expected(dtypes=("int64",), rank=1)},
-        )
-        yield from _faults_of("shortlist.suggestions", graphs.suggestions, *suggestions)
+        suggested = {"suggested": _MASK, "always_ids": _IDS}
+        yield from _faults_of("shortlist.suggestions", graphs.suggestions, {"source_ids": _ID_MATRIX}, suggested)
         inputs = decoder_inputs | {"choices": _ID_MATRIX}
         yield from _faults_of("shortlist.decoder", graphs.decoder, inputs, decoder_outputs)
 
 
 def _decoder_inputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
-    edit = Expected(dtypes=("float32",), rank=3)
     inputs = {
         "token_ids": _ID_MATRIX,
         "positions": _ID_MATRIX,
@@ -61,17 +59,17 @@ def _decoder_inputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
         "page_owners": _ID_MATRIX,
         "slot_indices": Expected(dtypes=("int64",), rank=4),
         "visible": Expected(dtypes=("bool",), rank=3),
-        "candidate_count": Expected(dtypes=("int64",), rank=1),
+        "candidate_count": _IDS,
         "edited_ids": Expected(dtypes=("int64",), rank=3),
-        "edit_penalties": edit,
-        "edit_biases": edit,
+        "edit_penalties": _BY_BEAM,
+        "edit_biases": _BY_BEAM,
         **_SOURCES,
         "source_page_owners": _ID_MATRIX,
         **_key_values("cross_key_values", manifest),
         **_key_values("past_key_values", manifest),
     }
     if inspects_rows(manifest):
-        inputs |= {"inspected_rows": Expected(dtypes=("int64",), rank=1), "required_ids": _ID_MATRIX}
+        inputs |= {"inspected_rows": _IDS, "required_ids": _ID_MATRIX}
     return inputs
 
 
@@ -80,7 +78,7 @@ def _decoder_outputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
         "candidate_scores": _SCORES,
         "candidate_ids": _ID_MATRIX,
         "candidate_parents": _ID_MATRIX,
-        "attention": Expected(dtypes=("float32",), rank=3),
+        "attention": _BY_BEAM,
         **_key_values("present_key_values", manifest),
     }
     if inspects_rows(manifest):

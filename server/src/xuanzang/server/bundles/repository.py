@@ -14,7 +14,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle, read_samples
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import FileError, FileState, digest_of, open_regular, state_of
-from xuanzang.server.bundles.graph_weights import weights_faults
+from xuanzang.server.bundles.graphs import weights_faults
 from xuanzang.server.bundles.manifest import (
     MANIFEST,
     MAX_FILES,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import onnxruntime
 
-from xuanzang.server.bundles.graph_attention import AttentionGraph, attention_decoder, attention_encoder
+from xuanzang.server.bundles.graphs import AttentionGraph, attention_decoder, attention_encoder
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows

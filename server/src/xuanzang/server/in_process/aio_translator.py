@@ -22,7 +22,7 @@ from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import Hypothesis
-from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
+from xuanzang.server.in_process.options import settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
 from xuanzang.server.in_process.translations import (
     ProgressiveTranslation,
@@ -39,6 +39,7 @@ from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.responses import Provenance, detection_fields
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
+from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import provenance_of
 
 # As many as the full batches of a worker hold, so that texts of similar lengths find each other.
@@ -128,7 +129,8 @@ class AsyncTranslator:
 
         async def answer(index: int, _: str) -> Translation:
             try:
-                return await self._answer(_single_text(call, index), deadline)
+                texts, readings = call.texts[index : index + 1], call.readings[index : index + 1]
+                return await self._answer(dataclasses.replace(call, texts=texts, readings=readings), deadline)
             except InvalidInputError as error:
                 raise requests.for_single_text(error, f"contents[{index}]") from None
 
@@ -307,8 +309,3 @@ async def _pause(error: OverloadedError, deadline: float | None) -> None:
     """Wait until the queue may have room; after the deadline the engine says that it has passed."""
     left = error.retry_after_seconds if deadline is None else max(deadline - time.monotonic(), 0.0)
     await asyncio.sleep(min(error.retry_after_seconds, left))
-
-
-def _single_text(call: Call, index: int) -> Call:
-    """Return the call for one of its texts."""
-    return dataclasses.replace(call, texts=call.texts[index : index + 1], readings=call.readings[index : index + 1])

@@ -13,9 +13,9 @@ from typing import Any, Self, TypeVar, Unpack
 
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings
-from xuanzang.server.in_process.options import TranslateOptions
 from xuanzang.server.in_process.translations import ProgressiveTranslation, StreamedTranslation, Translation
 from xuanzang.values.models import Model
+from xuanzang.values.options import TranslateOptions
 
 Result = TypeVar("Result")
 
@@ -75,15 +75,9 @@ class Translator:
     def translate(
         self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> list[Translation]:
-        """Translate texts, any number of them, all or none.
+        """Translate texts, any number of them, all or none, and return one translation per text in the same order.
 
-        Args:
-            texts: Texts in the source language. With none, the options are checked and an empty list is returned.
-            timeout: Time limit in seconds; None: none.
-            options: Keyword arguments listed in TranslateOptions.
-
-        Returns:
-            One translation per text, in the same order.
+        Without texts the options are checked. The timeout is in seconds.
 
         Raises:
             InvalidInputError: Texts or options are refused; `violations` names fields, such as "contents[3]".
@@ -113,9 +107,8 @@ class Translator:
         Args:
             texts: Texts in the source language. An iterable that is no sequence is read by another thread. An exception
                 of it is raised here after the results of the texts before it.
-            ordered: Whether results come in the order of the texts instead of as they finish.
+            ordered: True if results come in the order of the texts instead of as they finish.
             max_in_flight: Maximum number of texts that were read and have no result yet; None: 256 per worker.
-            options: Keyword arguments listed in TranslateOptions.
 
         Raises:
             InvalidInputError: An option has no possible value; those that a model refuses are errors of the texts.
@@ -138,10 +131,7 @@ class Translator:
     ) -> Iterator[ProgressiveTranslation]:
         """Translate one text and yield each part of the translation as soon as it is final.
 
-        Args:
-            text: Text in the source language, of one or several sentences.
-            timeout: Time limit in seconds, from the first part that is asked for; None: none.
-            options: Keyword arguments listed in TranslateOptions.
+        The timeout is in seconds, from the first part that is asked for.
 
         Raises:
             EngineError: As `translate` says; parts already yielded remain valid.
@@ -159,13 +149,9 @@ class Translator:
             self._give_up(parts.aclose())
 
     def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
-        """Detect the languages of texts.
+        """Detect the languages that each text may be in, likeliest first; none if nothing tells its language.
 
-        Args:
-            texts: Texts in any language; the first 1000 characters of each are looked at.
-
-        Returns:
-            For each text the languages that it may be in, likeliest first; none if nothing tells its language.
+        The first 1000 characters of a text are looked at.
 
         Raises:
             DetectionUnavailableError: The libraries of the extra `detection` are not installed.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Calls, and sentences of a call, whose records are kept until the RPC has ended; larger ones are summed up at once.
 _MAX_CALLS = 32
 _MAX_SENTENCES = 32
+_SIZES = ("texts", "characters", "sentences", "source_tokens", "target_tokens")
+_PHASES = ("tokenize", "queue", "encode", "decode")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,19 +48,11 @@ class RpcRecord:
     model: str | None = None
     """Model of the last call, None before the first. It and all that follow hold once the calls are summed up."""
     version: int | None = None
-    texts: int = 0
-    characters: int = 0
-    sentences: int = 0
-    source_tokens: int = 0
-    target_tokens: int = 0
-    tokenize_seconds: float = 0.0
-    """Longest time to split and tokenise the texts of a call."""
-    queue_seconds: float = 0.0
-    """Longest time that a sentence waited for a worker."""
-    encode_seconds: float = 0.0
-    """Longest time from a worker's taking a sentence until it had joined the batch."""
-    decode_seconds: float = 0.0
-    """Longest time of a sentence in a batch, from its first step to its last."""
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SIZES, 0))
+    """Sizes of all calls together."""
+    longest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PHASES, 0.0))
+    """Seconds of the longest phases: to split and tokenise the texts of a call and, of a sentence, its wait for a
+    worker, the time until it had joined the batch, and its time there from the first step to the last."""
     _calls: list[CallRecord] = field(default_factory=list)
 
     @property
@@ -104,17 +98,10 @@ class RpcRecord:
             "reason": self.reason,
             "fields": list(self.fields),
             "seconds": round(self.seconds, 6),
-            "tokenize_seconds": round(self.tokenize_seconds, 6),
-            "queue_seconds": round(self.queue_seconds, 6),
-            "encode_seconds": round(self.encode_seconds, 6),
-            "decode_seconds": round(self.decode_seconds, 6),
+            **{f"{phase}_seconds": round(seconds, 6) for phase, seconds in self.longest.items()},
             "model": self.model,
             "version": self.version,
-            "texts": self.texts,
-            "characters": self.characters,
-            "sentences": self.sentences,
-            "source_tokens": self.source_tokens,
-            "target_tokens": self.target_tokens,
+            **self.sums,
             "caller_kind": self.caller.kind,
             "caller_key": self.caller.key,
             "caller_address": self.caller.address,
@@ -125,27 +112,26 @@ class RpcRecord:
         attributes: dict[str, str | int | float] = {
             "xuanzang.request_id": self.request_id,
             "xuanzang.caller": self.caller.kind,
+            **{f"xuanzang.{size}": number for size, number in self.sums.items()},
         }
-        for size in ("texts", "characters", "sentences", "source_tokens", "target_tokens"):
-            attributes[f"xuanzang.{size}"] = getattr(self, size)
         if self.model is not None and self.version is not None:
             attributes |= {"xuanzang.model": self.model, "xuanzang.version": self.version}
         return attributes
 
     def _add(self, record: CallRecord) -> None:
         self.model, self.version = record.model, record.version
-        self.texts += record.texts
-        self.characters += record.characters
-        self.sentences += record.sentences
-        self.source_tokens += record.source_tokens
-        self.target_tokens += record.target_tokens or 0
+        for size in _SIZES:
+            self.sums[size] += getattr(record, size) or 0
         if record.tokenized_at is not None:
-            self.tokenize_seconds = max(self.tokenize_seconds, record.tokenized_at - record.began_at)
+            self._lasted("tokenize", record.tokenized_at - record.began_at)
         for search in record.searches:
-            self.queue_seconds = max(self.queue_seconds, search.queue_ended_at - search.submitted_at)
+            self._lasted("queue", search.queue_ended_at - search.submitted_at)
             for each in search.timelines:
-                self.encode_seconds = max(self.encode_seconds, each.encoded_at - each.taken_at)
-                self.decode_seconds = max(self.decode_seconds, each.finished_at - each.encoded_at)
+                self._lasted("encode", each.encoded_at - each.taken_at)
+                self._lasted("decode", each.finished_at - each.encoded_at)
+
+    def _lasted(self, phase: str, seconds: float) -> None:
+        self.longest[phase] = max(self.longest[phase], seconds)
 
 
 def date_of(nanoseconds: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
-from xuanzang.server.rpc.messages import options
+from xuanzang.server.rpc.messages import requests as options
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 SWITCHES = {"return_alternatives", "token_details"}

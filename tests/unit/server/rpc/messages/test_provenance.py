@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
-from xuanzang.server.rpc.messages.options import with_defaults
+from xuanzang.server.rpc.messages.requests import with_defaults
 from xuanzang.server.rpc.messages.responses import effective_settings
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from xuanzang.server.access.callers import Resolve
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.types import ContentFormat, Route, ServedModel
@@ -16,7 +17,7 @@ NONE = GlossaryFolder(Path("none"))
 
 
 @pytest.fixture
-def resolve(served_model: ServedModel) -> requests.Resolve:
+def resolve(served_model: ServedModel) -> Resolve:
     async def find(*, model: str, source_language: str, texts: Sequence[str], **_: object) -> Route:
         if source_language == "??":
             raise InvalidInputError([FieldViolation(field="source_language_code", description="must be BCP-47")])
@@ -36,18 +37,18 @@ def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("count", [0, 1025])
-async def test_too_few_or_too_many_texts_are_refused(resolve: requests.Resolve, count: int) -> None:
+async def test_too_few_or_too_many_texts_are_refused(resolve: Resolve, count: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
         await requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve, NONE)
     assert faults(caught) == {"contents": f"must have 1 to 1024 elements, has {count}"}
 
 
-async def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
+async def test_1024_texts_are_accepted(resolve: Resolve) -> None:
     request = await requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve, NONE)
     assert len(request.texts) == 1024
 
 
-async def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
+async def test_all_faults_are_reported_at_once(resolve: Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
         await requests.read_unary_request(unary([], source_language_code="??", options=options), resolve, NONE)
@@ -59,14 +60,14 @@ async def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> Non
     }
 
 
-async def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
+async def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: Resolve) -> None:
     with pytest.raises(InvalidInputError):
         await requests.read_unary_request(unary([], model="none"), resolve, NONE)
     with pytest.raises(ModelNotFoundError):
         await requests.read_unary_request(unary(model="none"), resolve, NONE)
 
 
-async def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
+async def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: Resolve) -> None:
     assert (await requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve, NONE)).texts == (
         "",
     )
@@ -116,7 +117,7 @@ def test_faults_of_settings_have_their_path_in_the_request(message: Any) -> None
     [(0, ContentFormat.TEXT), (1, ContentFormat.TEXT), (2, ContentFormat.HTML), (3, ContentFormat.XML)],
 )
 async def test_contents_are_text_unless_the_request_says_otherwise(
-    resolve: requests.Resolve, number: pb.ContentFormat.ValueType, expected: ContentFormat
+    resolve: Resolve, number: pb.ContentFormat.ValueType, expected: ContentFormat
 ) -> None:
     settings = pb.TranslationSettings(content_format=number)
     streamed = pb.StreamTranslateTextRequest(settings=settings)
@@ -125,7 +126,7 @@ async def test_contents_are_text_unless_the_request_says_otherwise(
     assert (await requests.read_unary_request(unary(content_format=number), resolve, NONE)).content_format is expected
 
 
-async def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> None:
+async def test_formats_of_later_versions_are_refused(resolve: Resolve) -> None:
     unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x12\x02\x28\x63")
     with pytest.raises(InvalidInputError) as caught:
         await requests.read_unary_request(unknown, resolve, NONE)
@@ -134,7 +135,7 @@ async def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) 
 
 @pytest.mark.parametrize("number", [pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML])
 async def test_tokens_are_not_to_be_had_of_contents_with_tags(
-    resolve: requests.Resolve, number: pb.ContentFormat.ValueType
+    resolve: Resolve, number: pb.ContentFormat.ValueType
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
         await requests.read_unary_request(unary(content_format=number, token_details=True), resolve, NONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from xuanzang.client._values.options import TranslateOptions
+from xuanzang.values.options import TranslateOptions
 
 
 def add_terms(group: argparse._ArgumentGroup) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.arguments.search import add_search, search_options
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
-from xuanzang.client._values.options import TranslateOptions
+from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
 

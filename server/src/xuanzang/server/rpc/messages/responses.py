@@ -11,7 +11,6 @@ from typing import Any
 from xuanzang.server.engine.scheduling.call import Call, CallRecord, SentenceTimeline
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (
-    DecodingOptions,
     FinishReason,
     Hypothesis,
     Quality,
@@ -200,6 +199,7 @@ def _quality(quality: Quality) -> pb.Quality:
 
 
 def _model(model: ServedModel) -> pb.Model:
+    options = model.default_options
     return pb.Model(
         name=model.name,
         version=str(model.version),
@@ -208,21 +208,17 @@ def _model(model: ServedModel) -> pb.Model:
         precision=model.precision,
         manifest_sha256=model.manifest_sha256,
         is_default=model.is_default,
-        default_options=_default_options(model.default_options),
+        # The other options are off unless a caller sets them.
+        default_options=pb.DecodingOptions(
+            beam_size=options.beam_size,
+            num_hypotheses=options.num_hypotheses,
+            length_penalty=options.length_penalty,
+            min_target_length=options.min_target_length,
+            max_target_length=options.max_target_length,
+        ),
         max_source_length=model.max_source_length,
         max_target_length=model.max_target_length,
         max_content_characters=model.max_content_characters,
         licence=model.licence,
         source_model=model.source_model,
-    )
-
-
-def _default_options(options: DecodingOptions) -> pb.DecodingOptions:
-    # The other options are off unless a caller sets them.
-    return pb.DecodingOptions(
-        beam_size=options.beam_size,
-        num_hypotheses=options.num_hypotheses,
-        length_penalty=options.length_penalty,
-        min_target_length=options.min_target_length,
-        max_target_length=options.max_target_length,
     )

@@ -1,1 +1,1 @@
-"""The services: translation, with explanations and glossaries, administration of models, and health."""
+"""The services: translation, with explanations and glossaries, and administration of models."""

@@ -5,26 +5,46 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 import grpc
 
-from xuanzang.server.access.callers import Caller, GlossaryWriters
+from xuanzang.server.access.callers import Caller, GlossaryWriters, Resolve
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
+from xuanzang.server.engine.errors import DrainingError, EngineError, FieldViolation, InvalidInputError
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
+from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
-from xuanzang.server.explanation.explainer import EngineArguments, Explainer
+from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.explanation.explainer import AttentionChoice, EngineArguments, Explainer
 from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.responses import Provenance
-from xuanzang.server.rpc.services import explaining
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
+from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+MAX_LAYERS = 64
+"""Elements of `attention_layers`."""
+
+_KINDS = frozenset(explanation_pb2.AttentionKind.values()) - {explanation_pb2.ATTENTION_KIND_UNSPECIFIED}
+_ONLY_BEAM_SEARCH = "cannot be explained: only a whole beam search is"
+_NOT_RETURNED = "must be false: explanations do not have it"
+_NOT_KEPT = "cannot be explained: no terms may be kept"
+_REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "glossary": _NOT_KEPT,
+        "glossary_entries": _NOT_KEPT,
+        "protected_patterns": _NOT_KEPT,
+        "return_alternatives": _ONLY_BEAM_SEARCH,
+        "return_provenance": _NOT_RETURNED,
+        "return_quality": _NOT_RETURNED,
+    }
+)
 
 
 class TranslationService(GlossaryRpcs):
@@ -60,7 +80,9 @@ class TranslationService(GlossaryRpcs):
         stream = _Stream(rpc, self._max_stream_texts)
         async with asyncio.TaskGroup() as group:
             try:
-                await self._read(request_iterator, stream, group)
+                async for request in request_iterator:
+                    await stream.permits.acquire()
+                    group.create_task(self._answer(request, stream))
             except EngineError as error:
                 # The texts read so far are answered before the status says why no more are read.
                 stream.ended_by = error
@@ -97,13 +119,13 @@ class TranslationService(GlossaryRpcs):
         """Translate a sentence and say how."""
         try:
             resolve = self._resolve(rpc.caller)
-            call, choice = await explaining.read_request(request, resolve, self._engine.glossaries)
+            call, choice = await _explanation_call(request, resolve, self._engine.glossaries)
             detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
             with ChargedCall(rpc, call) as charged:
                 hypotheses, explanation = await self._explainer.explain(detailed, choice, **charged.arguments)
         except InvalidInputError as error:
             raise requests.as_sent(requests.for_single_text(error)) from None
-        return explaining.response(call, hypotheses, explanation)
+        return _explanation_response(call, hypotheses, explanation)
 
     async def DetectLanguage(self, request: pb.DetectLanguageRequest, rpc: RpcContext) -> pb.DetectLanguageResponse:
         """Detect the languages of texts."""
@@ -116,7 +138,7 @@ class TranslationService(GlossaryRpcs):
         with rpc.caller.charged(()):
             return responses.models_response(filter(rpc.caller.allows, self._engine.models))
 
-    def _resolve(self, caller: Caller) -> requests.Resolve:
+    def _resolve(self, caller: Caller) -> Resolve:
         """Return the choice of a model among those that a caller may use."""
         return caller.limited(self._engine.router.route)
 
@@ -125,13 +147,6 @@ class TranslationService(GlossaryRpcs):
         if not call.return_provenance:
             return None
         return Provenance(call, charged.record, self._engine.runtime, method=method)
-
-    async def _read(
-        self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
-    ) -> None:
-        async for request in incoming:
-            await stream.permits.acquire()
-            group.create_task(self._answer(request, stream))
 
     async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream) -> None:
         began = time.perf_counter()
@@ -238,3 +253,62 @@ class ChargedCall:
         more = max(0, count * self._forced_tokens - self._characters)
         self._characters += more
         return self._rpc.caller.hold_sentences(count, more_characters=more)
+
+
+async def _explanation_call(
+    request: pb.ExplainTranslationRequest, resolve: Resolve, glossaries: GlossaryFolder
+) -> tuple[Call, AttentionChoice]:
+    """Check a request and fill in the defaults, as `requests.read_settings` does; its hypotheses have scores."""
+    violations = list(_explanation_violations(request))
+    checked = await requests.read_settings(
+        request.settings, (request.content,), resolve, glossaries, violations=violations
+    )
+    if checked.kept_texts:
+        description = "has nothing to explain: it is not in a source language; name source_language_code if it is"
+        raise InvalidInputError([FieldViolation(field="content", description=description)])
+    kinds = request.attention_kinds or (explanation_pb2.ATTENTION_KIND_CROSS,)
+    choice = AttentionChoice(kinds=kinds, layers=request.attention_layers, heads=request.attention_heads)
+    return dataclasses.replace(checked, return_scores=True), choice
+
+
+def _explanation_response(
+    call: Call, hypotheses: Sequence[Hypothesis], explanation: explanation_pb2.Explanation
+) -> pb.ExplainTranslationResponse:
+    """Return the translation of a call and what explains it; hypotheses have tokens only if the call asks for them."""
+    if not call.options.token_details:
+        hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
+    return pb.ExplainTranslationResponse(
+        translation=responses.translation(call, hypotheses),
+        explanation=explanation,
+        model=call.model.name,
+        model_version=str(call.model.version),
+    )
+
+
+def _explanation_violations(request: pb.ExplainTranslationRequest) -> Iterable[FieldViolation]:
+    if not request.content.strip():
+        yield FieldViolation(field="content", description="must not be empty or only white space")
+    settings = request.settings
+    if settings.options.HasField("sampling"):
+        yield FieldViolation(field="options.sampling", description=_ONLY_BEAM_SEARCH)
+    if settings.options.partial_on_deadline:
+        yield FieldViolation(field="options.partial_on_deadline", description=_ONLY_BEAM_SEARCH)
+    for name, description in _REFUSED_SETTINGS.items():
+        if getattr(settings, name):
+            yield FieldViolation(field=name, description=description)
+    if settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML):
+        yield FieldViolation(field="content_format", description="cannot be explained: only text without tags is")
+    yield from _attention_violations(request)
+
+
+def _attention_violations(request: pb.ExplainTranslationRequest) -> Iterable[FieldViolation]:
+    for index, kind in enumerate(request.attention_kinds):
+        if kind not in _KINDS:
+            description = "must be ATTENTION_KIND_CROSS, ATTENTION_KIND_ENCODER or ATTENTION_KIND_DECODER"
+            yield FieldViolation(field=f"attention_kinds[{index}]", description=description)
+    for name, limit in (("attention_kinds", len(_KINDS)), ("attention_layers", MAX_LAYERS)):
+        values = list(getattr(request, name))
+        if len(values) > limit:
+            yield FieldViolation(field=name, description=f"must have at most {limit} elements, has {len(values)}")
+        elif len(set(values)) < len(values):
+            yield FieldViolation(field=name, description="must have no element twice")
