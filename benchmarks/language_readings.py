@@ -16,8 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from xuanzang.server.engine.text.language_detection import shared_detector
-from xuanzang.server.engine.text.readings import LanguageChoice, read
+from xuanzang.server.engine.text.language_detection import LanguageChoice, read, shared_detector
 from xuanzang.server.engine.types import TextKind
 
 

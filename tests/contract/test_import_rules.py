@@ -21,7 +21,7 @@ BREAKING = {
         "xuanzang.client._calls.channel",
         "xuanzang.server.metrics",
     ),
-    "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.batch", "torch"),
+    "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.decoder", "torch"),
     "The client needs only grpcio and protobuf": ("xuanzang.client._values.results", "numpy"),
     "Documents need nothing but two libraries, each in its format": ("xuanzang.documents.opening", "pyromark"),
     "The client works without documents: what needs them is loaded when a document is translated": (
@@ -80,7 +80,7 @@ BREAKING = {
     "Access knows neither the wire nor the messages": ("xuanzang.server.access.callers", "grpc"),
     "The wire computes nothing": ("xuanzang.server.rpc.messages.requests", "numpy"),
     "The engine's floors: a call is scheduled, a schedule runs models, models decode": (
-        f"{ENGINE}.decoding.batch",
+        f"{ENGINE}.decoding.decoder",
         f"{ENGINE}.scheduling.request",
     ),
     "The wire's floors: listeners over the entry, the entry over services, services over messages": (
@@ -96,10 +96,10 @@ BREAKING = {
         f"{ENGINE}.terminology.terms",
         f"{ENGINE}.terminology.glossaries",
     ),
-    "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.batch"),
+    "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.decoder"),
     "Promotion's floors: what is live, the gate before it, and how texts are compared": (
-        f"{ENGINE}.promotion.settings",
         f"{ENGINE}.promotion.gate",
+        f"{ENGINE}.promotion.promoter",
     ),
     "The gateway is a client: it knows neither a server's inside nor the wire": ("xuanzang.gateway.app", "grpc"),
     "The gateway's floors: APIs over a way in over a client": ("xuanzang.gateway.errors", "xuanzang.gateway.app"),

@@ -22,7 +22,7 @@ from damages.hostile_graphs import HARMS, with_harm
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.models import trial_program as program
+from xuanzang.server.engine.models import trial_loader as program
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings

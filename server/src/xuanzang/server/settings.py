@@ -19,8 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from xuanzang.command.settings import Positional, read_flags
 from xuanzang.server.access.callers import ANYBODY, AccessSettings
-from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc.limits import RpcLimits
 

@@ -13,13 +13,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from xuanzang.kernels.decode import StepLimit
-from xuanzang.server.engine.decoding.batch import BatchShape
-from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.decoder import BatchShape, Decoder
 from xuanzang.server.engine.decoding.hypotheses import Advance, Sentence, TargetHypothesis
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 

@@ -381,7 +381,7 @@ async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(
         raise MemoryError("no room")
 
     engine = make_engine(SETTINGS)
-    monkeypatch.setattr(engine, "_load_model", fail)
+    monkeypatch.setattr(engine.live, "_open_model", fail)
     with pytest.raises(BundleError, match=r"cannot be loaded: MemoryError in the opening .*: no room"):
         await engine.start()
     assert engine.models == ()

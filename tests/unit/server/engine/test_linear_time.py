@@ -15,8 +15,7 @@ from xuanzang.server.engine.markup.parsing import MAX_MARKUP_CHARACTERS, parse
 from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.quality import has_untranslated_part, loses_name, loses_number
 from xuanzang.server.engine.terminology.terms import PATTERNS, GlossaryEntry, TermIndex, Terms
-from xuanzang.server.engine.text.offsets import before_nfkc, nfkc
-from xuanzang.server.engine.text.punctuation import punctuation_of
+from xuanzang.server.engine.text.offsets import before_nfkc, nfkc, punctuation_of
 from xuanzang.server.engine.text.sentences import is_copied, split_long_sentence, split_sentences, with_unbroken
 from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import ContentFormat

@@ -24,18 +24,17 @@ from xuanzang.server.engine.hardware import choose_kernels, default_workers, giv
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.loading import load_models, require_models
+from xuanzang.server.engine.models.loading import require_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.promotion.gate import Judge
 from xuanzang.server.engine.promotion.kept_state import StateFile, restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter
-from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.text.language_codes import matched
 from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
@@ -185,9 +184,7 @@ class Engine:
         self._report_machine()
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
-        models, refusals = await load_models(
-            self._repository, self._load_model, self._threads.tokenizing, self._trial_loader
-        )
+        models, refusals = await self.live.open_all(self._threads.tokenizing)
         kept = await self._state_file.read(matters=self._holds)
         require_models(self._repository, models, refusals, self._settings)
         self.live.begin(restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds), refusals)

@@ -1,12 +1,13 @@
-"""Model and languages of a request, by the names that it gives or by its texts."""
+"""Choice of the model and the languages that a request means, by the names that it gives or by its texts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -15,11 +16,21 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     UnservedLanguageError,
 )
-from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.live import LiveModels
-from xuanzang.server.engine.text.language_codes import matched_language, primary
-from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS, DetectedLanguage, LanguageDetector
-from xuanzang.server.engine.text.readings import LanguageChoice, read
+from xuanzang.server.engine.text.language_codes import (
+    matched,
+    matched_language,
+    matched_target,
+    meant_language,
+    primary,
+)
+from xuanzang.server.engine.text.language_detection import (
+    MAX_READ_CHARACTERS,
+    DetectedLanguage,
+    LanguageChoice,
+    LanguageDetector,
+    read,
+)
 from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
 from xuanzang.server.metric_series import Counter
 
@@ -27,6 +38,8 @@ from xuanzang.server.metric_series import Counter
 _SHORT_CHARACTERS = 2000
 # Names of models and languages, as requests combine them, whose meaning is kept.
 _MAX_KEPT = 1024
+_NAMED = 40
+"""Languages or pairs that an error names at most."""
 
 
 class RequestRouter:
@@ -59,12 +72,12 @@ class RequestRouter:
         self._choices.clear()
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
-        """Find the model that a request means by its names, and the target language; see `routing.resolve`."""
+        """Find the model that a request means by its names, and the target language, as `resolve` does."""
         if self._live.catalog is not self._catalog or len(self._routes) >= _MAX_KEPT:
             self._forget()
         key = model, source_language, target_language
         if (route := self._routes.get(key)) is None:
-            route = self._routes[key] = routing.resolve(
+            route = self._routes[key] = resolve(
                 self._models, model=model, source_language=source_language, target_language=target_language
             )
         return route
@@ -75,14 +88,14 @@ class RequestRouter:
             self._forget()
         key = model, target_language
         if (choice := self._choices.get(key)) is None:
-            choice = routing.language_choice(self._models, model=model, target_language=target_language)
+            choice = language_choice(self._models, model=model, target_language=target_language)
             self._choices[key] = choice
         return choice
 
     def require_pair(self, source_language: str, target_language: str) -> None:
         """Raise InvalidInputError for a pair of languages that no model translates."""
         try:
-            routing.require_pair(self._models, source_language=source_language, target_language=target_language)
+            _fits(self._models, source_language, target_language)
         except ModelNotFoundError as error:
             raise InvalidInputError([FieldViolation(field="target_language_code", description=str(error))]) from None
 
@@ -122,16 +135,11 @@ class RequestRouter:
             return route
         if passed := _unserved(readings):
             self._unserved["passed"].inc(passed)
-        return Route(
-            model=route.model,
-            source_language=route.source_language,
-            target_language=route.target_language,
-            readings=tuple(readings),
-        )
+        return replace(route, readings=tuple(readings))
 
     def _require_served(self, readings: Sequence[Reading], choice: LanguageChoice) -> None:
         try:
-            routing.require_served(readings, choice)
+            require_served(readings, choice)
         except UnservedLanguageError:
             self._unserved["refused"].inc(_unserved(readings))
             raise
@@ -144,7 +152,7 @@ class RequestRouter:
             return choice.sources[0] if len(choice.sources) > 1 else ""
         if not self._detector.is_complete and not any(each.language for each in translated):
             return ""
-        return routing.language_of(translated, choice)
+        return language_of(translated, choice)
 
     async def _readings(self, texts: Sequence[str], choice: LanguageChoice) -> list[Reading]:
         work = partial(_read_all, texts, self._detector, choice)
@@ -195,3 +203,175 @@ def _detected(texts: Iterable[str], detector: LanguageDetector, codes: tuple[str
         ]
         for text in texts
     ]
+
+
+def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
+    """Find the only model that fits a request best, and those of its languages that fit.
+
+    Args:
+        models: Served models.
+        model: "zh-en" for its default version, "zh-en/1" for that version, empty for the one that fits the languages.
+        source_language: BCP-47 code or empty. "zh-Hans-CN" also finds a model for "zh-Hans", else one for "zh".
+        target_language: BCP-47 code or empty, matched in the same way.
+
+    Raises:
+        ModelNotFoundError: No model fits.
+        InvalidInputError: Several models fit, or the model needs a language that is not named. The error names the
+            languages to choose among, or the models if languages do not tell them apart.
+    """
+    candidates = [served for served in models if _has_name(served, model)]
+    if not candidates:
+        names = ", ".join(sorted({served.name for served in models})) or "none"
+        raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}")
+    languages = source_language, target_language
+    fits = _fits(candidates, *languages)
+    best, _ = min(fits, key=itemgetter(0))
+    return _route(_only_one([served for fit, served in fits if fit == best], *languages), *languages)
+
+
+def language_choice(models: Sequence[ServedModel], *, model: str, target_language: str) -> LanguageChoice:
+    """Return the target, and the source languages of all models that fit a request without one; none if none does."""
+    fitting = [
+        served for served in models if _has_name(served, model) and _fit(served, "", target_language) is not None
+    ]
+    sources = {code for served in fitting for code in served.source_languages}
+    targets = {code for served in fitting for code in served.target_languages}
+    target = matched_target(target_language, targets) or ""
+    if len(set(map(primary, targets))) == 1:
+        target = target or fitting[0].target_languages[0]
+    return LanguageChoice(sources=tuple(sorted(sources)), target=target)
+
+
+def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
+    """Choose the source language of all texts that are translated; empty if there is but one, which need not be named.
+
+    Raises:
+        InvalidInputError: Nothing tells the language, or the texts are in several.
+    """
+    told = {each.language for each in readings if each.kind is TextKind.SERVED}
+    written = {each.language for each in readings if each.kind is TextKind.UNCERTAIN and each.language}
+    if len(choice.sources) == 1:
+        return ""
+    if len(told or written) == 1:
+        return next(iter(told or written))
+    if not told and not any(each.has_letters for each in readings):
+        # Texts such as "12:30" are alike in all languages.
+        return choice.sources[0]
+    names = _listed(told or choice.sources)
+    description = f"must be set, one of {_listed(choice.sources)}: "
+    if told:
+        description += f"the texts are in several languages, {names}, and one request takes texts in one"
+    else:
+        description += "the language of the text cannot be told for sure"
+    raise InvalidInputError([FieldViolation(field="source_language_code", description=description)])
+
+
+def require_served(readings: Sequence[Reading], choice: LanguageChoice) -> None:
+    """Raise UnservedLanguageError, which names each, for texts in languages that are not translated."""
+    unserved = {index: each for index, each in enumerate(readings) if each.kind is TextKind.UNSERVED}
+    if not unserved:
+        return
+    into = f" into {choice.target}" if choice.target else ""
+    rest = (
+        f"; what is translated{into}: {_listed(choice.sources)}. To translate it all the same, name the source "
+        "language; to get it back as it is, set pass_through_unserved"
+    )
+    violations = [
+        FieldViolation(field=f"contents[{index}]", description=f"is in {each.language or 'another language'}{rest}")
+        for index, each in unserved.items()
+    ]
+    detected = [language for each in unserved.values() if (language := each.language)]
+    raise UnservedLanguageError(violations, detected=dict.fromkeys(detected), served=choice.sources)
+
+
+def _has_name(served: ServedModel, model: str) -> bool:
+    name, _, version = model.partition("/")
+    if version:
+        return (served.name, str(served.version)) == (name, version)
+    return served.is_default and model in ("", served.name)
+
+
+def _fits(models: Sequence[ServedModel], source_language: str, target_language: str) -> list[tuple[int, ServedModel]]:
+    fits = [(fit, served) for served in models if (fit := _fit(served, source_language, target_language)) is not None]
+    if not fits:
+        wanted = f"{source_language or 'any'} to {target_language or 'any'}"
+        sides = (
+            (source_language, [code for served in models for code in served.source_languages]),
+            (target_language, [code for served in models for code in served.target_languages]),
+        )
+        hints = [
+            f"; {wanted!r}: did you mean {meant!r}?"
+            for wanted, offered in sides
+            if (meant := meant_language(wanted, offered))
+        ]
+        raise ModelNotFoundError(
+            f"no model translates {wanted}; served pairs: {_listed(_pairs(models))}" + "".join(hints)
+        )
+    return fits
+
+
+def _only_one(models: Sequence[ServedModel], source_language: str, target_language: str) -> ServedModel:
+    """Return the only model, or raise InvalidInputError, which names the fields that would decide among several."""
+    if len(models) == 1:
+        return models[0]
+    fields = []
+    if not source_language and len({served.source_languages for served in models}) > 1:
+        fields.append("source_language_code")
+    if not target_language and len({served.target_languages for served in models}) > 1:
+        fields.append("target_language_code")
+    description = f"must be set, or model must be; served pairs: {_listed(_pairs(models))}"
+    if not fields:
+        fields = ["model"]
+        names = ", ".join(sorted(served.name for served in models))
+        description = f"must be set: several models translate these languages: {names}"
+    raise InvalidInputError(FieldViolation(field=field, description=description) for field in fields)
+
+
+def _route(served: ServedModel, source_language: str, target_language: str) -> Route:
+    """Return a model and those of its languages that are meant; raise InvalidInputError for one that it needs."""
+    needs_source = served.needs_source_language and not source_language
+    needs_target = served.needs_target_language and not target_language
+    violations = [
+        FieldViolation(field=field, description=f"must be set: {served.name} translates {way} {_listed(languages)}")
+        for is_needed, field, way, languages in (
+            (needs_source, "source_language_code", "from", served.source_languages),
+            (needs_target, "target_language_code", "into", served.target_languages),
+        )
+        if is_needed
+    ]
+    if violations:
+        raise InvalidInputError(violations)
+    return Route(
+        model=served,
+        source_language=matched(source_language, served.source_languages) or "",
+        target_language=matched_target(target_language, served.target_languages) or served.target_languages[0],
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names in order, those of the largest models not all."""
+    ordered = sorted(set(names))
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(ordered[:_NAMED]) + more
+
+
+def _fit(served: ServedModel, source_language: str, target_language: str) -> int | None:
+    """Return the number of subtags to drop for the languages to match; None if they do not."""
+    dropped = 0
+    for wanted, code in (
+        (source_language, matched(source_language, served.source_languages)),
+        (target_language, matched_target(target_language, served.target_languages)),
+    ):
+        if wanted and code is None:
+            return None
+        dropped += wanted.count("-") - (code or "").count("-")
+    return dropped
+
+
+def _pairs(models: Iterable[ServedModel]) -> Iterator[str]:
+    for served in models:
+        if served.needs_source_language:  # each with each of some hundred
+            yield f"{len(served.source_languages)} languages to {_listed(served.target_languages)} by {served.name}"
+            continue
+        for source in served.source_languages:
+            yield from (f"{source} to {target}" for target in served.target_languages)

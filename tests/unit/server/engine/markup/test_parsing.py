@@ -58,9 +58,9 @@ def test_the_text_of_a_block_stands_in_the_content() -> None:
     content = "<p>x</p><p>a <b>两\n 行</b>&lt;z <code>c</code>e</p>"
     block = parse(content, ContentFormat.HTML).blocks[1]
     assert block.text == "a 两行<z ce"
-    places = [content[slice(*block.places.in_content(at, at + 1))] for at in range(len(block.text))]
+    places = [content[slice(*block.in_content(at, at + 1))] for at in range(len(block.text))]
     assert places == ["a", " ", "两", "行", "&lt;", "z", " ", "<code>c</code>", "e"]
-    assert content[slice(*block.places.in_content(2, 5))] == "两\n 行</b>&lt;"
+    assert content[slice(*block.in_content(2, 5))] == "两\n 行</b>&lt;"
 
 
 def test_sections_of_characters_are_text() -> None:

@@ -110,7 +110,7 @@ async def test_a_version_retires_until_its_last_call_is_answered(
     # An administrator who does not wait for it leaves it half done for nobody.
     unloading.cancel()
     assert (await states(engine))[1] is ModelState.RETIRING
-    [retiring] = engine.live._retirement._retiring
+    [retiring] = engine.live._retiring
     script.allow(math.inf)
     assert (await call)[0][0].text == "hello world"
     await retiring

@@ -181,7 +181,7 @@ async def test_of_a_bundle_that_was_replayed_before_the_shortest_sample_is_repla
     tried.add([tried.entry(directory)] if known else [])
     trial_loader = TrialLoader(SETTINGS, known=tried)
     # Not in this thread, which would take denormal floats for zero from then on.
-    model = await asyncio.to_thread(load_model, directory, make_engine(SETTINGS)._load_model, trial_loader)
+    model = await asyncio.to_thread(load_model, directory, make_engine(SETTINGS)._load_model, trial_loader.has_replayed)
     assert isinstance(model, LoadedModel)
     lengths = sorted(len(sample.source_ids) for sample in model.bundle.samples)
     decoded = sorted(length for batch in script.batches for length in batch)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 
 GOLDEN = (
     "the weather is fine",

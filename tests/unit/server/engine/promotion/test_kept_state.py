@@ -23,8 +23,7 @@ from xuanzang.server.engine.errors import ModelStateError
 from xuanzang.server.engine.models.catalog import Standing
 from xuanzang.server.engine.promotion import kept_state
 from xuanzang.server.engine.promotion.kept_state import FILE
-from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.watched_files import reload_changed
 from xuanzang.server.whole_files import remove_abandoned
 

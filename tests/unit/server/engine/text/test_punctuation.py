@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
-from xuanzang.server.engine.text.punctuation import Punctuation
+from xuanzang.server.engine.text.offsets import Punctuation
 
 CHARACTERS = "aZ19 .,:;!?()%<>'`\"\r\t\n\u00a0«»„“”‘’‚´–—…º猫，。"
 MARKS = ["nº\u00a0", "\u00a0ºC", "\u00a0cm", "''", "´´", '..."', '",', " ) .", "1\u00a0234", "« mot »"]

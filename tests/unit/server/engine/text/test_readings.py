@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.server.engine.text.language_detection import LanguageDetector, is_installed, shared_detector
-from xuanzang.server.engine.text.readings import LanguageChoice, read
+from xuanzang.server.engine.text.language_detection import (
+    LanguageChoice,
+    LanguageDetector,
+    is_installed,
+    read,
+    shared_detector,
+)
 from xuanzang.server.engine.types import TextKind
 
 BENCHMARKS = Path(__file__).parents[5] / "benchmarks"

@@ -89,7 +89,7 @@ def _matches(split: SplitDocument, parts: Sequence[Hypothesis]) -> tuple[Glossar
         for block, segments in zip(split.document.blocks, split.blocks, strict=True)
         for part in islice(remaining, len(segments))
         for match in part.matches
-        for start, end in [block.places.in_content(match.source_start, match.source_end)]
+        for start, end in [block.in_content(match.source_start, match.source_end)]
     )
 
 

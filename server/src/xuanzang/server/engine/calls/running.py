@@ -19,7 +19,7 @@ from xuanzang.server.engine.errors import (
     MemoryLimitError,
     OverloadedError,
 )
-from xuanzang.server.engine.models.version_states import ModelUsage
+from xuanzang.server.engine.models.catalog import ModelUsage
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.request import SearchWatch
 from xuanzang.server.engine.text.traditional import TraditionalWriter

@@ -9,8 +9,7 @@ from xuanzang.server.engine.quality import with_flags
 from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.language_codes import primary
-from xuanzang.server.engine.text.language_detection import LanguageDetector
-from xuanzang.server.engine.text.readings import LanguageChoice, read
+from xuanzang.server.engine.text.language_detection import LanguageChoice, LanguageDetector, read
 from xuanzang.server.engine.types import Hypothesis, QualityFlag, Reading, TextKind
 from xuanzang.server.metrics import ModelMetrics
 

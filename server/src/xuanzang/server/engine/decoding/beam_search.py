@@ -20,7 +20,6 @@ from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.hypotheses import (
     Advance,
     Ending,
-    RecordedEnding,
     RecordedStep,
     SearchOptions,
     TargetHypothesis,
@@ -148,7 +147,7 @@ class BeamSearch:
             self.sentences = [self.sentences[index] for index in taken.order]
         for index, length, parent, total in taken.endings:
             score = final_score(total, length, self.sentences[index].options.decoding, None)
-            self.sentences[index].finished.add(Ending(parent, self._eos_id, length, score, None), is_best=False)
+            self.sentences[index].end(Ending(parent, self._eos_id, length, score, None), is_best=False)
         self._step += taken.steps
         self._history.steps += taken.steps - 1
         done = [index for index in taken.inspected if self._advance_sentence(index, candidates.of(index))]
@@ -196,7 +195,7 @@ class BeamSearch:
     def _result(self, index: int, ago: int = 0) -> tuple[int, list[TargetHypothesis]]:
         """Return a sentence that is done, since some steps ago, and its hypotheses, best first."""
         state = self.sentences[index]
-        return index, [self._ended(index, ending, ago) for ending in state.finished.best(state.options.returned)]
+        return index, [self._ended(index, ending, ago) for ending in rank(state.endings, state.options.returned)]
 
     def _forced_ends(self, required: Container[int]) -> dict[int, list[tuple[float, int, int]]]:
         """Return the candidates of sentences at a limit where every hypothesis ends at no cost, by batch index."""
@@ -216,10 +215,9 @@ class BeamSearch:
         arrays = (self.beams.token_ids, self.beams.parents, self.beams.scores)
         hypotheses = zip(*(array[index].tolist() for array in arrays), strict=True)
         live = [(token, parent) for token, parent, score in hypotheses if score > DEAD_LIMIT and not is_last]
-        ended = [ending for ending in state.finished.endings if ending.token_count == length]
-        endings = [RecordedEnding(ending.parent, ending.token, ending.score) for ending in ended]
+        ended = [ending for ending in state.endings if ending.token_count == length]
         if state.options.recorder:
-            state.options.recorder.add(RecordedStep(candidates, live, endings, is_last))
+            state.options.recorder.add(RecordedStep(candidates, live, ended, is_last))
 
     def _continue_best(self, candidates: Candidates) -> list[int]:
         """Let every sentence go on with its best continuations; return those with a hypothesis ended or missing."""
@@ -252,13 +250,13 @@ class BeamSearch:
         at_limit = self._step >= state.limit
         for number, (score, token, parent) in enumerate(allowed[: self.beam_size]):
             if token == self._eos_id or at_limit:
-                state.finished.add(self._ending(index, parent, token, score), is_best=number == 0)
+                state.end(self._ending(index, parent, token, score), is_best=number == 0)
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
         if at_limit or not survivors:
             return True
         # As if the best one that goes on ended with this step.
         going_on = float(survivors[0][0] / self._length(index) ** state.options.decoding.length_penalty)
-        if state.finished.is_enough(going_on):
+        if state.is_enough(going_on):
             return True
         self._survive(index, survivors)
         return False
@@ -275,11 +273,9 @@ class BeamSearch:
         return done
 
     def _finish_required(self, index: int, endings: Sequence[tuple[int, int, float]], best: float) -> bool:
-        """Keep the hypotheses of a sentence that have ended; return whether it is done.
+        """Keep hypotheses of a sentence that have ended, by parent, last token and score; return whether it is done.
 
-        Args:
-            endings: Parent, last token and score of each.
-            best: Greatest score of the hypotheses that live on, less than all where there is none.
+        `best` is the greatest score of the hypotheses that live on, less than all where there is none.
         """
         state, beams = self.sentences[index], self.beams
         cut = []
@@ -287,9 +283,9 @@ class BeamSearch:
             live = (array[index].tolist() for array in (beams.parents, beams.token_ids, beams.scores))
             cut = [one for one in zip(*live, strict=True) if one[2] > DEAD_LIMIT]
         for parent, token, total in [*endings, *cut]:
-            state.finished.add(self._ending(index, parent, token, total), is_best=total > best)
+            state.end(self._ending(index, parent, token, total), is_best=total > best)
         outdone = best / (self._length(index) + 1) ** state.options.decoding.length_penalty
-        return bool(cut) or best < DEAD_LIMIT or state.finished.is_settled(outdone)
+        return bool(cut) or best < DEAD_LIMIT or state.is_settled(outdone)
 
     def _survive(self, index: int, survivors: Sequence[tuple[float, int, int]]) -> None:
         dead = (float(DEAD_SCORE), self._eos_id, 0)
@@ -352,7 +348,7 @@ class BeamSearch:
     def partial(self, index: int) -> list[TargetHypothesis]:
         """Return the best hypotheses so far, unfinished ones too; empty before the first step."""
         state, length = self.sentences[index], self._length(index)
-        found = [self._ended(index, ending) for ending in state.finished.endings]
+        found = [self._ended(index, ending) for ending in state.endings]
         found += [self._unfinished(index, position) for position in (self._live(index) if length else ())]
         return rank(found, state.options.decoding.num_hypotheses)
 
@@ -372,7 +368,7 @@ class BeamSearch:
         """Return the tokens with which every hypothesis begins that can still be the best: they will not change."""
         live = self._live(index)
         begun = [self._history.shared(index, live, self._length(index))] if live else []
-        begun += [self._ended(index, ending).target_ids for ending in self.sentences[index].finished.endings]
+        begun += [self._ended(index, ending).target_ids for ending in self.sentences[index].endings]
         common = 0
         for tokens in zip(*begun, strict=False):
             if len(set(tokens)) > 1:

@@ -13,16 +13,6 @@ from xuanzang.server.engine.types import DecodingOptions
 _Name = TypeVar("_Name")
 
 
-class RecordedEnding(NamedTuple):
-    """A hypothesis that ended in a step."""
-
-    parent: int
-    """Beam position before the step."""
-    token: int
-    score: float
-    """Score by which finished hypotheses are ranked."""
-
-
 class RecordedStep(NamedTuple):
     """One step of the search of a sentence."""
 
@@ -30,7 +20,7 @@ class RecordedStep(NamedTuple):
     """Summed log-probability, token and parent's beam position of the best continuations, best first."""
     live: Sequence[tuple[int, int]]
     """Token and parent of the hypotheses that live on, by beam position; none after the last step."""
-    endings: Sequence[RecordedEnding]
+    endings: Sequence[Ending]
     is_last: bool
     """True if the search of the sentence is over."""
 
@@ -187,45 +177,6 @@ def final_score(total: float, count: int, options: DecodingOptions, details: Tok
 
 
 Scored = TypeVar("Scored", Ending, TargetHypothesis)
-
-
-class FinishedHypotheses:
-    """The hypotheses of a sentence that have ended."""
-
-    def __init__(self, options: DecodingOptions, rules: SearchRules = UNTIL_FIRST) -> None:
-        self._options, self._rules = options, rules
-        self._best_finished = False
-        self.endings: list[Ending] = []
-
-    def add(self, ending: Ending, *, is_best: bool) -> None:
-        """Add a hypothesis."""
-        self.endings.append(ending)
-        self._best_finished |= is_best
-
-    def is_enough(self, live: float) -> bool:
-        """Return whether the search is over; `live`: score of the best hypothesis that goes on, as if it ended here."""
-        if self._rules.none_better:
-            counted = rank(self.endings, self._options.beam_size)
-            return len(counted) >= self._options.beam_size and live <= counted[-1].score
-        if self._options.length_penalty:
-            return len(self.endings) >= self._options.beam_size
-        # Sums only sink, so the first best continuation that ends cannot be beaten.
-        return self._best_finished and len(self.endings) >= self._options.num_hypotheses
-
-    def is_settled(self, live: float) -> bool:
-        """Return whether the search of a sentence that requires phrases is over.
-
-        Its beam holds hypotheses that may not end yet, so that fewer end in a step than without phrases. `live` is the
-        score of the best hypothesis that goes on, as if it ended with the next token at no cost.
-        """
-        beam_size, wanted = self._options.beam_size, self._options.num_hypotheses
-        if len(self.endings) >= max(wanted, beam_size - beam_size // 4):
-            return True
-        return len(self.endings) >= wanted and live < max(ending.score for ending in self.endings)
-
-    def best(self, count: int) -> list[Ending]:
-        """Return the endings to return, best first."""
-        return rank(self.endings, count)
 
 
 def rank(hypotheses: Iterable[Scored], count: int) -> list[Scored]:

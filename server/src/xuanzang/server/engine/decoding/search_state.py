@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints, Order, extended
-from xuanzang.server.engine.decoding.hypotheses import FinishedHypotheses, SearchOptions
+from xuanzang.server.engine.decoding.hypotheses import Ending, SearchOptions, rank
 from xuanzang.server.engine.types import SamplingOptions
 
 DEAD_SCORE = np.float32(-1.0e9)
@@ -59,21 +59,11 @@ class BeamArrays(NamedTuple):
 
     def extended(self, more: int) -> BeamArrays:
         """Return arrays with room for more sentences."""
-        return BeamArrays(
-            extended(self.token_ids, more),
-            extended(self.scores, more),
-            extended(self.positions, more),
-            extended(self.parents, more),
-        )
+        return BeamArrays._make(extended(array, more) for array in self)
 
     def selected(self, order: Order) -> BeamArrays:
         """Return the arrays of some sentences, in the memory of these."""
-        return BeamArrays(
-            order.apply(self.token_ids),
-            order.apply(self.scores),
-            order.apply(self.positions),
-            order.apply(self.parents),
-        )
+        return BeamArrays._make(order.apply(array) for array in self)
 
 
 class Sampler:
@@ -128,11 +118,9 @@ class History:
         self.steps += 1
 
     def make_room(self, steps: int, positions: Ints, *, added: int = 0) -> None:
-        """Have room for steps, if there is none forget those before the oldest sentence began.
+        """Have room for steps; if there is none, forget those before the oldest sentence began.
 
-        Args:
-            positions: Tokens of each hypothesis, [batch, beam].
-            added: Those of them that are not recorded yet.
+        Of the tokens of each hypothesis, `positions` [batch, beam], so many were `added` and are not recorded yet.
         """
         if self.steps + steps > self.links.shape[1]:
             needed = int(positions.max()) - added
@@ -172,7 +160,8 @@ class SentenceState:
 
     def __init__(self, options: SearchOptions, step: int) -> None:
         self.options = options
-        self.finished = FinishedHypotheses(options.decoding, options.rules)
+        self.endings: list[Ending] = []
+        self._best_finished = False
         self.sampler = Sampler(options.decoding.sampling) if options.decoding.sampling else None
         # Counted in steps of the search.
         self.limit = step + options.max_target_length
@@ -180,9 +169,36 @@ class SentenceState:
         self.inspected_from = 0 if self.sampler or options.rules.none_better else self.limit
         self.edited_until = step + options.edited_tokens
 
+    def end(self, ending: Ending, *, is_best: bool) -> None:
+        """Add a hypothesis that has ended."""
+        self.endings.append(ending)
+        self._best_finished |= is_best
+
+    def is_enough(self, live: float) -> bool:
+        """Return whether the search is over; `live`: score of the best hypothesis that goes on, as if it ended here."""
+        options = self.options.decoding
+        if self.options.rules.none_better:
+            counted = rank(self.endings, options.beam_size)
+            return len(counted) >= options.beam_size and live <= counted[-1].score
+        if options.length_penalty:
+            return len(self.endings) >= options.beam_size
+        # Sums only sink, so the first best continuation that ends cannot be beaten.
+        return self._best_finished and len(self.endings) >= options.num_hypotheses
+
+    def is_settled(self, live: float) -> bool:
+        """Return whether the search of a sentence that requires phrases is over.
+
+        Its beam holds hypotheses that may not end yet, so that fewer end in a step than without phrases. `live` is the
+        score of the best hypothesis that goes on, as if it ended with the next token at no cost.
+        """
+        beam_size, wanted = self.options.decoding.beam_size, self.options.decoding.num_hypotheses
+        if len(self.endings) >= max(wanted, beam_size - beam_size // 4):
+            return True
+        return len(self.endings) >= wanted and live < max(ending.score for ending in self.endings)
+
     @property
     def endings_left(self) -> int:
-        """How many more hypotheses end until the search is over; 0 where their number does not decide."""
+        """Hypotheses that end until the search is over; 0 where their number does not decide."""
         decoding = self.options.decoding
         decides = decoding.length_penalty and not self.options.rules.none_better
-        return decoding.beam_size - len(self.finished.endings) if decides else 0
+        return decoding.beam_size - len(self.endings) if decides else 0

@@ -24,10 +24,8 @@ class BatchShortlist:
     def __init__(self, common: Ints, *, vocab_size: int, min_pieces: int) -> None:
         """Start without sentences.
 
-        Args:
-            common: Pieces that every sentence may choose, in the order of the graph.
-            vocab_size: Number of target pieces; as an id it stands for no piece.
-            min_pieces: Minimum pieces of a sentence, filled up with no piece.
+        All may choose the `common` pieces, in the order of the graph. As an id `vocab_size` stands for no piece, with
+        which each sentence is filled up to `min_pieces`.
         """
         self._no_piece = vocab_size
         self._min_pieces = min_pieces
@@ -86,15 +84,11 @@ class BatchShortlist:
         )
 
     def positions(self) -> Ints:
-        """Return the position of each piece in each sentence, or -1, [batch, vocab + 1]; made once, as `inputs` is."""
-        if self._positions is None:
-            self._positions = self._find_positions()
-        return self._positions
-
-    def _find_positions(self) -> Ints:
         """Return the position of each piece in each sentence, or -1, and last one of no piece, [batch, vocab + 1]."""
-        choices = self.inputs()["choices"]
-        positions = np.full((len(choices), self._no_piece + 1), -1)
-        positions[:, self._common] = np.arange(len(self._common))
-        np.put_along_axis(positions, choices, len(self._common) + np.arange(choices.shape[1])[None], axis=1)
-        return positions
+        if self._positions is None:
+            choices = self.inputs()["choices"]
+            positions = np.full((len(choices), self._no_piece + 1), -1)
+            positions[:, self._common] = np.arange(len(self._common))
+            np.put_along_axis(positions, choices, len(self._common) + np.arange(choices.shape[1])[None], axis=1)
+            self._positions = positions
+        return self._positions

@@ -25,16 +25,11 @@ class _Records(NamedTuple):
 
     def extended(self, more: int) -> _Records:
         """Return records with room for more sentences."""
-        return _Records(extended(self.totals, more), extended(self.alignment, more), extended(self.coverage, more))
+        return _Records._make(extended(array, more) for array in self)
 
     def at(self, *indices: Ints) -> _Records:
         """Return the records of some sentences or hypotheses."""
-        return _Records(self.totals[indices], self.alignment[indices], self.coverage[indices])
-
-    def lengthened(self) -> _Records:
-        """Return records with room for more tokens."""
-        totals = extended(self.totals, _TOKENS_CHUNK, axis=2)
-        return self._replace(totals=totals, alignment=extended(self.alignment, _TOKENS_CHUNK, axis=2))
+        return _Records._make(array[indices] for array in self)
 
 
 class TokenDetailRecorder:
@@ -71,7 +66,10 @@ class TokenDetailRecorder:
         """
         indices = np.arange(len(parents))
         if token_positions.max(initial=0) >= self._records.totals.shape[2]:
-            self._records = self._records.lengthened()
+            self._records = self._records._replace(
+                totals=extended(self._records.totals, _TOKENS_CHUNK, axis=2),
+                alignment=extended(self._records.alignment, _TOKENS_CHUNK, axis=2),
+            )
         self._records = self._records.at(indices[:, None], parents)
         self._records.totals[indices, :, token_positions] = totals
         self._records.alignment[indices, :, token_positions] = self._aligned[indices[:, None], parents]

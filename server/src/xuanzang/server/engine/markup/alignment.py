@@ -53,12 +53,6 @@ class Word(NamedTuple):
         return 2 * shared / self.weight - 1
 
 
-def _word(start: int, end: int, sources: Sequence[Source], *, is_punctuation: bool) -> Word:
-    weight = sum(source.weight for source in sources)
-    middles = sum(source.weight * (source.start + source.end) for source in sources)
-    return Word(start, end, is_punctuation, tuple(sources), weight, middles / (2 * weight) if weight else 0.0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """A sentence and its translation, or copied text."""
@@ -83,12 +77,9 @@ class Alignment:
         self._starts = [stretch.source_start for stretch in stretches]
         self._is_space = [character.isspace() for character in source]
         # The next character from each on that is no space, and the end of the last one before each.
-        self._next = [*accumulate(reversed([*self._blank_or_index(), len(source)]), min)][::-1]
-        self._last = [0, *accumulate((i + 1 if not space else 0 for i, space in enumerate(self._is_space)), max)]
-
-    def _blank_or_index(self) -> Iterator[int]:
-        for index, is_space in enumerate(self._is_space):
-            yield len(self._is_space) if is_space else index
+        letters = [len(source) if space else place for place, space in enumerate(self._is_space)]
+        self._next = [*accumulate(reversed([*letters, len(source)]), min)][::-1]
+        self._last = [0, *accumulate((0 if space else place + 1 for place, space in enumerate(self._is_space)), max)]
 
     def at(self, place: int) -> Stretch:
         """Return the stretch with a character of the text."""
@@ -147,12 +138,8 @@ def aligned_words(
     """Align the words of a sentence's translation; return words and punctuation in their order.
 
     Args:
-        tokens: Tokens of the translation, with spans in the block's text.
-        text: The translation.
+        tokens: Tokens of the translation, with spans in `source`, the block's text, as `sentence` and `verbatim` are.
         offset: Place of the translation in that of the block.
-        source: Text of the block.
-        sentence: Place of the sentence in it.
-        verbatim: Places of what is not translated in it.
         terms: Places of required translations in the translation, with those of their terms in the block's text.
     """
     placed = _placed_tokens(tokens, len(text))
@@ -168,7 +155,9 @@ def aligned_words(
         if (start, end) in originals:
             sources = [Source(*originals[start, end], 1)]
         sources = _corrected(sources, start, end, copies)
-        words.append(_word(offset + start, offset + end, sources, is_punctuation=is_punctuation))
+        weight = sum(source.weight for source in sources)
+        middle = sum(source.weight * (source.start + source.end) for source in sources) / (2 * max(weight, 1))
+        words.append(Word(offset + start, offset + end, is_punctuation, tuple(sources), weight, middle))
     return tuple(words)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,37 +27,6 @@ class Inline:
     """True if it ends in a block behind, so that it is around all that comes after its start."""
 
 
-class Run(NamedTuple):
-    """Characters of the content that some text of a block was read from, all in order or as a whole."""
-
-    text_start: int
-    text_end: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Places of a block's text in the content."""
-
-    runs: tuple[Run, ...]
-    """Runs of the text with its line breaks, in its order."""
-    kept: Sequence[int]
-    """Place of each character in that text."""
-
-    def in_content(self, start: int, end: int) -> tuple[int, int]:
-        """Return the characters of the content between the first and the last of some characters of the text."""
-        first, last = self.kept[start], self.kept[end - 1]
-        return self._of(first)[0], self._of(last)[1]
-
-    def _of(self, place: int) -> tuple[int, int]:
-        run = self.runs[bisect_right(self.runs, place, key=lambda run: run.text_start) - 1]
-        if run.end - run.start != run.text_end - run.text_start:
-            return run.start, run.end
-        start = run.start + place - run.text_start
-        return start, start + 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Text of which sentences are made, and the tags in it."""
@@ -69,7 +36,12 @@ class Block:
     inlines: tuple[Inline, ...]
     spellings: Mapping[str, Sequence[str]]
     """References, in their order, for each character that is written so."""
-    places: Places
+    origins: Sequence[tuple[int, int]]
+    """First character of the content that each character was read from, and the one after the last."""
+
+    def in_content(self, start: int, end: int) -> tuple[int, int]:
+        """Return the characters of the content between the first and the last of some characters of the text."""
+        return self.origins[start][0], self.origins[end - 1][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

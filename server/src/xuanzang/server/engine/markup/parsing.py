@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from xuanzang.server.engine.markup.document import Block, Document, Inline, Places, Run
+from xuanzang.server.engine.markup.document import Block, Document, Inline
 from xuanzang.server.engine.markup.tokens import MarkupError, MarkupToken, TokenKind, html_tokens, xml_tokens
 from xuanzang.server.engine.types import ContentFormat
 
@@ -65,17 +65,13 @@ class _Open:
     start: int = 0
     inlines: list[Inline] = field(default_factory=list)
 
-    def without_end(self) -> list[Inline]:
-        """Return its start tag alone, and what is within."""
-        return [Inline(start=self.start, end=self.start, opening=self.raw), *self.inlines]
-
 
 class BlockBuilder:
     """Builds one block, token by token."""
 
     def __init__(self, start: int) -> None:
         self._place = start
-        self._runs: list[Run] = []
+        self._origins: list[tuple[int, int]] = []
         self._raw: list[str] = []
         self._texts: list[str] = []
         self._length = 0
@@ -111,8 +107,9 @@ class BlockBuilder:
         if token.name in names:
             while self._open[-1].name != token.name:
                 # HTML may have tags that cross; those stay where they are.
-                crossing = self._open.pop().without_end()
-                self._open[-1].inlines += crossing
+                crossing = self._open.pop()
+                self._add(Inline(start=crossing.start, end=crossing.start, opening=crossing.raw))
+                self._open[-1].inlines += crossing.inlines
             self._close(token.raw)
         elif names or self._strays == MAX_INLINE_DEPTH:
             self._add(Inline(start=self._length, end=self._length, opening=token.raw))
@@ -136,16 +133,18 @@ class BlockBuilder:
         while len(self._open) > 1:
             self._close("", reaches_end=True)
         text, inlines, kept = without_line_breaks("".join(self._texts), self._open[0].inlines)
-        places = Places(runs=tuple(self._runs), kept=kept)
-        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), places=places)]
+        origins = [self._origins[place] for place in kept]
+        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), origins=origins)]
 
     def _pass(self, raw: str) -> None:
         self._raw.append(raw)
         self._place += len(raw)
 
     def _take(self, raw: str, text: str) -> None:
-        if text:
-            self._runs.append(Run(self._length, self._length + len(text), self._place, self._place + len(raw)))
+        if len(raw) == len(text):
+            self._origins += [(place, place + 1) for place in range(self._place, self._place + len(raw))]
+        else:
+            self._origins += [(self._place, self._place + len(raw))] * len(text)
         self._pass(raw)
         self._texts.append(text)
         self._length += len(text)

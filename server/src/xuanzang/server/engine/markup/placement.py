@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, Word
 from xuanzang.server.engine.markup.document import Block, Inline
@@ -182,14 +183,10 @@ def _best_words(sentence: Stretch, source: Span, alignment: Alignment, space: Fr
 def _value(word: Word, source: Span, alignment: Alignment) -> float:
     if not word.sources:
         return _UNKNOWN
-    return word.share_in(*source) * _weight(word, alignment)
-
-
-def _weight(word: Word, alignment: Alignment) -> float:
     if word.is_punctuation:
-        return _PUNCTUATION_WEIGHT
+        return word.share_in(*source) * _PUNCTUATION_WEIGHT
     is_short = word.end - word.start < _LONG and alignment.is_latin(word.start)
-    return max(_MIN_WEIGHT, (word.end - word.start) / _LONG) if is_short else 1.0
+    return word.share_in(*source) * (max(_MIN_WEIGHT, (word.end - word.start) / _LONG) if is_short else 1.0)
 
 
 def _border(place: int, alignment: Alignment, *, is_end: bool = False) -> int:
@@ -217,52 +214,39 @@ def _words_before(words: Sequence[Word], place: int) -> int:
     return best
 
 
-class _Speller:
-    """Writes text as markup: characters that the content wrote as references are written so again."""
-
-    def __init__(self, spellings: Mapping[str, Sequence[str]]) -> None:
-        self._spellings = {character: deque(references) for character, references in spellings.items()}
-        special = "".join(map(re.escape, {*_ESCAPED, *spellings}))
-        self._special = re.compile(f"[{special}]")
-
-    def spell(self, text: str) -> str:
-        return self._special.sub(lambda match: self._reference(match.group()), text)
-
-    def _reference(self, character: str) -> str:
-        references = self._spellings.get(character)
-        if not references:
-            return _ESCAPED[character]
-        # The last one serves for all that the translation has more of.
-        return references.popleft() if len(references) > 1 else references[0]
-
-
 def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool) -> str:
     """Write a translation with its tags; `spaced`: whether the language has spaces between words."""
-    writer = _Writer(text, block, spaced=spaced)
-    return "".join(writer.written(inlines, 0, len(text)))
+    spell = _speller(block.spellings)
 
-
-class _Writer:
-    """Writes parts of a translation with their tags, from left to right."""
-
-    def __init__(self, text: str, block: Block, *, spaced: bool) -> None:
-        self._text = text
-        self._source = block.text
-        self._spaced = spaced
-        self._speller = _Speller(block.spellings)
-
-    def written(self, placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
+    def written(placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
         for element in placed:
-            yield self._speller.spell(self._text[start : element.start])
+            yield spell(text[start : element.start])
             start = element.end
             if element.inline.is_verbatim:
-                before, after = _spaces(self._text, element, self._source) if self._spaced else ("", "")
+                before, after = _spaces(text, element, block.text) if spaced else ("", "")
                 yield f"{before}{element.inline.opening}{after}"
             else:
                 yield element.inline.opening
-                yield from self.written(element.children, element.start, element.end)
+                yield from written(element.children, element.start, element.end)
                 yield element.inline.closing
-        yield self._speller.spell(self._text[start:end])
+        yield spell(text[start:end])
+
+    return "".join(written(inlines, 0, len(text)))
+
+
+def _speller(spellings: Mapping[str, Sequence[str]]) -> Callable[[str], str]:
+    """Return what writes text as markup: characters that the content wrote as references are written so again."""
+    left = {character: deque(references) for character, references in spellings.items()}
+    special = re.compile(f"[{''.join(map(re.escape, {*_ESCAPED, *spellings}))}]")
+
+    def reference(found: re.Match[str]) -> str:
+        references = left.get(found[0])
+        if not references:
+            return _ESCAPED[found[0]]
+        # The last one serves for all that the translation has more of.
+        return references.popleft() if len(references) > 1 else references[0]
+
+    return partial(special.sub, reference)
 
 
 def _spaces(text: str, element: Placed, source: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import enum
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple, NoReturn
@@ -140,25 +141,25 @@ _TAGS = (TokenKind.OPEN, TokenKind.CLOSE, TokenKind.EMPTY)
 _Event = tuple[int, TokenKind, str, Mapping[str, str | None]]
 
 
-class _Events:
-    """Positions, in bytes, of what expat reports."""
+def _events(document: bytes) -> list[_Event]:
+    """Return what expat reports, with its position in bytes."""
+    found: list[_Event] = []
+    # Expat has no limits of its own against what the document type is refused for.
+    parser = expat.ParserCreate("utf-8")
 
-    def __init__(self, document: bytes) -> None:
-        self.found: list[_Event] = []
-        # Expat has no limits of its own against what the document type is refused for.
-        self._parser = expat.ParserCreate("utf-8")
-        self._parser.StartElementHandler = lambda name, attributes: self._add(TokenKind.OPEN, name, attributes)
-        self._parser.EndElementHandler = lambda name: self._add(TokenKind.CLOSE, name)
-        self._parser.CharacterDataHandler = lambda _: self._add(TokenKind.TEXT)
-        self._parser.CommentHandler = lambda _: self._add(TokenKind.OTHER)
-        self._parser.ProcessingInstructionHandler = lambda *_: self._add(TokenKind.OTHER)
-        self._parser.XmlDeclHandler = lambda *_: self._add(TokenKind.OTHER)
-        self._parser.StartCdataSectionHandler = lambda: self._add(TokenKind.TEXT)
-        self._parser.StartDoctypeDeclHandler = _refuse_doctype
-        self._parser.Parse(document, True)
+    def add(kind: TokenKind, name: str = "", attributes: Mapping[str, str | None] = _NONE) -> None:
+        found.append((parser.CurrentByteIndex, kind, name, attributes))
 
-    def _add(self, kind: TokenKind, name: str = "", attributes: Mapping[str, str | None] | None = None) -> None:
-        self.found.append((self._parser.CurrentByteIndex, kind, name, attributes or {}))
+    parser.StartElementHandler = partial(add, TokenKind.OPEN)
+    parser.EndElementHandler = partial(add, TokenKind.CLOSE)
+    parser.CharacterDataHandler = lambda _: add(TokenKind.TEXT)
+    parser.CommentHandler = lambda _: add(TokenKind.OTHER)
+    parser.ProcessingInstructionHandler = lambda *_: add(TokenKind.OTHER)
+    parser.XmlDeclHandler = lambda *_: add(TokenKind.OTHER)
+    parser.StartCdataSectionHandler = lambda: add(TokenKind.TEXT)
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    parser.Parse(document, True)
+    return found
 
 
 def _refuse_doctype(*_: object) -> NoReturn:
@@ -174,7 +175,7 @@ def xml_tokens(content: str) -> list[MarkupToken]:
     encoded = content.encode()
     root = b"" if is_document else _ROOT
     try:
-        events = _Events(root + encoded + (b"" if is_document else _END)).found
+        events = _events(root + encoded + (b"" if is_document else _END))
     except expat.ExpatError as error:
         # Without the position, which counts the root.
         raise MarkupError(f"is not well-formed XML: {expat.errors.messages[error.code]}") from error
@@ -194,16 +195,11 @@ def _xml_tokens(events: Sequence[_Event], content: bytes, offset: int) -> Iterat
             continue
         yield from _xml_text("".join(text))
         text.clear()
-        yield from _xml_tag(kind, raw, name, attributes)
+        # Expat reports an empty element as a start and an end without characters.
+        if raw:
+            is_empty = kind is TokenKind.OPEN and raw.endswith("/>")
+            yield MarkupToken(TokenKind.EMPTY if is_empty else kind, raw, name, attributes)
     yield from _xml_text("".join(text))
-
-
-def _xml_tag(kind: TokenKind, raw: str, name: str, attributes: Mapping[str, str | None]) -> Iterator[MarkupToken]:
-    # Expat reports an empty element as a start and an end without characters.
-    if kind is TokenKind.OPEN and raw.endswith("/>"):
-        yield MarkupToken(TokenKind.EMPTY, raw, name, attributes)
-    elif raw:
-        yield MarkupToken(kind, raw, name, attributes)
 
 
 def _xml_text(raw: str) -> Iterator[MarkupToken]:

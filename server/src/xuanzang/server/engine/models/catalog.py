@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.types import ServedModel
-from xuanzang.server.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,9 @@ class Catalog:
         *,
         holds: bool = False,
     ) -> None:
-        """Choose the default versions.
+        """Choose the default versions: pinned ones where they are loaded, else live ones.
 
-        Args:
-            models: Loaded models, at most one of each name and version.
-            pins: Default versions by name, where they are loaded.
-            standings: Versions that are and were live, by name.
-            holds: Whether a live version stays live whatever else is loaded, from the lowest on; else the highest is
-                live.
+        `holds`: whether a live version stays live whatever else is loaded, from the lowest on; else the highest is.
         """
         self._models = {(model.name, model.version): model for model in models}
         self.loaded: Mapping[tuple[str, int], LoadedModel] = MappingProxyType(self._models)
@@ -145,34 +141,46 @@ class Catalog:
         pins = self.pins if pins is None else pins
         changed = Catalog(models, pins, {**self.standings, **(standings or {})}, holds=self._holds)
         moved = {
-            name: Standing(live=changed.standings[name].live, previous=self._kept(name, changed))
-            for name in self.names & changed.names
-            if self._defaults[name] != changed._defaults[name]
+            name: replace(changed.standings[name], previous=version if changed.find(name, version) else None)
+            for name, version in self._defaults.items()
+            if name in changed.names and version != changed._defaults[name]
         }
-        return Catalog(changed.models, pins, {**changed.standings, **moved}, holds=self._holds) if moved else changed
-
-    def _kept(self, name: str, changed: Catalog) -> int | None:
-        """Return the version that was live before, unless it is loaded no more."""
-        return self._defaults[name] if changed.find(name, self._defaults[name]) else None
+        return changed.following(pins, moved) if moved else changed
 
 
-class CatalogMetrics:
-    """Metrics of the models that are served."""
+class ModelUsage:
+    """Counts calls, so that a model is let go only once nobody has it. Belongs to one event loop."""
 
-    def __init__(self, metrics: Metrics, *, provider: str) -> None:
-        self._metrics = metrics
-        self._provider = provider
+    def __init__(self) -> None:
+        self._calls: dict[LoadedModel, int] = {}
+        self._unused: dict[LoadedModel, asyncio.Event] = {}
 
-    def show(self, before: Catalog, after: Catalog) -> None:
-        """Show a catalog in the place of another."""
-        for model in set(before.models) - set(after.models):
-            model.metrics.model_ready.value = 0
-            model.metrics.model_live.value = 0
-            self._metrics.model_info.remove(*self._facts(model))
-        for model in after.models:
-            self._metrics.model_info.labels(*self._facts(model)).value = 1
-            model.metrics.model_ready.value = 1
-            model.metrics.model_live.value = model is after.live(model.name)
+    def calls(self, model: LoadedModel) -> int:
+        """Return the number of calls in progress of a model."""
+        return self._calls.get(model, 0)
 
-    def _facts(self, model: LoadedModel) -> tuple[str, ...]:
-        return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)
+    def begin(self, model: LoadedModel) -> None:
+        """Count a call from now on, which must `end`."""
+        self._calls[model] = self._calls.get(model, 0) + 1
+
+    def end(self, model: LoadedModel) -> None:
+        """Count a call that began no longer."""
+        self._calls[model] -= 1
+        if not self._calls[model]:
+            del self._calls[model]
+            if unused := self._unused.pop(model, None):
+                unused.set()
+
+    @contextmanager
+    def of(self, model: LoadedModel) -> Iterator[None]:
+        """Count a call while it is in progress."""
+        self.begin(model)
+        try:
+            yield
+        finally:
+            self.end(model)
+
+    async def ended(self, model: LoadedModel) -> None:
+        """Wait until no call of a model is in progress; no new one may begin."""
+        if model in self._calls:
+            await self._unused.setdefault(model, asyncio.Event()).wait()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.hardware import give_way, return_free_memory
-from xuanzang.server.engine.models.catalog import Catalog, CatalogMetrics
+from xuanzang.server.engine.models.catalog import Catalog, ModelUsage, Standing
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import is_unchanged, load_model
 from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.models.version_states import ModelUsage, Release, Retirement, VersionStates
-from xuanzang.server.engine.types import ModelStatus
+from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class LiveModels:
         *,
         open_model: Callable[[Path], LoadedModel],
         trial_loader: TrialLoader | None,
-        release: Release,
+        release: Callable[[LoadedModel], Awaitable[None]],
         metrics: Metrics,
         provider: str,
         holds: bool = False,
@@ -49,8 +49,8 @@ class LiveModels:
 
         Args:
             open_model: Loader of one bundle, which opens its graphs, too.
-            trial_loader: Trial loader of bundles in another process; None to trust them.
-            release: Lets the workers drop a model.
+            trial_loader: None to trust bundles.
+            release: Lets the workers drop what they hold of a model without calls.
             holds: Whether a live version stays live until another is promoted.
         """
         self.catalog = Catalog(holds=holds)
@@ -58,34 +58,55 @@ class LiveModels:
         self._root = root
         self._open_model = open_model
         self._trial_loader = trial_loader
+        self._release = release
         self._metrics = metrics
-        self._catalog_metrics = CatalogMetrics(metrics, provider=provider)
+        self._provider = provider
         self._holds = holds
         self._changing = asyncio.Lock()
         # No sooner than the workers: loading is in no hurry.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading", initializer=give_way)
-        self._retirement = Retirement(
-            self.usage,
-            release=release,
-            is_served=lambda version: self.catalog.find(*version) is not None,
-            executor=self._executor,
-            metrics=metrics,
-        )
-        self._states = VersionStates(usage=self.usage, retirement=self._retirement, metrics=metrics)
+        self._refusals: Mapping[VersionName, BundleError] = {}
+        self._loading: VersionName | None = None
+        # Models whose last calls are not answered.
+        self._retiring: dict[asyncio.Task[None], VersionName] = {}
         self._listeners: list[Listener] = []
         self._observers: list[Callable[[], None]] = []
         self._closed = False
 
+    async def open_all(self, executor: Executor) -> tuple[list[LoadedModel], list[BundleError]]:
+        """Load the bundles of the folder side by side, open their graphs and replay their samples.
+
+        Returns models by name and version, and the reasons for which others are refused; BundleError if there is no
+        bundle.
+        """
+        loop = asyncio.get_running_loop()
+        directories = await loop.run_in_executor(executor, find_bundles, self._root)
+        if not directories:
+            raise BundleError(self._root, ["there is no bundle MODEL/VERSION/ in it"])
+        # Nothing is translated before: a busy machine would let a process that gives way wait for minutes.
+        refused = await self._trial_loader.refusals(directories, gives_way=False) if self._trial_loader else {}
+        sound = [directory for directory in directories if directory not in refused]
+        outcomes = await asyncio.gather(*(loop.run_in_executor(executor, self._open, each) for each in sound))
+        models = [outcome for outcome in outcomes if isinstance(outcome, LoadedModel)]
+        return models, [*refused.values(), *(outcome for outcome in outcomes if isinstance(outcome, BundleError))]
+
+    def _open(self, directory: Path) -> LoadedModel | BundleError:
+        if self._trial_loader:
+            return load_model(directory, self._open_model, self._trial_loader.has_replayed)
+        return load_model(directory, self._open_model)
+
     def begin(self, catalog: Catalog, refusals: Sequence[BundleError]) -> None:
         """Serve what was loaded at the start."""
-        self._states.begin({version_name(refusal.directory): refusal for refusal in refusals})
+        self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
+        self._metrics.server.model_changes["refused"].inc(len(refusals))
         self._metrics.server.model_changes["loaded"].inc(len(catalog.models))
         self._publish(catalog)
 
     def close(self) -> None:
         """Change nothing any more."""
         self._closed = True
-        self._retirement.close()
+        for retiring in tuple(self._retiring):
+            retiring.cancel()
         self._executor.shutdown(wait=False, cancel_futures=True)
         for model in self.catalog.models:
             model.metrics.model_ready.value = 0
@@ -102,8 +123,7 @@ class LiveModels:
         """Return the state of every version that is loaded or in the folder, by name and version."""
         found = await asyncio.to_thread(versions_in, self._root)
         loaded = {VersionName(model.name, model.version) for model in self.catalog.models}
-        versions = sorted({*found, *loaded, *self._retirement.versions})
-        return [self._states.status(version, self.catalog) for version in versions]
+        return [self._status(version) for version in sorted({*found, *loaded, *self._retiring.values()})]
 
     async def status(self, name: str, version: int) -> ModelStatus:
         """Return the state of a version; raise ModelNotFoundError if it is neither loaded nor in the folder."""
@@ -113,12 +133,7 @@ class LiveModels:
         raise ModelNotFoundError(f"{name}/{version} is neither loaded nor in the folder of the models")
 
     async def load(self, name: str, version: int | None) -> ModelStatus:
-        """Load a version from the folder and serve it.
-
-        Raises:
-            ModelNotFoundError: It is not in the folder.
-            ModelStateError: It is refused.
-        """
+        """Load a version, None for the highest; raise ModelNotFoundError without it, ModelStateError if refused."""
         async with self._changing:
             found = await asyncio.to_thread(versions_in, self._root)
             wanted = max(
@@ -129,17 +144,14 @@ class LiveModels:
                 raise ModelNotFoundError(f"{which} is not in the folder of the models")
             if refusal := await self._take_over(wanted, found[wanted]):
                 raise ModelStateError(f"{wanted.name}/{wanted.version} is refused: " + "; ".join(refusal.reasons))
-            return self._states.status(wanted, self.catalog)
+            return self._status(wanted)
 
     async def unload(self, name: str, version: int) -> None:
-        """Serve a version no more, and wait until its memory is free.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            ModelStateError: It is pinned.
-        """
+        """Serve a version no more, and wait until its memory is free; raise ModelStateError if it must stay."""
         async with self._changing:
-            model = self._loaded(name, version)
+            model = self.catalog.find(name, version)
+            if model is None:
+                raise ModelNotFoundError(f"{name}/{version} is not loaded")
             if self.catalog.pins.get(name) == version:
                 raise ModelStateError(f"{name}/{version} is pinned; unpin it or pin another version first")
             if self._is_held(model, lambda _: False):
@@ -149,11 +161,7 @@ class LiveModels:
         await asyncio.shield(retiring)
 
     async def reload(self) -> list[ModelStatus]:
-        """Make the loaded versions those of the folder; refused ones do not keep others from being loaded.
-
-        Raises:
-            ModelStateError: The folder has no bundle.
-        """
+        """Make the loaded versions those of the folder, of which refused ones do not keep others from being loaded."""
         async with self._changing:
             found = await asyncio.to_thread(versions_in, self._root)
             if not found:
@@ -183,18 +191,19 @@ class LiveModels:
             return None
         if served is not None and self._holds and served is self.catalog.live(version.name):
             reason = "it has changed while it is live: give a bundle that is to be promoted a version of its own"
-            self._states.refuse(version, refusal := BundleError(directory, [reason]), is_served=True)
-            return refusal
-        with self._states.loading(version):
+            return self._refuse(version, BundleError(directory, [reason]))
+        self._loading = version
+        try:
             outcome = await self._load(directory)
+        finally:
+            self._loading = None
         if isinstance(outcome, BundleError):
-            self._states.refuse(version, outcome, is_served=self.catalog.find(*version) is not None)
-            return outcome
-        self._states.forget_refusals(lambda refused: refused == version)
+            return self._refuse(version, outcome)
+        self._forget_refusals(lambda refused: refused == version)
         # No wait between the two: a caller who goes away would leave half of the change.
         self._publish(self.catalog.with_model(outcome))
         if served:
-            self._retirement.begin(served)
+            self._retire(served)
         self._metrics.server.model_changes["loaded"].inc()
         _LOGGER.info("model loaded", extra={"model": outcome.name, "version": outcome.version})
         await self._report()
@@ -206,9 +215,7 @@ class LiveModels:
         if directory in refused:
             return refused[directory]
         self.require_open()
-        outcome = await loop.run_in_executor(
-            self._executor, load_model, directory, self._open_model, self._trial_loader
-        )
+        outcome = await loop.run_in_executor(self._executor, self._open, directory)
         self.require_open()
         # Digests and packed weights leave hundreds of megabytes free in the heap of that thread.
         await loop.run_in_executor(self._executor, return_free_memory)
@@ -216,7 +223,7 @@ class LiveModels:
 
     async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
         """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""
-        self._states.forget_refusals(is_gone)
+        self._forget_refusals(is_gone)
         for model in self.catalog.models:
             is_pinned = self.catalog.pins.get(model.name) == model.version
             if is_gone(VersionName(model.name, model.version)) and not (is_pinned or self._is_held(model, is_gone)):
@@ -231,22 +238,80 @@ class LiveModels:
     async def _remove(self, model: LoadedModel) -> asyncio.Task[None]:
         self.require_open()
         self._publish(self.catalog.without(model))
-        retiring = self._retirement.begin(model)
+        retiring = self._retire(model)
         await self._report()
         return retiring
 
-    def _loaded(self, name: str, version: int) -> LoadedModel:
-        model = self.catalog.find(name, version)
-        if model is None:
-            raise ModelNotFoundError(f"{name}/{version} is not loaded")
-        return model
+    def _retire(self, model: LoadedModel) -> asyncio.Task[None]:
+        """Let a model go; return a task that ends when its memory is free, even if its waiters are cancelled."""
+        retiring = asyncio.create_task(self._let_go(model))
+        self._retiring[retiring] = VersionName(model.name, model.version)
+        retiring.add_done_callback(self._retiring.pop)
+        return retiring
+
+    async def _let_go(self, model: LoadedModel) -> None:
+        await self.usage.ended(model)
+        await self._release(model)
+        await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
+        if not self.catalog.find(model.name, model.version):
+            self._metrics.models.forget(model.labels)
+        self._metrics.server.model_changes["unloaded"].inc()
+        _LOGGER.info("model unloaded", extra={"model": model.name, "version": model.version})
+
+    def _refuse(self, version: VersionName, refusal: BundleError) -> BundleError:
+        """Keep the reasons for which a version is refused, and log them."""
+        _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
+        self._keep_refusals({**self._refusals, version: refusal})
+        self._metrics.server.model_changes["refused"].inc()
+        if not self.catalog.find(*version):
+            self._metrics.models.forget((version.name, str(version.version)))
+        return refusal
+
+    def _forget_refusals(self, which: Callable[[VersionName], bool]) -> None:
+        self._keep_refusals({version: refusal for version, refusal in self._refusals.items() if not which(version)})
+
+    def _keep_refusals(self, refusals: Mapping[VersionName, BundleError]) -> None:
+        self._refusals = refusals
+        self._metrics.server.bundles_refused.value = len(refusals)
+
+    def _status(self, version: VersionName) -> ModelStatus:
+        model = self.catalog.find(*version)
+        refusal = self._refusals.get(version)
+        if model:
+            state = ModelState.SERVING
+        elif version == self._loading:
+            state = ModelState.LOADING
+        elif version in self._retiring.values():
+            state = ModelState.RETIRING
+        else:
+            state = ModelState.REFUSED if refusal else ModelState.UNLOADED
+        return ModelStatus(
+            name=version.name,
+            version=version.version,
+            state=state,
+            served=next((served for served, loaded in self.catalog.served.items() if loaded is model), None),
+            is_pinned=model is not None and self.catalog.pins.get(version.name) == version.version,
+            running_requests=self.usage.calls(model) if model else 0,
+            refusal_reasons=refusal.reasons if refusal else (),
+            is_previous=self.catalog.standings.get(version.name, Standing()).previous == version.version,
+        )
 
     def _publish(self, catalog: Catalog) -> None:
         """Serve a catalog from now on; between two steps of the event loop, so no call sees half of the change."""
         before, self.catalog = self.catalog, catalog
-        self._catalog_metrics.show(before, catalog)
+        for model in set(before.models) - set(catalog.models):
+            model.metrics.model_ready.value = 0
+            model.metrics.model_live.value = 0
+            self._metrics.model_info.remove(*self._facts(model))
+        for model in catalog.models:
+            self._metrics.model_info.labels(*self._facts(model)).value = 1
+            model.metrics.model_ready.value = 1
+            model.metrics.model_live.value = model is catalog.live(model.name)
         for observe in self._observers:
             observe()
+
+    def _facts(self, model: LoadedModel) -> tuple[str, ...]:
+        return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)
 
     async def _report(self) -> None:
         for listener in self._listeners:
@@ -256,6 +321,11 @@ class LiveModels:
         """Raise DrainingError once the engine is stopping."""
         if self._closed:
             raise DrainingError("the server is stopping")
+
+
+def _free(model: LoadedModel) -> None:
+    model.close()
+    return_free_memory()
 
 
 class FollowedFolder:

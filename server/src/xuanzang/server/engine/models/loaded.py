@@ -244,13 +244,9 @@ class LoadedModel:
         *,
         language_ids: tuple[int, ...] = (),
     ) -> Sentence:
-        """Make a sentence for the decoder.
+        """Make a sentence for the decoder; its `constraints` are the texts of the caller's options, as ids.
 
-        Args:
-            source_ids: Ids of the source, end token included.
-            options: Options of the caller.
-            constraints: Texts of these options, as ids.
-            language_ids: Ids before these texts that name the target language, for which the options leave room.
+        `language_ids` stand before these texts, name the target language, and are not counted by the options.
         """
         source_tokens = len(source_ids)
         factor, offset = self._length_line

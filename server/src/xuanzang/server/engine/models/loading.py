@@ -1,13 +1,11 @@
-"""Loading of bundles: all of a repository side by side, or one."""
+"""Loading of a bundle: its files and graphs are opened, and the samples of its certificate replayed."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xuanzang.kernels.decode import Interrupt, StepLimit
@@ -15,11 +13,9 @@ from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import changed_files
 from xuanzang.server.bundles.manifest import manifest_digest
-from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.hardware import flush_denormals, usable_cores
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.settings import EngineSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,28 +44,25 @@ def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: floa
     count = min(usable_cores(), len(samples), _TOGETHER)
     with ThreadPoolExecutor(count, thread_name_prefix="replay") as threads:
         shares = [samples[number::count] for number in range(count)]
-        found = threads.map(lambda share: _differences(model, share, started + max_seconds, _TOGETHER // count), shares)
+        found = threads.map(lambda share: [*_faults(model, share, started + max_seconds, _TOGETHER // count)], shares)
         reasons = [reason for share in found for reason in share]
     if reasons:
         raise BundleError(model.bundle.directory, reasons)
     model.metrics.warmup_duration_seconds.value = time.monotonic() - started
 
 
-def _differences(model: LoadedModel, samples: Sequence[Sample], deadline: float, together: int) -> list[str]:
-    """Return what is wrong with the translations of samples, decoded so many together."""
+def _faults(model: LoadedModel, samples: Sequence[Sample], deadline: float, together: int) -> Iterator[str]:
+    """Yield what is wrong with the translations of samples, decoded so many together."""
     decoder = model.new_decoder()
-    batches = (samples[start : start + together] for start in range(0, len(samples), together))
-    return [reason for batch in batches for reason in _of_batch(model, batch, decoder, deadline)]
-
-
-def _of_batch(model: LoadedModel, samples: Sequence[Sample], decoder: Decoder, deadline: float) -> Iterator[str]:
-    found = _target_ids(model, samples, decoder, deadline)
-    for sample in [sample for sample in samples if found.get(sample) != sample.target_ids]:
-        alone = _target_ids(model, [sample], decoder, deadline)
-        if not alone:
-            yield f"the replay of certificate.json does not end in time; it was at {sample.source!r:.100}"
-        elif alone[sample] != sample.target_ids:
-            yield f"the translation of {sample.source!r:.100} is not that of the certificate"
+    for start in range(0, len(samples), together):
+        batch = samples[start : start + together]
+        found = _target_ids(model, batch, decoder, deadline)
+        for sample in [sample for sample in batch if found.get(sample) != sample.target_ids]:
+            alone = _target_ids(model, [sample], decoder, deadline)
+            if not alone:
+                yield f"the replay of certificate.json does not end in time; it was at {sample.source!r:.100}"
+            elif alone[sample] != sample.target_ids:
+                yield f"the translation of {sample.source!r:.100} is not that of the certificate"
 
 
 def _target_ids(
@@ -90,40 +83,13 @@ def _target_ids(
     return found
 
 
-async def load_models(
-    repository: Path,
-    open_model: Callable[[Path], LoadedModel],
-    executor: Executor,
-    trial_loader: TrialLoader | None = None,
-) -> tuple[list[LoadedModel], list[BundleError]]:
-    """Load the bundles of a repository, open their graphs and replay their samples.
-
-    Returns models by name and version, and the reasons for which others are refused; BundleError if there is no bundle.
-    """
-    loop = asyncio.get_running_loop()
-    directories = await loop.run_in_executor(executor, find_bundles, repository)
-    if not directories:
-        raise BundleError(repository, ["there is no bundle MODEL/VERSION/ in it"])
-    # Nothing is translated before they are loaded: a busy machine would let a process that gives way wait for minutes.
-    refused = await trial_loader.refusals(directories, gives_way=False) if trial_loader else {}
-    outcomes = await asyncio.gather(
-        *(
-            loop.run_in_executor(executor, load_model, directory, open_model, trial_loader)
-            for directory in directories
-            if directory not in refused
-        )
-    )
-    models = [outcome for outcome in outcomes if isinstance(outcome, LoadedModel)]
-    return models, [*refused.values(), *(outcome for outcome in outcomes if isinstance(outcome, BundleError))]
-
-
 def load_model(
-    directory: Path, open_model: Callable[[Path], LoadedModel], trial_loader: TrialLoader | None = None
+    directory: Path, open_model: Callable[[Path], LoadedModel], has_replayed: Callable[[str], bool] = lambda _: False
 ) -> LoadedModel | BundleError:
     """Load one bundle, open its graphs and replay its samples.
 
-    Of a bundle all samples of which were replayed on this machine before, one is enough to find that it computes
-    otherwise now, and to warm the graphs up.
+    Of a bundle all samples of which were replayed on this machine before, as `has_replayed` says of the SHA-256 of its
+    manifest, one is enough to find that it computes otherwise now, and to warm the graphs up.
     """
     # The threads of sessions and of the replay, which this one starts, must compute as the workers do.
     flush_denormals()
@@ -131,8 +97,7 @@ def load_model(
     try:
         model = open_model(directory)
         stage = "replay of the samples of certificate.json"
-        is_known = trial_loader is not None and trial_loader.has_replayed(model.bundle.manifest_sha256)
-        replay(model, only_shortest=is_known)
+        replay(model, only_shortest=has_replayed(model.bundle.manifest_sha256))
         if reasons := list(changed_files(directory, model.bundle.file_states)):
             return BundleError(directory, reasons)
     except BundleError as error:
@@ -155,32 +120,16 @@ def is_unchanged(model: LoadedModel, directory: Path) -> bool:
 def require_models(
     repository: Path, models: Collection[LoadedModel], refusals: Sequence[BundleError], settings: EngineSettings
 ) -> None:
-    """Refuse to start without the models that the settings need, and log the bundles that are refused.
-
-    Raises:
-        BundleError: No bundle can be served, or none of a model with a required shortlist or pin.
-    """
+    """Log the bundles that are refused; raise BundleError without any model, or without one that a setting needs."""
     for refusal in refusals:
         _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
     if not models:
         raise BundleError(repository, [str(refusal) for refusal in refusals])
     names = {model.name for model in models}
-    _require_shortlisted(repository, names, settings)
-    _require_pinned(repository, models, settings)
+    if missing := settings.shortlists - {"*"} - names:
+        wanted, served = ", ".join(sorted(missing)), ", ".join(sorted(names))
+        raise BundleError(repository, [f"--shortlist names {wanted}, which are not served; served: {served}"])
+    if gone := settings.pins.items() - {(model.name, model.version) for model in models}:
+        raise BundleError(repository, [f"{name}/{version} is pinned and not served" for name, version in sorted(gone)])
     if unserved := settings.limited_models - names:
         _LOGGER.warning("limits of models that are not served", extra={"models": sorted(unserved)})
-
-
-def _require_shortlisted(repository: Path, served: AbstractSet[str], settings: EngineSettings) -> None:
-    """Refuse to start with a shortlist setting that applies to no model."""
-    missing = settings.shortlists - {"*"} - served
-    if missing:
-        wanted, names = ", ".join(sorted(missing)), ", ".join(sorted(served))
-        raise BundleError(repository, [f"--shortlist names {wanted}, which are not served; served: {names}"])
-
-
-def _require_pinned(repository: Path, models: Collection[LoadedModel], settings: EngineSettings) -> None:
-    missing = settings.pins.items() - {(model.name, model.version) for model in models}
-    if missing:
-        reasons = [f"{name}/{version} is pinned and not served" for name, version in sorted(missing)]
-        raise BundleError(repository, reasons)

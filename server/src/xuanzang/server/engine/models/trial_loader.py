@@ -12,24 +12,30 @@ import hashlib
 import json
 import logging
 import os
+import resource
 import signal
+import stat
 import sys
+import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import sentencepiece
+from prometheus_client import CollectorRegistry
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.engine.hardware import processor
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.models.loading import load_model
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.metrics import Metrics
 from xuanzang.server.whole_files import is_private, remove_abandoned, write_whole
 
 _LOGGER = logging.getLogger(__name__)
@@ -37,7 +43,7 @@ _LOGGER = logging.getLogger(__name__)
 # Lines of 65 bytes; the oldest go first.
 _MAX_ENTRIES = 1000
 _MAX_BYTES = 1 << 20
-_MODULE = "xuanzang.server.engine.models.trial_program"
+_MODULE = "xuanzang.server.engine.models.trial_loader"
 # A line of reasons has some kilobytes.
 _MAX_LINE_BYTES = 1 << 20
 # Beside busy workers it still gets a tenth of a core: at the lowest priority of all it might not get its imports done.
@@ -47,6 +53,10 @@ _NICENESS = 10
 MAX_SECONDS_PER_BUNDLE = 300.0
 # Imports take half a second on an idle machine, and many times as long of what a busy one leaves.
 _START_SECONDS = 300.0
+# Python, onnxruntime and a small model take 200 MB; a graph may ask for any amount.
+_BASE_BYTES = 1 << 30
+# Weights that are packed for matrix products exist twice for a moment, and once as read.
+_WEIGHT_COPIES = 4
 
 
 class TriedBundles:
@@ -98,57 +108,6 @@ class TriedBundles:
         return []
 
 
-async def _answers(
-    request: Mapping[str, Any], *, gives_way: bool, max_seconds: float
-) -> AsyncGenerator[list[str], None]:
-    """Start a process, which ends with the generator, and yield its answers to a request; none if it does not start.
-
-    Raises:
-        OSError: No process can be started.
-        TimeoutError: The process is still busy with its next answer.
-        EOFError: The process has ended; the message says how.
-    """
-    process = await asyncio.create_subprocess_exec(
-        # The folder that the server was started in is not searched for modules.
-        *(sys.executable, "-P", "-m", _MODULE),
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=DEVNULL,
-        limit=_MAX_LINE_BYTES,
-        # Ctrl-C is for the server, which then ends this process.
-        start_new_session=True,
-    )
-    try:
-        if gives_way:
-            # At once: most of its time goes into its imports.
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
-        if not await _is_ready(process, json.dumps(request).encode() + b"\n"):
-            return
-        while True:
-            async with asyncio.timeout(max_seconds):
-                line = await process.stdout.readline() if process.stdout else b""
-                if not line.endswith(b"\n"):
-                    status = await process.wait()
-                    raise EOFError(signal.Signals(-status).name if status < 0 else f"exit status {status}")
-            yield json.loads(line)
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-async def _is_ready(process: Process, request: bytes) -> bool:
-    # A process that has ended already takes no request and gives no answer.
-    with suppress(ConnectionError, TimeoutError):
-        async with asyncio.timeout(_START_SECONDS):
-            if process.stdin and process.stdout:
-                process.stdin.write(request)
-                await process.stdin.drain()
-                return bool(await process.stdout.readline())
-    return False
-
-
 class TrialLoader:
     """Loads bundles in another process, one after another."""
 
@@ -196,18 +155,104 @@ class TrialLoader:
 
     async def _load(self, directories: Sequence[Path], *, gives_way: bool) -> list[list[str]]:
         """Return the reasons of the first bundles, up to the one that ended the process; nothing if none started."""
-        answers: list[list[str]] = []
-        request = {"settings": self._settings, "directories": list(map(str, directories))}
         try:
-            async with aclosing(_answers(request, gives_way=gives_way, max_seconds=self._max_seconds)) as found:
-                async for reasons in found:
-                    answers.append(reasons)
-                    if len(answers) == len(directories):
-                        break
-        except TimeoutError:
-            answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
-        except EOFError as error:
-            answers.append([f"loading it ends the process that loads it: {error}"])
+            process = await asyncio.create_subprocess_exec(
+                # The folder that the server was started in is not searched for modules.
+                *(sys.executable, "-P", "-m", _MODULE),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                limit=_MAX_LINE_BYTES,
+                # Ctrl-C is for the server, which then ends this process.
+                start_new_session=True,
+            )
         except OSError as error:
             _LOGGER.warning("no process for the trial of bundles", extra={"reason": str(error)})
+            return []
+        try:
+            if gives_way:
+                # At once: most of its time goes into its imports.
+                with suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
+            request = {"settings": self._settings, "directories": list(map(str, directories))}
+            return await self._answers(process, json.dumps(request).encode() + b"\n", len(directories))
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _answers(self, process: Process, request: bytes, count: int) -> list[list[str]]:
+        """Return up to `count` answers of a process, of which the last may be its end; none if it is never ready."""
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("a process without pipes was started")
+        process.stdin.write(request)
+        answers: list[list[str]] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                if not await process.stdout.readline():
+                    return answers
+            while len(answers) < count:
+                answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
+                async with asyncio.timeout(self._max_seconds):
+                    line = await process.stdout.readline()
+                    if not line.endswith(b"\n"):
+                        status = await process.wait()
+                        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+                        answers[-1] = [f"loading it ends the process that loads it: {how}"]
+                        break
+                answers[-1] = json.loads(line)
         return answers
+
+
+def main() -> None:
+    """Load bundles one after another and report on each; this is the other process, and it may end at any of them.
+
+    Standard input is one line of JSON with the settings and the folders; standard output gets one line for each folder.
+    """
+    request = json.loads(sys.stdin.readline())
+    settings = EngineSettings.model_validate(request["settings"])
+    # What libraries print must not stand between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    _be_killed_first()
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    print(json.dumps("ready"), file=answers, flush=True)
+    for name in request["directories"]:
+        directory = Path(name)
+        if settings.provider != "cuda":
+            # Drivers of GPUs reserve far more than they use.
+            _limit_memory(_BASE_BYTES + _WEIGHT_COPIES * _file_bytes(directory))
+        outcome = load_model(directory, lambda each: LoadedModel(each, Metrics(CollectorRegistry()), settings))
+        reasons = outcome.reasons if isinstance(outcome, BundleError) else ()
+        print(json.dumps(reasons), file=answers, flush=True)
+
+
+def _be_killed_first() -> None:
+    """If memory runs out, let the system end this process and not the server."""
+    # Only Linux has it, and some sandboxes write-protect it.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _end_with_server() -> None:
+    """Wait until the server closes the input, if only by its end, and end then: a loop may have no other."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+def _limit_memory(size: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _file_bytes(directory: Path) -> int:
+    try:
+        states = [path.stat() for path in directory.iterdir()]
+    except OSError:
+        return 0
+    return sum(state.st_size for state in states if stat.S_ISREG(state.st_mode))
+
+
+if __name__ == "__main__":
+    main()

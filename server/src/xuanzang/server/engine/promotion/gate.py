@@ -15,8 +15,8 @@ from xuanzang.server.engine.calls.call import RunningCall, SharedResources
 from xuanzang.server.engine.errors import DrainingError, InvalidInputError, ModelStateError, OverloadedError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
+from xuanzang.server.engine.settings import PromotionSettings
 
 # The values of the paper, and of sacrebleu's chrF2: sequences of 1 to 6 characters, recall counts four times.
 _MAX_LENGTH = 6
@@ -101,11 +101,8 @@ def read_golden_set(folder: Path | None, name: str) -> GoldenSet:
         raise ModelStateError(f"the golden set cannot be used: {error.reasons[0]}") from error
     except UnicodeDecodeError as error:
         raise ModelStateError(f"the golden set {name}.tsv is not UTF-8") from error
-    return _parse(name, content.split("\n"))
-
-
-def _parse(name: str, lines: list[str]) -> GoldenSet:
-    pairs = [(number, line.removesuffix("\r").split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+    lines = enumerate(content.split("\n"), 1)
+    pairs = [(number, line.removesuffix("\r").split("\t")) for number, line in lines if line.strip()]
     if not 1 <= len(pairs) <= MAX_PAIRS:
         raise ModelStateError(f"the golden set {name}.tsv must have 1 to {MAX_PAIRS} lines, has {len(pairs)}")
     for number, columns in pairs:
@@ -162,27 +159,23 @@ def judge(
     settings: PromotionSettings,
 ) -> Evaluation:
     """Judge a version by its certificate, the golden set and the translations of the live version; reads a file."""
-    checks = list(_compared(*translations, golden=golden, settings=settings))
-    faults = list(_narrower(candidate, live))
+    ours, theirs = translations
+    checks, faults = [], list(_narrower(candidate, live))
     try:
         loss = certified_loss(candidate.bundle)
     except BundleError as error:
         faults += error.reasons
     else:
-        checks.insert(0, _at_most("certified_chrf_loss", loss, settings.gate_max_certified_loss))
+        checks.append(_at_most("certified_chrf_loss", loss, settings.gate_max_certified_loss))
+    agreement = compare(ours, theirs)
+    lowest = chrf(theirs, golden.references) - settings.gate_max_chrf_loss
+    checks += (
+        _at_least("golden_set_chrf", chrf(ours, golden.references), lowest),
+        _at_least("agreement_chrf", agreement.chrf, settings.gate_min_agreement),
+        _at_least("agreement_exact_match", agreement.exact_match, settings.gate_min_exact_match),
+        _at_most("agreement_length_change", abs(agreement.length_ratio - 1), settings.gate_max_length_change),
+    )
     return Evaluation(checks=tuple(checks), sentences=len(golden.sources), faults=tuple(faults))
-
-
-def _compared(
-    candidate: Sequence[str], live: Sequence[str], *, golden: GoldenSet, settings: PromotionSettings
-) -> Iterator[Check]:
-    lowest = chrf(live, golden.references) - settings.gate_max_chrf_loss
-    yield _at_least("golden_set_chrf", chrf(candidate, golden.references), lowest)
-    agreement = compare(candidate, live)
-    yield _at_least("agreement_chrf", agreement.chrf, settings.gate_min_agreement)
-    yield _at_least("agreement_exact_match", agreement.exact_match, settings.gate_min_exact_match)
-    change = abs(agreement.length_ratio - 1)
-    yield _at_most("agreement_length_change", change, settings.gate_max_length_change)
 
 
 def _narrower(candidate: LoadedModel, live: LoadedModel) -> Iterator[str]:

@@ -195,8 +195,7 @@ class StateFile:
     async def exclusive(self) -> AsyncIterator[KeptState | None]:
         """Keep other servers from the file, and yield what one of them has written meanwhile, if it is valid.
 
-        Raises:
-            OSError: The folder cannot be opened, or another process does not give it away.
+        An OSError says that the folder cannot be opened, or that another process does not give it away.
         """
         async with self._lock, self._locked():
             state = None
@@ -210,9 +209,7 @@ class StateFile:
         """Write a state; when this returns it is on the disk. Only while exclusive.
 
         `must_last`: whether it is an error that the folder of the models is read-only; else nothing is written then.
-
-        Raises:
-            OSError: It cannot be written; the file is as it was.
+        With an OSError the file is as it was.
         """
         if state == self._state or (self._state is None and state.is_default):
             return

@@ -21,7 +21,7 @@ from xuanzang.server.engine.promotion.kept_state import (
     known_models,
     missing_models,
 )
-from xuanzang.server.engine.promotion.settings import PromotionSettings
+from xuanzang.server.engine.settings import PromotionSettings
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)

@@ -54,7 +54,7 @@ class CacheShape:
         """Return the bytes that a sentence adds to the pools of its batch at most.
 
         In the worst case no two hypotheses share a slot. Among sentences that are encoded together a fifth of the
-        positions may be padding (`decoding/batch.py`), and `PageTable` makes one spare page for four. Sums of it bound
+        positions may be padding (`decoding/decoder.py`), and `PageTable` makes one spare page for four. Such sums bound
         the sums of what sentences take, not what each takes.
         """
         slots, page = self.page.slots, math.prod(self.page) * np.dtype(self.dtype).itemsize
@@ -112,7 +112,10 @@ class KeyValueCache:
         self._source_lengths[indices] = source_lengths
         self._visible = extended(self._visible, more)
         self._visible[indices] = False
-        self._fit_slot_indices()
+        if len(self._slot_indices) != len(self._source_lengths):
+            shape = (len(self._source_lengths), self._beam_size, len(self._heads), 3)
+            self._slot_indices = np.zeros(shape, dtype=np.int64)
+            self._slot_indices[..., 1] = self._heads
         self._pages.join(indices)
         self._source_pages.join(indices)
         widths = -(-np.maximum(source_lengths, padded) // self._page_slots)
@@ -204,12 +207,6 @@ class KeyValueCache:
         They depend on the sentence alone, not on how many slots the batch has.
         """
         return np.argsort(taken, axis=1, kind="stable")[:, : self._beam_size]
-
-    def _fit_slot_indices(self) -> None:
-        count = len(self._source_lengths)
-        if len(self._slot_indices) != count:
-            self._slot_indices = np.zeros((count, self._beam_size, len(self._heads), 3), dtype=np.int64)
-            self._slot_indices[..., 1] = self._heads
 
     def _expose(self) -> None:
         """Replace the tensors of the decoder graph."""

@@ -39,18 +39,20 @@ class PageMemory:
     def __init__(self, page: tuple[int, ...], *, dtype: npt.DTypeLike) -> None:
         self.array: Array = np.zeros((0, *page), dtype=dtype)
         """All pages there is room for; new ones are 0 or as they were given back."""
-        self.nbytes = 0
-        """Bytes of memory held."""
         self._page_bytes = math.prod(page) * self.array.itemsize
         self._space: mmap.mmap | None = None
         self._held = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._held * self._page_bytes
 
     def hold(self, count: int) -> None:
         """Make room for a number of pages, unless there is already; the contents stay."""
         if count > len(self.array):
             self._move(count)
         self._held = max(self._held, count)
-        self.nbytes = self._held * self._page_bytes
 
     def trim(self, count: int) -> None:
         """Give back the memory beyond a number of pages."""
@@ -62,7 +64,6 @@ class PageMemory:
         else:
             self.array = self.array[:count].copy()
         self._held = count
-        self.nbytes = count * self._page_bytes
 
     def _move(self, count: int) -> None:
         before, held = self.array, self._held
@@ -207,7 +208,9 @@ class PageTable:
         self.table = order.apply(self.table)
         self.own(order.moved)
         if self.width > _WIDTH_STEP:
-            self._narrow()
+            # Logical pages that no sentence has are taken away.
+            width = 1 + int(np.flatnonzero((self.table >= 0).any(axis=0)).max(initial=0))
+            self.table = np.ascontiguousarray(self.table[:, : -(-width // _WIDTH_STEP) * _WIDTH_STEP])
         free = int(self.free_count[0])
         used = self.count - free
         return self._give_back(used) if free > max(used, self._max_free) else []
@@ -217,11 +220,6 @@ class PageTable:
         held = self.table[indices]
         sentences, entries = np.nonzero(held >= 0)
         self.owners[held[sentences, entries], 0] = indices[sentences]
-
-    def _narrow(self) -> None:
-        """Take away logical pages that no sentence has."""
-        width = 1 + int(np.flatnonzero((self.table >= 0).any(axis=0)).max(initial=0))
-        self.table = np.ascontiguousarray(self.table[:, : -(-width // _WIDTH_STEP) * _WIDTH_STEP])
 
     def compact(self) -> list[tuple[int, int]]:
         """Give back all free pages but the spare ones, after `select`."""
@@ -239,7 +237,10 @@ class PageTable:
         wanted = sorted({*zip(indices.tolist(), logical_pages.tolist(), strict=True)})
         for number, owner in enumerate(wanted):
             if not self.free_count[0]:
-                self._grow(len(wanted) - number + self.count // _PAGES_PER_SPARE)
+                more = len(wanted) - number + self.count // _PAGES_PER_SPARE
+                added = np.arange(self.count, self.count + more)
+                self.owners, self.free = extended(self.owners, more), extended(self.free, more)
+                self._put_back(added[::-1])
             self.free_count -= 1
             page = self.free[self.free_count[0]]
             self.table[owner] = page
@@ -254,11 +255,6 @@ class PageTable:
         self.owners, self.free = self.owners[:count], self.free[:count]
         self._index()
         return moves
-
-    def _grow(self, more: int) -> None:
-        added = np.arange(self.count, self.count + more)
-        self.owners, self.free = extended(self.owners, more), extended(self.free, more)
-        self._put_back(added[::-1])
 
     def _put_back(self, pages: Ints) -> None:
         """Add free pages, the next to be taken last."""

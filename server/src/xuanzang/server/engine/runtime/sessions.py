@@ -118,7 +118,7 @@ class Sessions:
         # Those of earlier sessions, which may be closed at any time.
         others = mappings(weights)
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=shortlist)
-        self._encoder, *self._shortlist = self._opened([encoder, *suggestions])
+        self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
         self._decoder = self._opened_decoder(decoder)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
@@ -127,18 +127,15 @@ class Sessions:
             # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
             release_pages(weights, but=others)
 
-    def _opened(self, graphs: Sequence[manifest_pb2.Graph]) -> list[onnxruntime.InferenceSession]:
-        """Open graphs, and compare their inputs and outputs with those of the manifest."""
-        sessions = [self.open(graph.file) for graph in graphs]
-        for session, graph in zip(sessions, graphs, strict=True):
-            self._compare(graph, [value.name for value in (*session.get_inputs(), *session.get_outputs())])
-        return sessions
+    def _opened(self, graph: manifest_pb2.Graph) -> onnxruntime.InferenceSession:
+        session = self.open(graph.file)
+        self._compare(graph, [value.name for value in (*session.get_inputs(), *session.get_outputs())])
+        return session
 
     def _opened_decoder(self, graph: manifest_pb2.Graph) -> Graph | onnxruntime.InferenceSession:
         """Open the decoder: where there are kernels, by them, which then take steps without the interpreter."""
         if not self._library:
-            [session] = self._opened([graph])
-            return session
+            return self._opened(graph)
         path, threads = self._directory / graph.file, self._intra_op_threads
         if threads > 1:
             _share_threads(threads)
@@ -156,7 +153,32 @@ class Sessions:
 
     def open(self, name: str, content: bytes | None = None) -> onnxruntime.InferenceSession:
         """Open a graph file of the bundle, or other content with the same weights. May raise BundleError."""
-        return _open(self._directory / name, self._device, self._intra_op_threads, self._library, content)
+        path, options = self._directory / name, onnxruntime.SessionOptions()
+        if content is not None:
+            options.add_session_config_entry(
+                "session.model_external_initializers_file_folder_path", str(self._directory)
+            )
+        if self._library:
+            options.register_custom_ops_library(str(self._library))
+        options.log_severity_level = 3
+        options.add_session_config_entry(*EXACT_PRODUCTS)
+        # A pattern is one block for all intermediate results of a run, for dimensions that hardly come again.
+        options.enable_mem_pattern = False
+        options.inter_op_num_threads = 1
+        if self._intra_op_threads == 1:
+            options.intra_op_num_threads = 1
+        else:
+            _share_threads(self._intra_op_threads)
+            options.use_per_session_threads = False
+        try:
+            return onnxruntime.InferenceSession(
+                str(path) if content is None else content,
+                options,
+                providers=list(dict.fromkeys((_PROVIDERS[self._device], _PROVIDERS["cpu"]))),
+                disabled_optimizers=_DISABLED_OPTIMIZERS if self._device == "cpu" else (),
+            )
+        except Exception as error:  # onnxruntime's errors have no base class of their own
+            raise _not_opened(path, error) from error
 
     def new_binding(self, session: onnxruntime.InferenceSession) -> Binding:
         """Return a binding of a graph that `open` has opened."""
@@ -255,36 +277,6 @@ def _cache_shape(manifest: manifest_pb2.Manifest, device: str) -> CacheShape:
         dtype=np.dtype(next(iter(caches.values()))),
         device=device,
     )
-
-
-def _open(
-    path: Path, device: str, intra_op_threads: int, operators: Path | None, content: bytes | None
-) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    if content is not None:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
-    if operators:
-        options.register_custom_ops_library(str(operators))
-    options.log_severity_level = 3
-    options.add_session_config_entry(*EXACT_PRODUCTS)
-    # A pattern is one block for all intermediate results of a run, made for its dimensions, which hardly come again.
-    options.enable_mem_pattern = False
-    options.inter_op_num_threads = 1
-    if intra_op_threads == 1:
-        options.intra_op_num_threads = 1
-    else:
-        _share_threads(intra_op_threads)
-        options.use_per_session_threads = False
-    providers = [_PROVIDERS[device], *([] if device == "cpu" else [_PROVIDERS["cpu"]])]
-    try:
-        return onnxruntime.InferenceSession(
-            str(path) if content is None else content,
-            options,
-            providers=providers,
-            disabled_optimizers=_DISABLED_OPTIMIZERS if device == "cpu" else (),
-        )
-    except Exception as error:  # onnxruntime's errors have no base class of their own
-        raise _not_opened(path, error) from error
 
 
 def _not_opened(path: Path, error: Exception) -> BundleError:

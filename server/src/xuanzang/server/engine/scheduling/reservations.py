@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from xuanzang.server.engine.decoding.batch import BatchShape
+from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.errors import MemoryLimitError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import FlowKey

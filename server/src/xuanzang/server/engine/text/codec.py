@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved, nfkc
-from xuanzang.server.engine.text.punctuation import punctuation_of
+from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved, nfkc, punctuation_of
 from xuanzang.server.engine.text.sentences import (
     Joiner,
     before_seen,
@@ -91,16 +90,10 @@ class TextCodec:
         )
 
     def split(self, text: str, *, refuse_long: bool = False, unbroken: Sequence[Span] = ()) -> list[Segment]:
-        """Cut text into tokenised sentences and the white space between them.
+        """Cut text into tokenised sentences and the white space between them; joined they are the text.
 
-        Args:
-            text: Text in the source language.
-            refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
-            unbroken: Places of the text, in their order, whose marks end no sentence.
-
-        Returns:
-            Segments in their order; joined, their texts are `text`. With `refuse_long` a segment may have more than
-            `max_source_length` ids.
+        With `refuse_long` a stretch without comma or white space stays whole, and may have more than
+        `max_source_length` ids. `unbroken` are places, in their order, whose marks end no sentence.
         """
         parts = split_sentences(text)
         if unbroken:
@@ -114,16 +107,14 @@ class TextCodec:
         added = self._added
         cut = split_at_pauses if refuse_long else split_long_sentence
         parts = cut(part, lambda stretch: len(self.encode(stretch)) - added, self.max_source_length - added)
-        return [
-            self._stretch(part, is_forced_cut=is_forced_cut(before, part), refuse_long=refuse_long)
-            for before, part in zip([" ", *parts], parts, strict=False)
-        ]
-
-    def _stretch(self, part: str, *, is_forced_cut: bool, refuse_long: bool) -> Segment:
-        """Return a part of a long sentence, to be copied if it is too long still."""
-        segment = self._segment(part)
-        fits = refuse_long or len(segment.source_ids) <= self.max_source_length
-        return replace(segment, source_ids=segment.source_ids if fits else (), is_forced_cut=is_forced_cut)
+        segments = []
+        for before, each in zip([" ", *parts], parts, strict=False):
+            source_ids = self._segment(each).source_ids
+            # What is too long still is copied.
+            fits = refuse_long or len(source_ids) <= self.max_source_length
+            is_forced = is_forced_cut(before, each)
+            segments.append(Segment(text=each, source_ids=source_ids if fits else (), is_forced_cut=is_forced))
+        return segments
 
     def _segment(self, part: str) -> Segment:
         source_ids = () if is_copied(part) else tuple(self.encode(part))

@@ -1,4 +1,7 @@
-"""Detection of the language of a text: by its script and, with the libraries of the extra `detection`, by its words."""
+"""The language of a text, by its script and, with the libraries of the extra `detection`, by its words.
+
+A text whose language the caller does not name is read as one that is translated, copied, or refused.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,22 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from xuanzang.server.engine.text.scripts import CJK, LATIN, Writing, is_written_in, script_of, writing_of
+from xuanzang.server.engine.text.language_codes import matched_language, near, primary
+from xuanzang.server.engine.text.scripts import (
+    CJK,
+    LATIN,
+    Writing,
+    is_known,
+    is_written_in,
+    script_of,
+    scripts_of,
+    writing_of,
+)
+from xuanzang.server.engine.types import Reading, TextKind
 
 if TYPE_CHECKING:
     from xuanzang.server.engine.text.language_model import Rank
@@ -39,6 +53,15 @@ _PLAINLY_KANA = 0.5
 """Share of kana that no Chinese text reaches by quoting Japanese."""
 _PROSE_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+# Of what is detected with this probability 92% to 98% is right, the more the longer the text.
+_MIN_SURE = 0.5
+# It takes more to refuse a text that could be translated: benchmarks/language_readings.py counts both errors.
+_MAX_SERVED = 0.01
+# Most words of other languages have less, and a few percent of English lines, all of one to three words.
+_MIN_LIKELY = 0.1
+# Fewer words in other scripts are quotations and names.
+_MIN_SHARE = 0.7
+_MIN_LETTERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +137,15 @@ class LanguageDetector:
         if not writing.letters:
             return Detection(writing=writing)
         candidates = _written_in(writing.script, frozenset(languages))
+        is_latin = writing.script == LATIN
+        # Whether words begin with small letters: some of a sentence do, those of names, headings and abbreviations not.
+        small = [word[0].islower() for word in _words(sample, LATIN)] if is_latin else []
         return Detection(
             writing=writing,
             probabilities=self._probabilities(sample, writing, candidates),
             chinese_script=self._chinese_script(sample) if writing.script == CJK else "",
-            is_prose=_is_prose(sample, writing),
-            is_phrase=_is_phrase(sample, writing),
+            is_prose=not is_latin or (len(small) >= _PROSE_WORDS and sum(small) >= _PROSE_WORDS - 1),
+            is_phrase=len(small) > 1 and all(small[1:]),
         )
 
     def _probabilities(self, text: str, writing: Writing, candidates: frozenset[str]) -> Mapping[str, float]:
@@ -174,23 +200,6 @@ def _words(text: str, script: str) -> Iterable[str]:
     return (word for word in _WORD.findall(text) if script_of(word[0]) == script)
 
 
-def _is_prose(text: str, writing: Writing) -> bool:
-    """Return whether words in Latin letters are no names, headings or abbreviations: some begin with small letters."""
-    if writing.script != LATIN:
-        return True
-    words = list(_words(text, LATIN))
-    small = sum(word[0].islower() for word in words)
-    return small >= _PROSE_WORDS - 1 and len(words) >= _PROSE_WORDS
-
-
-def _is_phrase(text: str, writing: Writing) -> bool:
-    """Return whether words in Latin letters are written as those of a sentence are."""
-    if writing.script != LATIN:
-        return False
-    later = list(_words(text, LATIN))[1:]
-    return bool(later) and all(word[0].islower() for word in later)
-
-
 def _language_of(label: str, languages: Collection[str]) -> str:
     """Return the language that a label of the library stands for among some."""
     return label if label in languages else _PART_OF.get(label, "")
@@ -222,3 +231,102 @@ def _chinese_script(text: str) -> str:
 
     scripts = {hanzidentifier.SIMPLIFIED: "Hans", hanzidentifier.TRADITIONAL: "Hant"}
     return scripts.get(hanzidentifier.identify(text), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageChoice:
+    """Languages that a request leaves open."""
+
+    sources: tuple[str, ...]
+    """Codes of the languages that it may be translated from."""
+    target: str = ""
+    """Code of the language that it is translated into; empty if that depends on the text."""
+
+    @cached_property
+    def languages(self) -> frozenset[str]:
+        """All of them, without script and region."""
+        return frozenset(primary(code) for code in (*self.sources, self.target) if code)
+
+
+def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Reading:
+    """Find out how a text without tags is to be read."""
+    found = detector.detect(text, choice.languages)
+    if not found.writing.letters:
+        return Reading(kind=TextKind.UNCERTAIN, has_letters=False)
+    best = next((each for each in found.languages if each.confidence >= _MIN_SURE), None)
+    if _is_outside(found, choice.sources) and (other := _other(text, found, best, choice)):
+        return other
+    code = matched_language(best.code, best.script, choice.sources) if best else None
+    if best is not None and code is not None:
+        return Reading(kind=TextKind.SERVED, language=code, confidence=best.confidence)
+    if not _has_letters_of(text, choice.sources):
+        return Reading(kind=TextKind.COPIED)
+    is_doubtful = found.is_phrase and best is not None and best.code not in choice.languages
+    return Reading(
+        kind=TextKind.UNCERTAIN,
+        language=_only_written(found, choice.sources),
+        is_doubtful=is_doubtful,
+        is_likely=_is_likely(found, choice.sources),
+    )
+
+
+def _other(text: str, found: Detection, best: DetectedLanguage | None, choice: LanguageChoice) -> Reading | None:
+    """Return how a text is read that is surely in none of the source languages; None if that is not sure enough."""
+    if not found.is_prose or found.writing.letters.total() < _MIN_LETTERS:
+        return None
+    target = choice.target
+    if best is not None and target and best.code == primary(target):
+        if _has_letters_of(text, choice.sources, besides=LATIN):
+            return None
+        code = matched_language(best.code, best.script, (target,)) or target
+        return Reading(kind=TextKind.COPIED, language=code, confidence=best.confidence)
+    if target and not _is_outside(found, (target,)):
+        return None
+    if best is None:
+        return Reading(kind=TextKind.UNSERVED)
+    return Reading(kind=TextKind.UNSERVED, language=best.code, confidence=best.confidence)
+
+
+def _is_outside(found: Detection, codes: tuple[str, ...]) -> bool:
+    """Return whether a text is surely in none of some languages: by its script, or by its words."""
+    writing, probabilities = found.writing, found.probabilities
+    if writing.share < _MIN_SHARE or not is_known(writing.script):
+        return False
+    if not _near_written_in(writing.script, codes):
+        return True
+    return bool(probabilities) and _probability(found, codes) <= _MAX_SERVED
+
+
+def _is_likely(found: Detection, codes: tuple[str, ...]) -> bool:
+    """Return whether anything speaks for some languages: a script, or words in Latin letters, which all texts have."""
+    if found.writing.script != LATIN or not found.probabilities:
+        return True
+    return _probability(found, codes) >= _MIN_LIKELY
+
+
+@lru_cache(maxsize=1024)
+def _near_written_in(script: str, codes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of some languages, and of their near ones, that are written in a script."""
+    near_ones = dict.fromkeys(language for code in codes for language in near(code))
+    return tuple(language for language in near_ones if is_written_in(language, script))
+
+
+def _probability(found: Detection, codes: tuple[str, ...]) -> float:
+    """Return the probability that a text is in one of some languages."""
+    return sum([found.probabilities.get(each, 0.0) for each in _near_written_in(found.writing.script, codes)])
+
+
+def _has_letters_of(text: str, sources: Collection[str], *, besides: str = "") -> bool:
+    """Return whether any part of a text is written in a script of the source languages, besides one script."""
+    scripts = scripts_of("".join(set(text))).keys() - {besides}
+    return any(is_written_in(primary(code), script) or not is_known(script) for script in scripts for code in sources)
+
+
+def _only_written(found: Detection, sources: Collection[str]) -> str:
+    """Return the only source language that is written as a text is; empty if there are none or several.
+
+    Latin letters count only where there are no others: Chinese has words in them, English has none in Chinese.
+    """
+    scripts = found.writing.letters.keys() - {LATIN} or {LATIN}
+    written = [code for code in sources if any(is_written_in(primary(code), script) for script in scripts)]
+    return written[0] if len(written) == 1 else ""

@@ -36,12 +36,9 @@ _NAME = re.compile(r"languages-[0-9a-f]{64}-([0-9a-f]{64})\.npy")
 
 
 def mapped_rank(language_of: Callable[[str, frozenset[str]], str], folder: Path | None = None) -> Rank:
-    """Open the model.
+    """Open the model, kept in a folder, or unpacked into a file that has no name and goes with the process.
 
-    Args:
-        language_of: Language among some that a label of the library stands for; empty if it stands for none of them.
-        folder: Where the unpacked model is kept; None to unpack it into a file that has no name and goes with the
-            process.
+    `language_of` returns the language among some that a label of the library stands for; empty if it is none of them.
     """
     with _kept(folder) if folder else _unnamed(_unpacked()) as file:
         table, values = _mapped(file)

@@ -72,7 +72,7 @@ def seen_text(text: str) -> str:
 
     To a tokeniser each of these characters is as much as a word, or more.
     """
-    if not _ODD_RUN.search(text) or not (unseen := _unseen(text)):
+    if not (unseen := _unseen(text)):
         return text
     starts, ends = [0, *(end for _, end in unseen)], [*(start for start, _ in unseen), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
@@ -80,7 +80,7 @@ def seen_text(text: str) -> str:
 
 def before_seen(text: str, spans: Sequence[Span]) -> list[Span]:
     """Map spans of what is seen of a text to the text itself."""
-    if not _ODD_RUN.search(text) or not (unseen := _unseen(text)):
+    if not (unseen := _unseen(text)):
         return list(spans)
     hidden = {place for start, end in unseen for place in range(start, end)}
     places = [place for place in range(len(text)) if place not in hidden] + [len(text)]
@@ -88,7 +88,9 @@ def before_seen(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def _unseen(text: str) -> list[Span]:
-    """Return the places of what nobody sees of a text with an odd run."""
+    """Return the places of what nobody sees of a text."""
+    if not _ODD_RUN.search(text):
+        return []
     categories = {character: unicodedata.category(character) for character in set(text)}
     marks = {character for character, category in categories.items() if category in _MARKS}
     shapeless = {character for character, category in categories.items() if category in _SHAPELESS}

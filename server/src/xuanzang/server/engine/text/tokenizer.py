@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,7 @@ class TableTokenizer(Tokenizer):
         reserved: Collection[int],
         silent: Collection[int] = (),
     ) -> None:
-        """Wrap a model and a table.
-
-        Args:
-            processor: SentencePiece with the model.
-            table: Pieces in the order of their ids.
-            unk_id: Id of pieces that the table lacks.
-            reserved: Ids with a meaning of their own, which no text is encoded to.
-            silent: Ids that are no text; they are reserved, too.
-        """
+        """Wrap a model and a table; no text is encoded to `reserved` ids, nor to `silent` ones, which are no text."""
         super().__init__(processor)
         self._unk_id = unk_id
         self._silent = frozenset(silent)
@@ -174,55 +166,37 @@ class _Side:
 
 def open_tokenizers(bundle: Bundle) -> tuple[Tokenizer, Tokenizer]:
     """Open the tokenisers of source and target, one if both sides have the same files; or raise BundleError."""
-    source, target = _source(bundle), _target(bundle)
-    if (both := _merged(source, target)) is not None:
-        tokenizer = _open(bundle.directory, {both.tokenizer: _read(bundle.directory, both.tokenizer)}, both)
-        return tokenizer, tokenizer
-    names = dict.fromkeys((source.tokenizer, target.tokenizer))
-    processors = {name: _read(bundle.directory, name) for name in names}
-    return _open(bundle.directory, processors, source), _open(bundle.directory, processors, target)
-
-
-def _merged(source: _Side, target: _Side) -> _Side | None:
-    """Return one side that stands for both, with the special tokens of either; None if they differ."""
-    special_ids = {**source.special_ids, **target.special_ids}
-    language_ids = {*source.language_ids, *target.language_ids}
-    merged = [replace(side, special_ids=special_ids, language_ids=language_ids) for side in (source, target)]
-    return merged[0] if merged[0] == merged[1] else None
-
-
-def _source(bundle: Bundle) -> _Side:
     manifest = bundle.manifest
-    ids = manifest.special_ids
+    ids, source_format, target_format = manifest.special_ids, manifest.source_format, manifest.target_format
     is_shared = manifest.source_vocabulary == manifest.target_vocabulary
-    return _Side(
+    source = _Side(
         tokenizer=manifest.source_tokenizer,
         vocab_size=manifest.dimensions.source_vocab_size,
         vocabulary=manifest.source_vocabulary,
         table=bundle.source_vocabulary,
         special_ids={name: getattr(ids, name) for name in ("source_pad_id", "source_eos_id", "source_unk_id")},
         unk_id=ids.source_unk_id,
-        language_ids={
-            *manifest.source_format.language_prefix_ids.values(),
-            *manifest.source_format.source_language_ids.values(),
-        },
-        silent_ids=manifest.target_format.silent_ids if is_shared else (),
+        language_ids={*source_format.language_prefix_ids.values(), *source_format.source_language_ids.values()},
+        silent_ids=target_format.silent_ids if is_shared else (),
     )
-
-
-def _target(bundle: Bundle) -> _Side:
-    manifest = bundle.manifest
-    ids = manifest.special_ids
-    return _Side(
+    target = _Side(
         tokenizer=manifest.target_tokenizer,
         vocab_size=manifest.dimensions.target_vocab_size,
         vocabulary=manifest.target_vocabulary,
         table=bundle.target_vocabulary,
         special_ids={name: getattr(ids, name) for name in ("decoder_start_id", "eos_id", "unk_id")},
         unk_id=ids.unk_id,
-        language_ids=manifest.target_format.language_ids.values(),
-        silent_ids=manifest.target_format.silent_ids,
+        language_ids=target_format.language_ids.values(),
+        silent_ids=target_format.silent_ids,
     )
+    # One may stand for both, with the special tokens of either.
+    special_ids = {**source.special_ids, **target.special_ids}
+    language_ids = {*source.language_ids, *target.language_ids}
+    both, same = (replace(side, special_ids=special_ids, language_ids=language_ids) for side in (source, target))
+    sides = [both] if both == same else [source, target]
+    processors = {name: _read(bundle.directory, name) for name in dict.fromkeys(side.tokenizer for side in sides)}
+    opened = [_open(bundle.directory, processors[side.tokenizer], side) for side in sides]
+    return opened[0], opened[-1]
 
 
 def _read(directory: Path, name: str) -> SentencePieceProcessor:
@@ -236,23 +210,21 @@ def _read(directory: Path, name: str) -> SentencePieceProcessor:
         raise BundleError(directory, [f"{name} is not a SentencePiece model: {error}"]) from error
 
 
-def _open(directory: Path, processors: Mapping[str, SentencePieceProcessor], side: _Side) -> Tokenizer:
-    processor = processors[side.tokenizer]
-    if faults := list(_faults(processor, side)):
-        raise BundleError(directory, faults)
+def _open(directory: Path, processor: SentencePieceProcessor, side: _Side) -> Tokenizer:
     if not side.table:
+        if processor.vocab_size() != side.vocab_size:
+            fault = f"{side.tokenizer} has {processor.vocab_size()} pieces; the dimensions say {side.vocab_size}"
+            raise BundleError(directory, [fault])
         return Tokenizer(processor)
+    faults = [
+        f"{side.vocabulary} has the piece {side.table[token_id]!r} where special_ids.{name} is"
+        for name, token_id in side.special_ids.items()
+        if _is_text(processor, side.table[token_id])
+    ]
+    if faults:
+        raise BundleError(directory, faults)
     reserved = {*side.special_ids.values(), *side.language_ids}
     return TableTokenizer(processor, table=side.table, unk_id=side.unk_id, reserved=reserved, silent=side.silent_ids)
-
-
-def _faults(processor: SentencePieceProcessor, side: _Side) -> Iterator[str]:
-    if side.table:
-        for name, token_id in side.special_ids.items():
-            if _is_text(processor, side.table[token_id]):
-                yield f"{side.vocabulary} has the piece {side.table[token_id]!r} where special_ids.{name} is"
-    elif processor.vocab_size() != side.vocab_size:
-        yield f"{side.tokenizer} has {processor.vocab_size()} pieces; the dimensions say {side.vocab_size}"
 
 
 def _is_text(processor: SentencePieceProcessor, piece: str) -> bool:

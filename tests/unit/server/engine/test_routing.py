@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError, UnservedLanguageError
-from xuanzang.server.engine.models.routing import language_choice, language_of, require_served, resolve
-from xuanzang.server.engine.text.readings import LanguageChoice
+from xuanzang.server.engine.request_router import language_choice, language_of, require_served, resolve
+from xuanzang.server.engine.text.language_detection import LanguageChoice
 from xuanzang.server.engine.types import DecodingOptions, Reading, ServedModel, TextKind
 
 OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
