@@ -62,7 +62,7 @@ class BeamSearch:
         self.details = details
         self.beams = BeamArrays.empty(beam_size)
         self.required = RequiredPhraseSearch(beam_size, eos_id)
-        """What the search knows of the sentences that require phrases."""
+        """Search of the sentences that require phrases."""
         self.continue_best = ContinueBest(functions, eos_id=eos_id, dead=DEAD_LIMIT) if functions else None
         """Bookkeeping of the hypotheses by the kernels; None without."""
         self._history = History(beam_size)
@@ -120,7 +120,7 @@ class BeamSearch:
 
     @property
     def free_steps(self) -> int:
-        """How many steps from now, at least one, concern the search only if a sentence is done in them."""
+        """Number of steps from now, at least one, that concern the search only if a sentence is done in them."""
         # Of edits only those of the first step are given.
         concerned = self.details or self._recorded or self.required.indices.size or self._step + 1 < self._edited_until
         return 1 if concerned else max(1, self._inspected_from - 1 - self._step)
@@ -258,7 +258,10 @@ class BeamSearch:
         going_on = float(survivors[0][0] / self._length(index) ** state.options.decoding.length_penalty)
         if state.is_enough(going_on):
             return True
-        self._survive(index, survivors)
+        dead = (float(DEAD_SCORE), self._eos_id, 0)
+        filled = [*survivors, *[dead] * (self.beam_size - len(survivors))]
+        beams = self.beams
+        beams.scores[index], beams.token_ids[index], beams.parents[index] = zip(*filled, strict=True)
         return False
 
     def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
@@ -286,12 +289,6 @@ class BeamSearch:
             state.end(self._ending(index, parent, token, total), is_best=total > best)
         outdone = best / (self._length(index) + 1) ** state.options.decoding.length_penalty
         return bool(cut) or best < DEAD_LIMIT or state.is_settled(outdone)
-
-    def _survive(self, index: int, survivors: Sequence[tuple[float, int, int]]) -> None:
-        dead = (float(DEAD_SCORE), self._eos_id, 0)
-        filled = [*survivors, *[dead] * (self.beam_size - len(survivors))]
-        beams = self.beams
-        beams.scores[index], beams.token_ids[index], beams.parents[index] = zip(*filled, strict=True)
 
     def _ending(self, index: int, parent: int, token: int, total: float) -> Ending:
         """End a hypothesis with a token of this step, added to the one at beam position `parent` before it."""
@@ -326,21 +323,15 @@ class BeamSearch:
         if not edited:
             self._edited_until = 0
             return None
-        edits = {
-            (index, position): hypothesis_edits(
-                self.sentences[index].options, self._edited_tokens(index, position), eos_id=self._eos_id
-            )
-            for index in edited
-            for position in self._live(index)
-        }
+        edits = {}
+        for index in edited:
+            options, length = self.sentences[index].options, self._length(index)
+            for position in self._live(index):
+                # As many numbers do where edits depend on that alone.
+                follows = options.edits_follow_tokens
+                tokens = self._history.tokens(index, position, length) if follows else range(length)
+                edits[index, position] = hypothesis_edits(options, tokens, eos_id=self._eos_id)
         return stack(edits, batch=len(self.sentences), beam=self.beam_size)
-
-    def _edited_tokens(self, index: int, beam_position: int) -> Sequence[int]:
-        """Return the tokens of a hypothesis whose logits are edited, or as many numbers if only that counts."""
-        length = self._length(index)
-        if not self.sentences[index].options.edits_follow_tokens:
-            return range(length)
-        return self._history.tokens(index, beam_position, length)
 
     def _length(self, index: int) -> int:
         return int(self.beams.positions[index, 0])

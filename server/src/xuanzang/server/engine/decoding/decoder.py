@@ -1,4 +1,4 @@
-"""What one worker decodes with one model: running batches, whose sentences join and leave at any step."""
+"""Running batches of one model, for one worker; their sentences join and leave at any step."""
 
 from __future__ import annotations
 
@@ -107,12 +107,16 @@ class Batch:
     def admit(self, sentences: Sequence[Sentence]) -> None:
         """Encode sentences and let them join."""
         # What has left needs no more memory, so that `bytes_needed` of those who are here bounds what is held.
-        gaps = self._gaps()
+        gaps = [index for index, sentence in enumerate(self._sentences) if sentence is None]
         self._cache.leave(np.array(gaps, dtype=np.int64))
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
         for group in [ordered] if self._sessions.skips_padding else _groups(ordered):
             ids, lengths = _pad([s.source_ids for s in group], self._sessions.special_ids.source_pad_id)
-            indices, gaps = self._take_indices(gaps, len(group)), gaps[len(group) :]
+            # Batch indices that others have left, then new ones.
+            size = len(self._sentences)
+            self._sentences += [None] * (len(group) - len(gaps))
+            indices = np.array([*gaps[: len(group)], *range(size, len(self._sentences))], dtype=np.int64)
+            gaps = gaps[len(group) :]
             padded = 0 if self._sessions.skips_padding else ids.shape[1]
             tensors = self._cache.join(indices, lengths, padded=padded)
             self._encoder.bind({"source_ids": ids, **tensors.inputs}, tensors.outputs)
@@ -184,16 +188,6 @@ class Batch:
     def committed(self, sentence: Sentence) -> list[int]:
         """Return the tokens at the beginning of the best hypothesis that will not change any more."""
         return self._search.committed(self._sentences.index(sentence))
-
-    def _gaps(self) -> list[int]:
-        """Return the batch indices that sentences have left and none has taken yet."""
-        return [index for index, sentence in enumerate(self._sentences) if sentence is None]
-
-    def _take_indices(self, gaps: Sequence[int], count: int) -> Ints:
-        """Return batch indices for new sentences: those that others have left, then new ones."""
-        size = len(self._sentences)
-        self._sentences += [None] * (count - len(gaps))
-        return np.array([*gaps[:count], *range(size, len(self._sentences))], dtype=np.int64)
 
     def _leave(self, index: int) -> Sentence:
         sentence = self._sentences[index]

@@ -148,7 +148,8 @@ def aligned_words(
     borders = [border for place, _ in copies for border in place]
     words: list[Word] = []
     first = 0
-    for start, end, is_punctuation in _word_spans(text, borders):
+    stretches = pairwise(sorted({0, *borders, len(text)}))
+    for start, end, is_punctuation in (span for stretch in stretches for span in _word_spans(text, *stretch)):
         while first < len(placed) and placed[first].end <= start:
             first += 1
         sources = list(_attended(placed[first : first + end - start], source, end, is_punctuation=is_punctuation))
@@ -223,13 +224,8 @@ def _corrected(sources: list[Source], start: int, end: int, copies: Iterable[tup
     return sources
 
 
-def _word_spans(text: str, borders: Iterable[int]) -> Iterator[tuple[int, int, bool]]:
+def _word_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the places of words, of ideographs and of punctuation marks one by one, and whether they are the last."""
-    places = sorted({0, *borders, len(text)})
-    return (span for start, end in pairwise(places) for span in _spans_between(text, start, end))
-
-
-def _spans_between(text: str, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
     end = start
     for word in _WORD.finditer(text, start, stop):
         yield from _marks(text, end, word.start())

@@ -51,10 +51,11 @@ class Catalog:
         self.loaded: Mapping[tuple[str, int], LoadedModel] = MappingProxyType(self._models)
         self._holds = holds
         self.pins: Mapping[str, int] = MappingProxyType(dict(pins or {}))
-        self._defaults = {name: self._default(name, (standings or {}).get(name, _NEW)) for name in self.names}
-        self.standings: Mapping[str, Standing] = MappingProxyType(
-            {name: self._held(name, (standings or {}).get(name, _NEW)) for name in self.names}
-        )
+        known = {name: (standings or {}).get(name, _NEW) for name in self.names}
+        self._defaults = {name: self._default(name, standing) for name, standing in known.items()}
+        if holds:
+            known = {name: replace(each, live=each.live or self._defaults[name]) for name, each in known.items()}
+        self.standings: Mapping[str, Standing] = MappingProxyType(known)
         """Versions that are and were live, of every loaded name."""
         self.served: Mapping[ServedModel, LoadedModel] = MappingProxyType(
             {
@@ -68,9 +69,6 @@ class Catalog:
         versions = sorted(version for each, version in self._models if each == name)
         loaded = [version for version in (self.pins.get(name), standing.live) if version in versions]
         return (*filter(None, loaded), versions[0] if self._holds else versions[-1])[0]
-
-    def _held(self, name: str, standing: Standing) -> Standing:
-        return replace(standing, live=self._defaults[name]) if self._holds and standing.live is None else standing
 
     @property
     def models(self) -> tuple[LoadedModel, ...]:

@@ -230,7 +230,7 @@ class LiveModels:
                 await self._remove(model)
 
     def _is_held(self, model: LoadedModel, is_gone: Callable[[VersionName], bool]) -> bool:
-        """Whether a version must stay because it is live, and none that remains has been promoted in its place."""
+        """Return whether a version must stay: it is live, and none that remains has been promoted in its place."""
         others = (other for other in self.catalog.models if other.name == model.name and other is not model)
         remain = any(not is_gone(VersionName(other.name, other.version)) for other in others)
         return self._holds and remain and model is self.catalog.live(model.name)

@@ -187,20 +187,22 @@ class TrialLoader:
             raise RuntimeError("a process without pipes was started")
         process.stdin.write(request)
         answers: list[list[str]] = []
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_START_SECONDS):
-                if not await process.stdout.readline():
-                    return answers
-            while len(answers) < count:
-                answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
+                is_ready = bool(await process.stdout.readline())
+        except TimeoutError:
+            is_ready = False
+        while is_ready and len(answers) < count:
+            try:
                 async with asyncio.timeout(self._max_seconds):
                     line = await process.stdout.readline()
-                    if not line.endswith(b"\n"):
-                        status = await process.wait()
-                        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-                        answers[-1] = [f"loading it ends the process that loads it: {how}"]
-                        break
-                answers[-1] = json.loads(line)
+                    status = None if line.endswith(b"\n") else await process.wait()
+            except TimeoutError:
+                return [*answers, [f"loading it takes more than {self._max_seconds:g} seconds"]]
+            if status is not None:
+                how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+                return [*answers, [f"loading it ends the process that loads it: {how}"]]
+            answers.append(json.loads(line))
         return answers
 
 
@@ -221,7 +223,7 @@ def main() -> None:
         directory = Path(name)
         if settings.provider != "cuda":
             # Drivers of GPUs reserve far more than they use.
-            _limit_memory(_BASE_BYTES + _WEIGHT_COPIES * _file_bytes(directory))
+            _limit_memory(directory)
         outcome = load_model(directory, lambda each: LoadedModel(each, Metrics(CollectorRegistry()), settings))
         reasons = outcome.reasons if isinstance(outcome, BundleError) else ()
         print(json.dumps(reasons), file=answers, flush=True)
@@ -240,18 +242,15 @@ def _end_with_server() -> None:
     os._exit(1)
 
 
-def _limit_memory(size: int) -> None:
+def _limit_memory(directory: Path) -> None:
+    """Let this process take memory for a bundle's files, and no more."""
+    size = _BASE_BYTES
+    with suppress(OSError):
+        states = [path.stat() for path in directory.iterdir()]
+        size += _WEIGHT_COPIES * sum(state.st_size for state in states if stat.S_ISREG(state.st_mode))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def _file_bytes(directory: Path) -> int:
-    try:
-        states = [path.stat() for path in directory.iterdir()]
-    except OSError:
-        return 0
-    return sum(state.st_size for state in states if stat.S_ISREG(state.st_mode))
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ class Evaluation:
     sentences: int
     """Lines of the golden set."""
     faults: tuple[str, ...] = ()
-    """What no number says, such as a certificate that states no quality."""
+    """Reasons that no number gives, such as a certificate that states no quality."""
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -51,7 +51,13 @@ class PageMemory:
     def hold(self, count: int) -> None:
         """Make room for a number of pages, unless there is already; the contents stay."""
         if count > len(self.array):
-            self._move(count)
+            before = self.array
+            self._space = self._reserve(count)
+            if self._space:
+                self.array = np.frombuffer(self._space, before.dtype).reshape(-1, *before.shape[1:])
+            else:
+                self.array = np.zeros((count, *before.shape[1:]), dtype=before.dtype)
+            self.array[: self._held] = before[: self._held]
         self._held = max(self._held, count)
 
     def trim(self, count: int) -> None:
@@ -64,15 +70,6 @@ class PageMemory:
         else:
             self.array = self.array[:count].copy()
         self._held = count
-
-    def _move(self, count: int) -> None:
-        before, held = self.array, self._held
-        self._space = self._reserve(count)
-        if self._space:
-            self.array = np.frombuffer(self._space, before.dtype).reshape(-1, *before.shape[1:])
-        else:
-            self.array = np.zeros((count, *before.shape[1:]), dtype=before.dtype)
-        self.array[:held] = before[:held]
 
     def _reserve(self, count: int) -> mmap.mmap | None:
         """Return address space of its own for more pages than so many; None for few, or where there is none."""

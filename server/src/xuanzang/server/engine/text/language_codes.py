@@ -31,7 +31,7 @@ _MEANT = {
     **dict.fromkeys(("tur", "turkish"), "tr"),
     **dict.fromkeys(("hin", "hindi"), "hi"),
 }
-"""What is written in the place of the codes of much used languages: countries, ISO 639-2, names."""
+"""Codes of much used languages by what is written in their place: countries, ISO 639-2, names."""
 
 _TRADITIONAL = frozenset({"hant", "hk", "mo", "tw"})
 

@@ -149,8 +149,12 @@ class LanguageDetector:
         )
 
     def _probabilities(self, text: str, writing: Writing, candidates: frozenset[str]) -> Mapping[str, float]:
-        if writing.script == CJK and (known := _by_characters(writing, candidates)) is not None:
-            return {known: 1.0}
+        if writing.script == CJK:
+            # Characters tell many texts without the model.
+            if writing.kana_share >= _PLAINLY_KANA and "ja" in candidates:
+                return {"ja": 1.0}
+            if writing.letters[CJK] >= _PLAINLY and not writing.kana_share and "zh" in candidates:
+                return {"zh": 1.0}
         if len(candidates) == 1:
             return dict.fromkeys(candidates, 1.0)
         if not candidates or (rank := self._rank()) is None:
@@ -186,14 +190,6 @@ def _sample(text: str) -> str:
         return text
     part, middle = MAX_READ_CHARACTERS // 4, len(text) // 2
     return "\n".join((text[: 2 * part], text[middle : middle + part], text[-part:]))
-
-
-def _by_characters(writing: Writing, candidates: Collection[str]) -> str | None:
-    """Return the language of a text in Chinese characters if they tell it."""
-    if writing.kana_share >= _PLAINLY_KANA and "ja" in candidates:
-        return "ja"
-    is_plain = writing.letters[CJK] >= _PLAINLY and not writing.kana_share
-    return "zh" if is_plain and "zh" in candidates else None
 
 
 def _words(text: str, script: str) -> Iterable[str]:
@@ -266,7 +262,10 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
         kind=TextKind.UNCERTAIN,
         language=_only_written(found, choice.sources),
         is_doubtful=is_doubtful,
-        is_likely=_is_likely(found, choice.sources),
+        # Words in Latin letters, which all texts have, speak for a language less than another script does.
+        is_likely=found.writing.script != LATIN
+        or not found.probabilities
+        or _probability(found, choice.sources) >= _MIN_LIKELY,
     )
 
 
@@ -295,13 +294,6 @@ def _is_outside(found: Detection, codes: tuple[str, ...]) -> bool:
     if not _near_written_in(writing.script, codes):
         return True
     return bool(probabilities) and _probability(found, codes) <= _MAX_SERVED
-
-
-def _is_likely(found: Detection, codes: tuple[str, ...]) -> bool:
-    """Return whether anything speaks for some languages: a script, or words in Latin letters, which all texts have."""
-    if found.writing.script != LATIN or not found.probabilities:
-        return True
-    return _probability(found, codes) >= _MIN_LIKELY
 
 
 @lru_cache(maxsize=1024)

@@ -230,14 +230,12 @@ class Joiner:
 
     def add(self, segment: str, *, is_last: bool = False) -> str:
         """Return the text that a segment adds: white space as it was, always if it is last, or a translation."""
-        if not segment or (not is_last and self._is_superfluous(segment)):
+        is_superfluous = not self._spaced and self._end in _FULL_WIDTH_ENDS and not segment.strip(" ")
+        if not segment or (is_superfluous and not is_last):
             return ""
         space = " " if self._spaced and not self._end.isspace() and not segment[0].isspace() else ""
         self._end = segment[-1]
         return space + segment
-
-    def _is_superfluous(self, segment: str) -> bool:
-        return not self._spaced and self._end in _FULL_WIDTH_ENDS and not segment.strip(" ")
 
     def extend(self, text: str) -> str:
         """Return the text that a continuation of the last segment adds."""

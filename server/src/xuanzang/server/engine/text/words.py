@@ -59,12 +59,8 @@ def is_boundary(text: str, position: int) -> bool:
     """Return whether no word of a text goes on over a position: "C" is none of "C#" and "C++", but one of "Ctrl+C"."""
     if not (0 < position < len(text) and joins(text[position - 1])):
         return True
-    return not (joins(text[position]) or _is_suffixed(text, position))
-
-
-def _is_suffixed(text: str, position: int) -> bool:
-    """Return whether a word has the suffix "++" or "#" at a position."""
-    return text.startswith("++", position) or (text[position] == "#" and not joins(text[position + 1 : position + 2]))
+    is_suffixed = text[position] == "#" and not joins(text[position + 1 : position + 2])
+    return not (joins(text[position]) or is_suffixed or text.startswith("++", position))
 
 
 def find_whole(text: str, phrase: str, start: int = 0) -> int:
