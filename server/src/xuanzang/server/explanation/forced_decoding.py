@@ -13,11 +13,10 @@ import onnxruntime
 from xuanzang.server.bundles.graphs import AttentionGraph, attention_decoder, attention_encoder
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
-from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, no_edits, stack
 from xuanzang.server.engine.decoding.phrase_search import RequiredPhraseSearch
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
-from xuanzang.server.engine.decoding.shortlist import BatchShortlist
+from xuanzang.server.engine.decoding.shortlist import BatchShortlist, InspectedRows
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
 from xuanzang.server.engine.runtime.pages import Tensor

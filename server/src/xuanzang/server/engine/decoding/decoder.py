@@ -13,11 +13,10 @@ from xuanzang.kernels.graphs import GraphBinding
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.hypotheses import Advance, SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, no_edits
 from xuanzang.server.engine.decoding.phrase_search import Inspection
 from xuanzang.server.engine.decoding.search_state import DEAD_SCORE, Candidates
-from xuanzang.server.engine.decoding.shortlist import BatchShortlist
+from xuanzang.server.engine.decoding.shortlist import BatchShortlist, InspectedRows
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 from xuanzang.server.engine.runtime.kv_cache import SENTENCE_INPUTS, KeyValueCache
 from xuanzang.server.engine.runtime.pages import Tensor

@@ -1,4 +1,4 @@
-"""Target pieces from which the sentences of a batch may choose, as the decoder graph with a shortlist takes them."""
+"""Inputs of the decoder graph for what sentences may choose: pieces of a shortlist, and those that phrases require."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Ints, Order
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits
+from xuanzang.server.engine.decoding.phrase_search import Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.runtime.pages import Tensor
+from xuanzang.server.engine.runtime.sessions import Sessions
 
 # onnxruntime sums a vector in this many partial sums. With a multiple of it, filled up with pieces of probability 0,
 # the order of the sum is the same for any width, so that scores do not depend on the neighbours, to the last bit.
 _PARTIAL_SUMS = 64
+# The operators of the graph take no tensors without elements.
+_IDLE_ROWS = 1
 
 
 class BatchShortlist:
@@ -92,3 +97,41 @@ class BatchShortlist:
             np.put_along_axis(positions, choices, len(self._common) + np.arange(choices.shape[1])[None], axis=1)
             self._positions = positions
         return self._positions
+
+
+class InspectedRows:
+    """Arrays for `RequiredPhraseSearch`: the same ones until sentences with phrases join or leave."""
+
+    def __init__(self, sessions: Sessions, *, candidate_count: int) -> None:
+        self._known, self._count = sessions.inspects_rows, candidate_count
+        self._asked: object = None
+        self._rows: Ints = np.zeros(0, np.int64)
+        self._ids: Ints = np.zeros((0, 0), np.int64)
+        self._inspection = Inspection(np.zeros((0, 0), np.float32), self._ids, np.zeros((0, 0), np.float32))
+
+    def fit(self, search: RequiredPhraseSearch, shortlist: BatchShortlist | None) -> Inspection:
+        """Make the arrays ready for a step; return the outputs, other arrays than before if they must be bound anew."""
+        if self._asked is not search.required_ids:
+            self._asked = search.required_ids
+            self._rows, self._ids = search.rows, search.required_ids
+            if not len(search):
+                self._rows, self._ids = np.zeros(_IDLE_ROWS, np.int64), np.zeros((_IDLE_ROWS, 0), np.int64)
+            elif shortlist:
+                self._ids = self._ids.copy()
+            shape = (len(self._rows), self._count)
+            scores, ids = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
+            self._inspection = Inspection(scores, ids, np.zeros(self._ids.shape, np.float32))
+        if shortlist and len(search):
+            sentences = search.rows // search.beam_size
+            self._ids[:] = shortlist.positions()[sentences[:, None], search.required_ids]
+        return self._inspection
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """Inputs of the graph by name; none if it does not know them."""
+        return {"inspected_rows": self._rows, "required_ids": self._ids} if self._known else {}
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        """Outputs of the graph by name; none if it does not know them."""
+        return dict(self._inspection._asdict()) if self._known else {}
