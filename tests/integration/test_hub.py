@@ -145,6 +145,17 @@ def test_an_unreachable_hub_is_said_in_one_line(user: HubUser, closed_port: str)
         assert ("asking again" in done.stderr) == (arguments[0] != "push")
 
 
+@pytest.mark.parametrize("endpoint", ["hub.example", "http://[", "http://127.0.0.1:99999", "https://a b/"])
+def test_an_endpoint_that_is_no_address_is_said_in_one_line(user: HubUser, endpoint: str) -> None:
+    [bundle] = (BUNDLES / "zh-en").iterdir()
+    reason = f"HF_ENDPOINT must be an address such as https://huggingface.co, is {endpoint!r}"
+    for command, *arguments in (("pull", READY), ("push", str(bundle), READY), ("serve", READY, "--yes")):
+        done = user.run(command, *arguments, HF_ENDPOINT=endpoint)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines()[-1] == f"xuanzang {command}: error: {reason}"
+        assert "Traceback" not in done.stderr
+
+
 def test_an_earlier_pull_serves_while_the_hub_is_unreachable(user: HubUser, ready: Path, closed_port: str) -> None:
     first = user.run("pull", READY)
     again = user.run("pull", READY, HF_ENDPOINT=closed_port)

@@ -34,7 +34,10 @@ def replaced_file(path: Path, *, report: Callable[[str], None], mode: int | None
             yield output
         return
     target = Path(os.path.realpath(path))
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f"{target.name[:200]}.", suffix=".partial")
+    try:
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f"{target.name[:200]}.", suffix=".partial")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     partial = Path(name)
     try:
         with _named(target), os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as output:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xuanzang.command.parser import CommandParser, fail, say
+from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
 from xuanzang.hub.pulling import Wish, pull
-from xuanzang.hub.pushing import push
 from xuanzang.server.published import HubError, default_repository
 
 _PULL = """\
@@ -57,6 +57,9 @@ def push_command(given: Sequence[str]) -> int:
     parser.add_argument("--private", action="store_true", help="make a new repository private")
     options = parser.parse_args(given[1:])
     try:
+        require_endpoint()
+        from xuanzang.hub.pushing import push  # noqa: PLC0415 - its library takes long to import
+
         commit = push(options.bundle, options.model, say, private=options.private)
     except HubError as error:
         return fail(program, str(error), status=1)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
@@ -81,9 +82,10 @@ def pull(wish: Wish, report: Callable[[str], None]) -> Path:
 
 
 def _pulled(wish: Wish, report: Callable[[str], None]) -> Path:
-    from xuanzang.hub import download as hub  # noqa: PLC0415 - its library takes long to import
-
     try:
+        require_endpoint()
+        from xuanzang.hub import download as hub  # noqa: PLC0415 - its library takes long to import
+
         model = hub.published(wish.model, wish.revision, report)
     except HubError as error:
         if wish.revision is None and (there := pulled_bundle(wish.repository, wish.model)):

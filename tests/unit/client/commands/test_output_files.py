@@ -136,3 +136,10 @@ def test_an_output_in_a_missing_folder_is_an_error(run: Run, zh: Path, tmp_path:
     code, _, errors = run("translate", "-f", zh, "-o", tmp_path / "no" / "en.txt")
     assert code == 2
     assert "No such file or directory" in errors
+
+
+def test_an_output_without_a_folder_is_named_as_it_was_given(run: Run, zh: Path, tmp_path: Path) -> None:
+    output = tmp_path / "none" / "en.txt"
+    code, _, errors = run("translate", "-f", zh, "-o", output)
+    assert code == 2
+    assert errors.splitlines()[-1].endswith(f"No such file or directory: '{output}'")
