@@ -149,7 +149,8 @@ def _choose_model(models: Path, wanted: str) -> tuple[str, str]:
         fitting = [name for name in bundles if wanted in ("", name, name.partition("/")[0])]
         if len({name.partition("/")[0] for name in fitting}) != 1:
             what = "holds several models" if fitting else f"holds no model {wanted}".rstrip()
-            raise InputError(f"{models} {what}: give --model, one of {', '.join(bundles) or 'none'}")
+            choice = f": give --model, one of {', '.join(bundles)}" if bundles else ""
+            raise InputError(f"{models} {what}{choice}")
         return fitting[-1], digest(bundles[fitting[-1]] / "manifest.json")
     except (BundleError, OSError) as error:
         raise InputError(str(error)) from error

@@ -66,9 +66,9 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
         values = {name: _values(fields[name], name, value) for name, value in given.items()}
         return model(**values)
     except ValidationError as error:
-        faults = [_fault(fields, fault["loc"], fault["msg"], fault["input"], variables) for fault in error.errors()]
+        faults = [_fault(fields, fault["loc"], _reason(fault), variables) for fault in error.errors()]
         raise SystemExit(fail(program, *faults)) from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise SystemExit(fail(program, str(error))) from None
 
 
@@ -138,13 +138,15 @@ def _named(name: str, text: str) -> tuple[str, str]:
     return key, value
 
 
-def _fault(
-    fields: Mapping[str, FieldInfo], location: Sequence[int | str], message: str, value: object, variables: str
-) -> str:
-    message = message.removeprefix("Value error, ")
-    if not location:
-        return message
-    return f"{' '.join(_place(fields, location, variables))}: {message}, got {str(value)!r}"
+def _fault(fields: Mapping[str, FieldInfo], location: Sequence[int | str], reason: str, variables: str) -> str:
+    return f"{' '.join(_place(fields, location, variables))}: {reason}" if location else reason
+
+
+def _reason(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "missing":
+        return "must be given"
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{message}, got {str(fault['input'])!r}" if fault["loc"] else message
 
 
 def _place(fields: Mapping[str, FieldInfo], location: Sequence[int | str], variables: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from xuanzang.client._commands.arguments.connection import connection, server_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.command.parser import CommandParser, fail
+from xuanzang.command.text_files import read_text
 from xuanzang.loadtest import report
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.target import Target
@@ -80,7 +82,7 @@ def _loads(arguments: argparse.Namespace) -> list[Load]:
         raise ValueError("--warm-up must be 0 or more and less than --seconds")
     if not (arguments.rate or arguments.callers):
         raise ValueError("give --rate, --callers or both")
-    if min((*arguments.rate, *arguments.callers, arguments.connections)) <= 0:
+    if not all(0 < each < math.inf for each in (*arguments.rate, *arguments.callers, arguments.connections)):
         raise ValueError("--rate, --callers and --connections must be above 0")
     shared = {"seconds": arguments.seconds, "warm_up_seconds": arguments.warm_up}
     open_loops = [Load(rate=rate, **shared) for rate in arguments.rate]
@@ -88,7 +90,7 @@ def _loads(arguments: argparse.Namespace) -> list[Load]:
 
 
 def _texts(file: Path) -> list[str]:
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in read_text(file).splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{file} has no text")
     return lines

@@ -66,7 +66,7 @@ class _RecipeCommand(Command):
         table = cls.__name__.removesuffix("Command").lower()
         try:
             recipe = tomllib.loads(Path(given["recipe"]).read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # neither UTF-8 nor TOML
             raise ValueError(f"{given['recipe']}: {error}") from error
         if table not in recipe:
             raise ValueError(f"{given['recipe']} has no table [{table}]")

@@ -128,7 +128,10 @@ def _memory(output: Path, arguments: argparse.Namespace) -> Iterator[Translation
             yield memory
         return
     path = output.with_name(f".{output.name[:200]}.unfinished")
-    memory = TranslationMemory(path, max_bytes=size)
+    try:
+        memory = TranslationMemory(path, max_bytes=size)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(output)) from error
     with memory:
         try:
             yield memory

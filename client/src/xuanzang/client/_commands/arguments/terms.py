@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from xuanzang.command.text_files import read_text
 from xuanzang.values.options import TranslateOptions
 
 
@@ -54,7 +55,7 @@ def read_glossary(file: Path) -> dict[str, list[str]]:
         ValueError: It is not UTF-8, or a line has no translation.
     """
     entries: dict[str, list[str]] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         term, *translations = (part.strip() for part in line.split("\t"))
