@@ -45,7 +45,8 @@ class Operator:
             constants: Inputs that never change.
         """
         self.names = list(function.output)
-        model = _model(function, inputs, calls, constants or {})
+        functions = [_with_exact_products(one) for one in (function, *calls)]
+        model = _model(functions, inputs, constants or {})
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XUANZANG_KERNELS_ISA", self.isa)
             self.kernel = _open(model, operators=self.library, threads=threads)
@@ -120,8 +121,8 @@ def operator(request: pytest.FixtureRequest, built: Path) -> type[Operator]:
 
 
 def operator_for(isa: str, library: Path) -> type[Operator]:
-    has_products = isa in {"amx", "avx512_vnni"}
-    return type("OperatorForIsa", (Operator,), {"isa": isa, "has_products": has_products, "library": library})
+    members = {"isa": isa, "has_products": isa != "generic", "library": library}
+    return type("OperatorForIsa", (Operator,), members)
 
 
 @pytest.fixture(scope="session")
@@ -131,9 +132,41 @@ def operators_with_products(built: Path) -> list[type[Operator]]:
     return [each for each in found if each.has_products]
 
 
-def _model(
-    function: onnx.FunctionProto, inputs: Arrays, calls: Sequence[onnx.FunctionProto], constants: Arrays
-) -> bytes:
+def _with_exact_products(function: onnx.FunctionProto) -> onnx.FunctionProto:
+    """Return a function whose products of integers are those of floats of 64 bits.
+
+    On processors without VNNI onnxruntime's products of integers saturate.
+    """
+    exact, nodes = onnx.FunctionProto(), list[onnx.NodeProto]()
+
+    def op(kind: str, *inputs: str, output: str = "", **attributes: int) -> str:
+        name = output or f"exact_{len(nodes)}"
+        nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def double(name: str) -> str:
+        return op("Cast", name, to=onnx.TensorProto.DOUBLE)
+
+    for node in function.node:
+        [output, *_] = node.output
+        if node.op_type == "MatMulInteger":
+            x, weight = node.input
+            op("Cast", op("MatMul", double(x), double(weight)), to=onnx.TensorProto.INT32, output=output)
+        elif node.op_type == "MatMulIntegerToFloat":
+            x, weight, x_scale, scale, zero, _, bias = node.input
+            product = op("MatMul", op("Sub", double(x), double(zero)), double(weight))
+            scaled = op("Mul", op("Cast", product, to=onnx.TensorProto.FLOAT), op("Mul", x_scale, scale))
+            op("Add", scaled, bias, output=output)
+        else:
+            nodes.append(node)
+    exact.CopyFrom(function)
+    del exact.node[:]
+    exact.node.extend(nodes)
+    return exact
+
+
+def _model(functions: Sequence[onnx.FunctionProto], inputs: Arrays, constants: Arrays) -> bytes:
+    function = functions[0]
     node = helper.make_node(function.name, list(function.input), list(function.output), domain=OWN)
     described = [
         helper.make_tensor_value_info(
@@ -145,9 +178,7 @@ def _model(
     given = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph([node], "operator", described, outputs, given)
     opsets = {opset.domain: opset for opset in (*function.opset_import, helper.make_opsetid(OWN, 1))}
-    model = helper.make_model(
-        graph, opset_imports=list(opsets.values()), ir_version=IR_VERSION, functions=[function, *calls]
-    )
+    model = helper.make_model(graph, opset_imports=list(opsets.values()), ir_version=IR_VERSION, functions=functions)
     serialized: bytes = model.SerializeToString()
     return serialized
 

@@ -45,7 +45,10 @@ class PackedColumns {
   size_t block_size(size_t block) const { return std::min(kBlock, vocab_size_ - block * kBlock); }
   float x_scale() const { return x_scale_; }
   float x_zero() const { return x_zero_; }
-  Panels panels() const { return {lines_.data()->integers, start_.data(), scale_.data(), bias_.data(), depth_}; }
+  Panels panels() const {
+    const auto zero = static_cast<int32_t>(x_zero_);
+    return {lines_.data()->integers, start_.data(), scale_.data(), bias_.data(), depth_, zero};
+  }
 
  private:
   // Loads of whole lines of the cache are fastest.

@@ -30,6 +30,16 @@
 
 #if defined(__x86_64__)
 
+XUANZANG_BEGIN("avx2,fma")
+#define XUANZANG_WIDTH 8
+#define XUANZANG_ISA "avx2"
+namespace xuanzang::avx2 {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
 #if defined(XUANZANG_HAS_AMX)
 XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni")
 #define XUANZANG_WIDTH 16
@@ -62,16 +72,6 @@ XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")
 #define XUANZANG_WIDTH 16
 #define XUANZANG_ISA "avx512"
 namespace xuanzang::avx512 {
-#include "simd.inc"
-}
-#undef XUANZANG_ISA
-#undef XUANZANG_WIDTH
-XUANZANG_END
-
-XUANZANG_BEGIN("avx2,fma")
-#define XUANZANG_WIDTH 8
-#define XUANZANG_ISA "avx2"
-namespace xuanzang::avx2 {
 #include "simd.inc"
 }
 #undef XUANZANG_ISA

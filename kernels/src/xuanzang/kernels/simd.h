@@ -74,6 +74,7 @@ struct Panels {
   const float* scale;      // Of these sums.
   const float* bias;       // Added to the scaled sums.
   size_t depth;            // A multiple of 4.
+  int32_t zero;            // The integer of the rows that stands for 0.0; start is its products' sum, negated.
 };
 
 // The functions of one instruction set.
@@ -107,7 +108,7 @@ struct Simd {
 
   // Multiplies up to `projected` rows, `depth` bytes from one to the next, by the columns of a block.
   //
-  // products: [count, kBlock], `stride` floats from one row's to the next's. Null if onnxruntime's are as fast.
+  // products: [count, kBlock], `stride` floats from one row's to the next's. Null without such vectors.
   void (*project)(const Panels&, size_t block, const uint8_t* rows, size_t count, float* products, size_t stride);
 
   // Rows that `project` multiplies at once.
