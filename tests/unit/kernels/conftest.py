@@ -135,7 +135,7 @@ def operators_with_products(built: Path) -> list[type[Operator]]:
 def _with_exact_products(function: onnx.FunctionProto) -> onnx.FunctionProto:
     """Return a function whose products of integers are those of floats of 64 bits.
 
-    On processors without VNNI onnxruntime's products of integers saturate.
+    On processors without VNNI onnxruntime's saturate if no factor is a constant.
     """
     exact, nodes = onnx.FunctionProto(), list[onnx.NodeProto]()
 
@@ -148,15 +148,11 @@ def _with_exact_products(function: onnx.FunctionProto) -> onnx.FunctionProto:
         return op("Cast", name, to=onnx.TensorProto.DOUBLE)
 
     for node in function.node:
-        [output, *_] = node.output
-        if node.op_type == "MatMulInteger":
-            x, weight = node.input
-            op("Cast", op("MatMul", double(x), double(weight)), to=onnx.TensorProto.INT32, output=output)
-        elif node.op_type == "MatMulIntegerToFloat":
+        if node.op_type == "MatMulIntegerToFloat":
             x, weight, x_scale, scale, zero, _, bias = node.input
             product = op("MatMul", op("Sub", double(x), double(zero)), double(weight))
             scaled = op("Mul", op("Cast", product, to=onnx.TensorProto.FLOAT), op("Mul", x_scale, scale))
-            op("Add", scaled, bias, output=output)
+            op("Add", scaled, bias, output=node.output[0])
         else:
             nodes.append(node)
     exact.CopyFrom(function)
