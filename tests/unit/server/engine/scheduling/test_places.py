@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer
+from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer, held_of
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.places import TIERS
@@ -131,5 +131,5 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
     assert counts() == [(1, 0), (0, 0), (0, 8), (0, 64 * 4)]
     for request in requests:
         scheduler.close(request, "cancelled")
-    scheduler.report(0)
+    scheduler.report(0, held=held_of(()), uses={})
     assert counts() == [(0, 0)] * len(TIERS)

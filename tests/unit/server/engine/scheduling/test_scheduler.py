@@ -15,7 +15,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import CallContext, FlowKey
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import DoneSentence, PlannedSearch, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse
+from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -77,13 +77,12 @@ class Queue:
         self._running.setdefault(worker, []).extend(taken)
         return [queued.source_tokens for queued in taken]
 
-    def leave(self, worker: int = 0, *, running: int = 0, uses: Mapping[BatchKey, BatchUse] = NO_USES) -> None:
+    def leave(self, worker: int = 0, *, running: int = 0, uses: Mapping[BatchKey, BatchUse] | None = None) -> None:
         """Let all sentences of a worker leave but the last ones."""
         sentences = self._running.get(worker, [])
         self._running[worker] = sentences[len(sentences) - running :]
-        self.scheduler.report(
-            worker, held=held_of((queued, queued.cost) for queued in self._running[worker]), uses=uses
-        )
+        held = held_of((queued, queued.cost) for queued in self._running[worker])
+        self.scheduler.report(worker, held=held, uses=uses or {})
 
 
 MakeQueue = Callable[..., Queue]

@@ -299,7 +299,7 @@ class VirtualServer:
     def _record(self, worker: int, done: list[DoneSentence]) -> None:
         running = self._running[worker]
         held = held_of((each.queued, each.queued.cost - each.queued.cost_of(each.steps)) for each in running)
-        self.scheduler.report(worker, held=held)
+        self.scheduler.report(worker, held=held, uses={})
         if done:
             self.scheduler.record(worker, done, seconds=self.now - self._busy_since[worker])
             self._busy_since[worker] = self.now

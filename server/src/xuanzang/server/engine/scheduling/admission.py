@@ -193,7 +193,7 @@ class Admission:
 
     def _held_tokens(self, asked: _Asked) -> int:
         """Return the predicted tokens of the sentences whose places a request must wait for; 0 if some are free."""
-        tokens = self._places.remaining_tokens(asked.tier)
+        tokens = self._places.held[asked.tier].tokens
         return 0 if not tokens or self._places.has_room(asked.flow.caller, asked.tier) else tokens
 
     def _seconds_until_begun(self, asked: _Asked) -> float | None:

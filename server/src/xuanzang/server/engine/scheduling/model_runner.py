@@ -100,7 +100,11 @@ class ModelRunner:
         self._metrics.source_tokens.inc(tokens)
         if self._running:
             self._metrics.rows_joined.inc(len(newcomers))
-        joining = self._joining(newcomers)
+        now, step, batch_size = time.monotonic(), self._steps, len(self._running) + len(newcomers)
+        joining = [
+            _RunningSentence(queued=queued, first_step=step, joined_step=step, batch_size=batch_size, taken_at=now)
+            for queued in newcomers
+        ]
         self._running.update({running.queued.sentence: running for running in joining})
         started = time.perf_counter()
         self._decoder.admit([queued.sentence for queued in newcomers])
@@ -109,13 +113,6 @@ class ModelRunner:
         for running in joining:
             running.encoded_at = encoded_at
         self._count_cache()
-
-    def _joining(self, newcomers: Sequence[QueuedSentence]) -> list[_RunningSentence]:
-        now, step, batch_size = time.monotonic(), self._steps, len(self._running) + len(newcomers)
-        return [
-            _RunningSentence(queued=queued, first_step=step, joined_step=step, batch_size=batch_size, taken_at=now)
-            for queued in newcomers
-        ]
 
     def advance(self, steps: int, seconds: float = math.inf) -> list[DoneSentence]:
         """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
@@ -186,7 +183,7 @@ class ModelRunner:
         self._decoder = self._model.new_decoder()
         self._count_cache()
         for queued in failed:
-            self._count_retired("error")
+            self._metrics.rows_retired["error"].inc()
             queued.request.fail(error)
 
     def _give_up_some(self, leaving: Sequence[_RunningSentence], now: float) -> list[DoneSentence]:
@@ -211,7 +208,7 @@ class ModelRunner:
     def _give_up(self, running: _RunningSentence) -> None:
         queued = running.queued
         reason = queued.request.abandoned
-        self._count_retired(reason or "deadline")
+        self._metrics.rows_retired[reason or "deadline"].inc()
         best = [] if reason else best_of(queued, running.earlier)[0] or self._decoder.partial(queued.sentence)
         if best:
             self._count_translated(best)
@@ -242,7 +239,7 @@ class ModelRunner:
         self._metrics.decode_duration_seconds.observe(seconds)
         # Counted before it is delivered, so that a caller who has the answer finds it counted.
         self._count_translated(hypotheses)
-        self._count_retired("eos" if hypotheses[0].finished else "length")
+        self._metrics.rows_retired["eos" if hypotheses[0].finished else "length"].inc()
         began = time.perf_counter()
         result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH, timeline=timeline)
         self._metrics.detokenize_duration_seconds.observe(time.perf_counter() - began)
@@ -253,7 +250,7 @@ class ModelRunner:
     def _search_again(
         self, running: _RunningSentence, again: Sentence, *, reason: str, wasted: TargetHypothesis
     ) -> None:
-        self._count_retired(reason)
+        self._metrics.rows_retired[reason].inc()
         del self._running[running.queued.sentence]
         self._metrics.wasted_decode_tokens.inc(wasted.token_count)
         running.queued.sentence = again
@@ -272,9 +269,6 @@ class ModelRunner:
     def _count_translated(self, hypotheses: Sequence[TargetHypothesis]) -> None:
         self._metrics.sentences.inc()
         self._metrics.target_tokens.inc(hypotheses[0].token_count)
-
-    def _count_retired(self, reason: str) -> None:
-        self._metrics.rows_retired[reason].inc()
 
     def _count_cache(self) -> None:
         held_bytes = self._decoder.held_bytes

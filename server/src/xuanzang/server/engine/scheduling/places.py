@@ -56,8 +56,6 @@ class Held(NamedTuple):
 
 
 NOTHING = Held(0, 0)
-NOTHING_HELD: Sequence[Mapping[str, Held]] = tuple({} for _ in TIERS)
-"""What a worker without sentences reports."""
 
 
 class Room(NamedTuple):
@@ -82,12 +80,13 @@ class Places:
         self._limit = max_batch_sentences
         self.reported: list[list[dict[str, Held]]] = [[{} for _ in TIERS] for _ in range(workers)]
         """By worker and tier what each caller has, as the worker reported last; it may look at it without the lock."""
-        # Sums of the places. Each call looks at these.
-        self._running = [[0] * len(TIERS) for _ in range(workers)]
+        # Sums, because each call looks at them.
+        self.running = [[0] * len(TIERS) for _ in range(workers)]
+        """By worker and tier, places that are taken."""
         self.tiers: list[frozenset[int]] = [frozenset() for _ in range(workers)]
         """Of each worker the tiers of which it has sentences; replaced when they change."""
-        # By tier, all workers together: places, and predicted tokens that are still to be worked on.
-        self._total, self._tokens = [0] * len(TIERS), [0] * len(TIERS)
+        self.held = [NOTHING] * len(TIERS)
+        """By tier, all workers together."""
         # Sentences and predicted tokens of requests that are not closed, and the tier of so many, by caller.
         self._asked: dict[str, tuple[int, int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
@@ -159,37 +158,24 @@ class Places:
     def _hold(self, worker: int, tier: int, caller: str, held: Held) -> None:
         callers = self.reported[worker][tier]
         before = callers.get(caller, NOTHING)
-        self._running[worker][tier] += held.places - before.places
-        if (tier in self.tiers[worker]) != (self._running[worker][tier] > 0):
+        self.running[worker][tier] += held.places - before.places
+        if (tier in self.tiers[worker]) != (self.running[worker][tier] > 0):
             self.tiers[worker] ^= {tier}
-        self._total[tier] += held.places - before.places
-        self._tokens[tier] += held.tokens - before.tokens
+        self.held[tier] = self.held[tier].plus(held.places - before.places, held.tokens - before.tokens)
         if held.places:
             callers[caller] = held
         else:
             callers.pop(caller, None)
 
-    def running(self, worker: int, tier: int) -> int:
-        """Return the places that are taken in the batch of a tier in a worker."""
-        return self._running[worker][tier]
-
-    def held(self, tier: int) -> int:
-        """Return the places that are taken in the batches of a tier, all workers together."""
-        return self._total[tier]
-
-    def remaining_tokens(self, tier: int) -> int:
-        """Return the predicted tokens that the sentences in the batches of a tier still need."""
-        return self._tokens[tier]
-
     @property
     def is_idle(self) -> bool:
         """True if no sentence of a caller waits or is decoded."""
-        return not self._queue.count and not any(self._total)
+        return not self._queue.count and not any(each.places for each in self.held)
 
     @property
     def is_calm(self) -> bool:
         """True if nobody waits, and there are no more sentences in batches than workers."""
-        return not self._queue.count and sum(self._total) <= len(self._running)
+        return not self._queue.count and sum(each.places for each in self.held) <= len(self.running)
 
     def waiting(self) -> dict[int, dict[str, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
@@ -207,22 +193,22 @@ class Places:
         waiting = 0
         if self._queue.count:
             waiting = sum(places for caller, places in self._queue.places.items() if self.tier_of(caller) <= tier)
-        running = sum(self._total[: tier + 1])
-        return min(max((waiting + running + sentences) / len(self._running), 1.0), float(self._limit))
+        running = sum(each.places for each in self.held[: tier + 1])
+        return min(max((waiting + running + sentences) / len(self.running), 1.0), float(self._limit))
 
     def rows_of(self, worker: int, tier: int) -> int:
         """Return the places that are taken in the batches of a tier and of lighter ones."""
-        return sum(self._running[worker][: tier + 1])
+        return sum(self.running[worker][: tier + 1])
 
     def has_room(self, caller: str, tier: int) -> bool:
         """Whether the next sentence of a caller is begun at once, if it is the only one of its tier that waits."""
-        return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self._running)))
+        return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self.running)))
 
     def have_room(self, caller: str) -> list[int]:
         """Return the workers that may take sentences of the tier of a caller whose sentences wait."""
         for tier, waiting in self.waiting().items():
             if caller in waiting:
-                return [worker for worker in range(len(self._running)) if self.room(worker, tier, waiting).callers]
+                return [worker for worker in range(len(self.running)) if self.room(worker, tier, waiting).callers]
         return []
 
     def rooms(self, worker: int) -> dict[int, Room]:
@@ -241,12 +227,12 @@ class Places:
         the places goes first, and is not kept waiting by those who have more: what they have beyond their shares does
         not count, so that the batch grows for a while.
         """
-        held, workers = self.reported[worker][tier], len(self._running)
+        held, workers = self.reported[worker][tier], len(self.running)
         limit = self._limit
         if self.yields_until[tier] > time.monotonic():
             limit = max(1, int(limit * _SHORT_SHARE))
-        here = self._running[worker][tier]
-        total = self._total[tier] + sum(waiting.values())
+        here = self.running[worker][tier]
+        total = self.held[tier].places + sum(waiting.values())
         room = min(-(-total // workers), limit) - here
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
         in_groups = total > limit * workers and here > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from xuanzang.server.engine.decoding.decoder import BatchShape
@@ -46,8 +45,6 @@ class BatchKey(NamedTuple):
         return cls(queued.request.model, queued.tier, queued.shape)
 
 
-NO_USES: Mapping[BatchKey, BatchUse] = MappingProxyType({})
-"""What a worker without sentences and memory uses."""
 _UNUSED = BatchUse(0, 0, 0)
 # Of the memory for keys and values a tier may have what leaves as much to lighter ones; see `TIERS`.
 _MEMORY_SHARES = (1.0, 0.9375, 0.875, 0.75)

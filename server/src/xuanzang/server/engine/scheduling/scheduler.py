@@ -14,9 +14,9 @@ from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import JoiningCost, RequestSize
-from xuanzang.server.engine.scheduling.places import NOTHING_HELD, TIERS, Held, Places, Room, Turns
+from xuanzang.server.engine.scheduling.places import TIERS, Held, Places, Room, Turns
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
+from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
 
 # While lighter callers are expected, so many times fewer source tokens are encoded before the next look at the queue.
@@ -78,7 +78,7 @@ class Scheduler:
     def held_places(self, tier: int) -> int:
         """Return the places that sentences of a tier hold, all workers together."""
         with self._lock:
-            return self._places.held(tier)
+            return self._places.held[tier].places
 
     def waiting_places(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
@@ -231,7 +231,7 @@ class Scheduler:
         many as for one. Whoever waits until the costs are equal never loses more than twice what could be had by
         knowing who comes when: the ski-rental problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
         """
-        costs = self._places.running(worker, tier) * self._joining_costs[worker].seconds
+        costs = self._places.running[worker][tier] * self._joining_costs[worker].seconds
         if not costs:
             return True
         waited, sentences = self._queue.waited(room.callers, now)
@@ -273,13 +273,7 @@ class Scheduler:
         for queued in self._queue.remove(request.sentences):
             request.model.metrics.queue_tokens.value -= queued.cost
 
-    def report(
-        self,
-        worker: int,
-        *,
-        held: Sequence[Mapping[str, Held]] = NOTHING_HELD,
-        uses: Mapping[BatchKey, BatchUse] = NO_USES,
-    ) -> None:
+    def report(self, worker: int, *, held: Sequence[Mapping[str, Held]], uses: Mapping[BatchKey, BatchUse]) -> None:
         """Take what a worker decodes: what its callers have by tier, and its batches, empty ones included."""
         # Changed by this worker only.
         if held == self._places.reported[worker] and uses == self._reservations.reported[worker]:
