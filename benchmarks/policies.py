@@ -182,7 +182,7 @@ def lengths() -> list[tuple[int, int]]:
 
 def capacity(sizes: Sequence[tuple[int, int]], costs: Costs, *, workers: int) -> float:
     """Return the sentences in a millisecond of full batches that a quarter of their rows join at a time."""
-    pieces, steps = (statistics.mean(side) for side in zip(*sizes, strict=True))
+    pieces, steps = statistics.mean(size for size, _ in sizes), statistics.mean(size for _, size in sizes)
     each = steps * (costs.step / MAX_ROWS + costs.row) + costs.run / (MAX_ROWS / 4) + costs.piece * pieces
     return workers / each
 
