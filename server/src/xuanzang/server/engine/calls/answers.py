@@ -47,15 +47,9 @@ class AnswerKey:
         *,
         is_streamed: bool = False,
     ) -> None:
-        """Make a key.
+        """Make a key of a sentence; `scope` is the identity of the caller, or empty if callers share answers.
 
-        Args:
-            scope: Identity of the caller, or empty if callers share answers.
-            manifest_sha256: Digest of the model.
-            source_ids: Ids of the sentence.
-            options: Options of its search.
-            is_streamed: Whether the caller reads along: then a translation that repeats itself stands, because it has
-                been seen.
+        Where the caller reads along, a translation that repeats itself stands, because it has been seen.
         """
         self.manifest_sha256, self.source_ids, self.options = manifest_sha256, source_ids, options
         self._parts = (source_ids, scope, manifest_sha256, is_streamed, options)
@@ -90,13 +84,10 @@ class AnswerCache:
     """
 
     def __init__(self, max_bytes: int, metrics: ServerMetrics, *, is_shared: bool = False) -> None:
-        """Make an empty cache.
+        """Make an empty cache of at most so many bytes, at least 1.
 
-        Args:
-            max_bytes: Bytes of all entries together, at least 1.
-            metrics: Metrics of the server.
-            is_shared: Whether callers share answers; a caller can then tell by the time of a call whether somebody
-                else has asked for a translation of the same sentence.
+        Callers that share answers can tell by the time of a call whether somebody else has asked for a translation of
+        the same sentence.
         """
         self._max_bytes = max_bytes
         self._metrics = metrics
@@ -148,12 +139,7 @@ class AnswerCache:
         self._in_flight.setdefault(key, _InFlight(context.caller, context.useful_until, []))
 
     def end(self, key: AnswerKey, found: Found | None) -> None:
-        """Share what a search found, and keep it.
-
-        Args:
-            key: Key of the sentence.
-            found: Hypotheses; None if the search was given up or cut short.
-        """
+        """Share what a search found, and keep it; None: it was given up or cut short."""
         if search := self._in_flight.pop(key, None):
             for waiting in search.waiting:
                 if not waiting.done():
@@ -213,15 +199,7 @@ class AnsweredSearches:
         listener: SentenceListener | None,
         rendering: Executor,
     ) -> None:
-        """Look at nothing yet.
-
-        Args:
-            cache: Kept answers.
-            context: Context of the call.
-            searches: Its sentences.
-            listener: Receiver of the results of single sentences.
-            rendering: Threads that make the texts of many kept answers.
-        """
+        """Look at nothing yet; `rendering`: threads that make the texts of many kept answers."""
         self._cache, self._context, self._searches = cache, context, searches
         self._listener, self._rendering = listener, rendering
         self._keys = [cache.key(context, search, is_streamed=listener is not None) for search in searches]

@@ -86,15 +86,11 @@ class RunningCall:
         """Make a call that has not begun.
 
         Args:
-            shared: Parts of the engine.
-            call: What is asked for.
-            context: By which model, for whom and until when.
-            record: Record to fill in.
             writer: Writer of what the model writes; None to leave it as it is.
             hold_sentences: Places of the caller for sentences in translation.
             emit: Receiver of the translation bit by bit, for a call with one text.
-            watch: Who has the searches recorded.
-            keeps_answers: Whether kept answers may be taken, if the engine keeps some.
+            watch: Watch that has the searches recorded.
+            keeps_answers: True if kept answers may be taken, if the engine keeps some.
         """
         self._has_markup = call.content_format is not ContentFormat.TEXT
         self._shared, self._call, self._context, self._record = shared, call, context, record
@@ -108,10 +104,7 @@ class RunningCall:
         self._limit = None if context.deadline == math.inf else TimeLimit(shared.time_limits, context.deadline)
 
     async def run(self) -> list[list[Hypothesis]]:
-        """Translate, once.
-
-        Returns:
-            Hypotheses of each text, best first.
+        """Translate, once, and return the hypotheses of each text, best first.
 
         Raises:
             InvalidInputError: Texts are over a limit.

@@ -39,14 +39,9 @@ class SplitDocument:
 def split_document(
     content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool, terms: Terms = NO_TERMS
 ) -> SplitDocument:
-    """Cut content with markup into sentences.
+    """Cut content with markup into sentences, none of which ends within a term.
 
-    Args:
-        content: HTML or XML.
-        codec: Codec of the call.
-        content_format: HTML or XML.
-        refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
-        terms: Terms within which no sentence ends.
+    With `refuse_long` a stretch without comma or white space stays whole, however long it is.
 
     Raises:
         MarkupError: The content cannot be read, or is over a limit.
@@ -60,13 +55,7 @@ def split_document(
 
 
 def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]], codec: TextCodec) -> list[Hypothesis]:
-    """Put the tags of a document into its translation.
-
-    Args:
-        split: Document with its sentences.
-        translated: Hypotheses of each of its sentences, with token details, best first; as many are taken as there are
-            sentences.
-        codec: Codec into the target language.
+    """Put the tags of a document into its translation, by the details of the tokens of its sentences.
 
     Returns:
         Hypotheses of the document, best first, without token details.

@@ -57,15 +57,7 @@ def prepare(
     writer: TraditionalWriter | None,
     settings: EngineSettings,
 ) -> PreparedTexts:
-    """Split and tokenise the texts of a call.
-
-    Args:
-        call: What is asked for.
-        context: By which model.
-        options: Options of the searches.
-        codec: Codec between the languages of the context.
-        writer: Writer of what the model writes; None to leave it as it is.
-        settings: Limits on texts.
+    """Split and tokenise the texts of a call; `writer` writes what the model writes, None leaves it as it is.
 
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
@@ -126,7 +118,9 @@ class _Preparation:
             self._require_fitting(field, blocks)
             if self.violations:
                 return
+            of_text: list[Segment] = []
             for segments, verbatim in blocks:
+                of_text += segments
                 start = 0
                 for segment in segments:
                     if segment.source_ids:
@@ -139,7 +133,7 @@ class _Preparation:
             self.violations += error.violations
             return
         prepared.documents.append(document)
-        prepared.texts.append([segment for block in blocks for segment in block.segments])
+        prepared.texts.append(of_text)
 
     def _require_fitting(self, field: str, blocks: Iterable[_Sentences]) -> None:
         """Raise InvalidInputError for what is wrong with the sentences of a text, by their source tokens."""

@@ -22,12 +22,7 @@ def ranked(count: int, owners: Iterable[int], found: Iterable[Iterable[Hypothesi
 def joined(
     segments: Sequence[Segment], translated: Iterator[Sequence[Hypothesis]], codec: TextCodec
 ) -> list[Hypothesis]:
-    """Join the translated sentences of a text.
-
-    Args:
-        segments: Segments of the text.
-        translated: Hypotheses of each of its sentences, best first; as many are taken as there are sentences.
-        codec: Codec into the target language.
+    """Join the sentences of a text, whose hypotheses are taken from `translated`, as many as it has sentences.
 
     Returns:
         Hypotheses of the text, best first. A text of several sentences has one, as each of them has.
@@ -40,11 +35,7 @@ def joined(
 
 
 def hypotheses_of(segments: Sequence[Segment], translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
-    """Take the hypotheses of the sentences of a text.
-
-    Args:
-        segments: Segments of the text.
-        translated: Hypotheses of each of its sentences, best first; as many are taken as there are sentences.
+    """Take the hypotheses of the sentences of a text from `translated`, as many as it has sentences.
 
     Returns:
         For each hypothesis of the text those of its segments; none if nothing is translated.
@@ -71,11 +62,7 @@ def added(parts: Sequence[Hypothesis], joiner: Joiner) -> list[str]:
 
 
 def merged(parts: Sequence[Hypothesis]) -> Hypothesis:
-    """Return a hypothesis of a text without the text itself.
-
-    Args:
-        parts: Hypotheses of its segments, some of them translated.
-    """
+    """Return a hypothesis of a text, some segments of which are translated, without the text itself."""
     sentences = [part for part in parts if part.finish_reason is not FinishReason.COPIED]
     token_count = sum(sentence.token_count for sentence in sentences)
     weighted = sum(sentence.score * sentence.token_count for sentence in sentences)

@@ -7,7 +7,6 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TypedDict, Unpack
 
@@ -61,20 +60,12 @@ class RunningCalls:
         *,
         record: CallRecord | None = None,
         writer: TraditionalWriter | None = None,
-        hold_sentences: HoldSentences = nullcontext,
         emit: Emit | None = None,
-        watch: SearchWatch | None = None,
+        **arguments: Unpack[CallArguments],
     ) -> list[list[Hypothesis]]:
         """Translate the texts of a call, record it from its beginning to its end, and count it.
 
-        Args:
-            call: What is asked for.
-            context: By which model, for whom and until when.
-            record: New record to fill in; None if only metrics are written of it.
-            writer: Writer of what the model writes; None to leave it as it is.
-            hold_sentences: Places of the caller for sentences in translation.
-            emit: Receiver of the translation bit by bit, for a call with one text.
-            watch: Who has the searches recorded.
+        The arguments are those of `RunningCall`; without a record to fill in only metrics are written.
 
         Returns:
             Hypotheses of each text, best first.
@@ -90,16 +81,8 @@ class RunningCalls:
         try:
             if self._refuses:
                 raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
-            answer = await RunningCall(
-                self._shared,
-                call,
-                context,
-                record,
-                writer=writer,
-                hold_sentences=hold_sentences,
-                emit=emit,
-                watch=watch,
-            ).run()
+            running = RunningCall(self._shared, call, context, record, writer=writer, emit=emit, **arguments)
+            answer = await running.run()
             outcome, record.target_tokens = _outcome(model.metrics, answer)
             record.ended_at = time.monotonic()
             _count(model.metrics, call, record, outcome)
