@@ -32,7 +32,7 @@ RUN_SERVER: Final = "--as-server"
 
 
 def run_profiled(output: str) -> None:
-    """Serve; profile the event loop from the first to the second SIGUSR1, which writes what was found."""
+    """Serve; profile the event loop from the first to the second SIGRTMIN, which writes what was found."""
     profile = cProfile.Profile()
     running = False
 
@@ -44,7 +44,7 @@ def run_profiled(output: str) -> None:
             profile.enable()
         running = True
 
-    signal.signal(signal.SIGUSR1, switch)
+    signal.signal(signal.SIGRTMIN, switch)
     raise SystemExit(serve())
 
 
@@ -83,7 +83,7 @@ def main() -> None:
     with our_server(model, program=program) as server:
         for _ in range(2):  # the first time for what is done once only
             asyncio.run(ask(server.address, requests, calls=arguments.calls, at_once=arguments.at_once))
-            os.kill(server.pid, signal.SIGUSR1)
+            os.kill(server.pid, signal.SIGRTMIN)
     print("\n".join(counted(arguments.output, arguments.calls)))
 
 
