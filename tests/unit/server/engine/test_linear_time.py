@@ -16,7 +16,13 @@ from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.quality import has_untranslated_part, loses_name, loses_number
 from xuanzang.server.engine.terminology.terms import PATTERNS, GlossaryEntry, TermIndex, Terms
 from xuanzang.server.engine.text.offsets import before_nfkc, nfkc, punctuation_of
-from xuanzang.server.engine.text.sentences import is_copied, split_long_sentence, split_sentences, with_unbroken
+from xuanzang.server.engine.text.sentences import (
+    is_copied,
+    seen_text,
+    split_long_sentence,
+    split_sentences,
+    with_unbroken,
+)
 from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import ContentFormat
 from xuanzang.server.rpc.messages import requests
@@ -36,7 +42,7 @@ def _cut(text: str) -> None:
     parts = split_sentences(text)
     ends = [0]
     for part in parts:
-        is_copied(part)
+        is_copied(seen_text(part))
         ends.append(ends[-1] + len(part))
     assert "".join(with_unbroken(parts, list(pairwise(ends))[::2])) == text
     split_long_sentence(text, lambda part: -(-len(part) // 4), 100)

@@ -16,7 +16,7 @@ from xuanzang.server.engine.calls.results import added, copied
 from xuanzang.server.engine.markup.tokens import TokenKind, html_tokens
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, is_copied, seen_text, split_sentences
 from xuanzang.server.engine.types import ContentFormat, FinishReason, Hypothesis, TokenDetail
 
 WORDS = ("The", "cat", "is", "<here>", "&", "100", "and", "Beijing", ",", "x.y", "“quoted”", "é")
@@ -31,7 +31,9 @@ class RandomCodec:
 
     def split(self, text: str, *, refuse_long: bool, unbroken: Sequence[Span]) -> list[Segment]:
         assert not unbroken
-        return [Segment(text=part, source_ids=() if is_copied(part) else (1,)) for part in split_sentences(text)]
+        return [
+            Segment(text=part, source_ids=() if is_copied(seen_text(part)) else (1,)) for part in split_sentences(text)
+        ]
 
     def joiner(self) -> Joiner:
         return Joiner(spaced=self.is_spaced)

@@ -98,7 +98,10 @@ class TextCodec:
         parts = split_sentences(text)
         if unbroken:
             parts = with_unbroken(parts, unbroken)
-        return [segment for part in parts for segment in self._segments(part, refuse_long=refuse_long)]
+        segments: list[Segment] = []
+        for part in parts:
+            segments += self._segments(part, refuse_long=refuse_long)
+        return segments
 
     def _segments(self, part: str, *, refuse_long: bool) -> list[Segment]:
         segment = self._segment(part)
@@ -117,12 +120,16 @@ class TextCodec:
         return segments
 
     def _segment(self, part: str) -> Segment:
-        source_ids = () if is_copied(part) else tuple(self.encode(part))
+        seen = seen_text(part)
+        source_ids = () if is_copied(seen) else tuple(self._encode(seen))
         return Segment(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
 
     def encode(self, sentence: str) -> list[int]:
         """Return the source ids of a sentence, with those of languages that the model asks for, and the end token."""
-        return [*self._before, *self.source.encode(self._normalized(seen_text(sentence))), *self._after]
+        return self._encode(seen_text(sentence))
+
+    def _encode(self, seen: str) -> list[int]:
+        return [*self._before, *self.source.encode(self._normalized(seen)), *self._after]
 
     def _normalized(self, sentence: str) -> str:
         if self._punctuation:

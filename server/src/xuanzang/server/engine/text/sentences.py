@@ -58,12 +58,11 @@ _PAUSES = frozenset("，、,")
 _MAX_COMBINING_MARKS = 16
 
 
-def is_copied(part: str) -> bool:
-    """Return whether a part of a text stays as it is: white space, markers of lines, pictures, and rules of signs.
+def is_copied(seen: str) -> bool:
+    """Return whether a part of a text, of which so much is seen, stays as it is: it has no words.
 
-    Signs alone, such as "-----" and "═════", have no words, nor has what nobody sees.
+    That is white space, markers of lines, pictures, and rules of signs such as "-----" and "═════".
     """
-    seen = seen_text(part)
     return not seen or _IS_COPIED.fullmatch(seen) is not None
 
 
