@@ -108,14 +108,10 @@ class RequestRouter:
         texts: Sequence[str],
         pass_through_unserved: bool = False,
     ) -> Route:
-        """Find the model that a request means by its names and its texts, and the languages of all.
+        """Find the model that a request means by its names, as `resolve` does, or by its texts.
 
-        Args:
-            model: Name, name and version as "zh-en/1", or empty.
-            source_language: BCP-47 code or empty.
-            target_language: BCP-47 code or empty.
-            texts: Texts without tags, which are read if the request names no source language.
-            pass_through_unserved: Whether texts in languages that no model translates are no error.
+        Texts, which have no tags, are read if the request names no source language. Those in a language that no model
+        translates are no error with `pass_through_unserved`.
 
         Raises:
             ModelNotFoundError: No model fits.

@@ -44,7 +44,7 @@ def translations(split: SplitDocument, rng: random.Random) -> list[list[Hypothes
     hypotheses = []
     for block in split.blocks:
         start = 0
-        for segment in block:
+        for segment in block.segments:
             end = start + len(segment.text)
             if segment.source_ids:
                 hypotheses.append([translation(rng, start, end)])
@@ -78,13 +78,13 @@ def translate(content: str, content_format: ContentFormat, seed: int, *, spaced:
 def plain(split: SplitDocument, remaining: Iterator[Sequence[Hypothesis]], codec: TextCodec) -> str:
     """Join the translations of the blocks, and the white space between them."""
     texts: list[str] = []
-    blocks = iter(split.blocks)
-    for part in split.document.parts:
+    for part in split.parts:
         if isinstance(part, str):
             texts += [token.text for token in html_tokens(part)]
         else:
             texts += added(
-                [next(remaining)[0] if each.source_ids else copied(each.text) for each in next(blocks)], codec.joiner()
+                [next(remaining)[0] if each.source_ids else copied(each.text) for each in part.segments],
+                codec.joiner(),
             )
     return "".join(texts)
 
@@ -145,7 +145,7 @@ def test_tags_are_around_the_words_that_come_from_theirs(
     split = split_document(content, codec, content_format=ContentFormat.HTML, refuse_long=False)
     remaining = list(words)
     hypotheses = []
-    for block, segments in zip(split.document.blocks, split.blocks, strict=True):
+    for block, segments in split.blocks:
         if any(segment.source_ids for segment in segments):
             mine = [remaining.pop(0) for _ in list(remaining) if remaining[0][1] in block.text]
             hypotheses.append([aligned(block.text, mine)])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.markup.document import Block, Document
+from xuanzang.server.engine.markup.document import Block
 from xuanzang.server.engine.markup.parsing import MAX_MARKUP_CHARACTERS, MAX_TAGS, parse
 from xuanzang.server.engine.markup.tokens import MarkupError, html_tokens, xml_tokens
 from xuanzang.server.engine.types import ContentFormat
@@ -10,12 +10,16 @@ from xuanzang.server.engine.types import ContentFormat
 BOMB = '<!DOCTYPE r [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><r>&b;</r>'
 
 
+def parsed(content: str, content_format: ContentFormat = ContentFormat.HTML) -> list[Block]:
+    return [part for part in parse(content, content_format) if isinstance(part, Block)]
+
+
 def blocks(content: str, content_format: ContentFormat = ContentFormat.HTML) -> list[str]:
-    return [block.text for block in parse(content, content_format).blocks]
+    return [block.text for block in parsed(content, content_format)]
 
 
-def raw(document: Document) -> list[str]:
-    return [part for part in document.parts if not isinstance(part, Block)]
+def raw(content: str, content_format: ContentFormat = ContentFormat.HTML) -> list[str]:
+    return [part for part in parse(content, content_format) if not isinstance(part, Block)]
 
 
 def test_blocks_end_sentences_and_inline_elements_do_not() -> None:
@@ -29,18 +33,17 @@ def test_xml_elements_among_text_are_inline_and_others_end_sentences() -> None:
 @pytest.mark.parametrize("name", ["code", "pre", "script", "style", "svg", "math"])
 def test_some_elements_stay_whole_with_what_is_in_them(name: str) -> None:
     content = f"<{name}><a> &amp; x</{name}>"
-    document = parse(f"<p>a{content}b</p>", ContentFormat.HTML)
-    assert content in [inline.opening for block in document.blocks for inline in block.inlines] + raw(document)
+    inlines = [inline.opening for block in parsed(f"<p>a{content}b</p>") for inline in block.inlines]
+    assert content in inlines + raw(f"<p>a{content}b</p>")
 
 
 def test_elements_marked_as_not_translated_stay_whole() -> None:
     for mark in ('translate="no"', "class='x notranslate'"):
-        [block] = parse(f"<p>a <i {mark}>b <i>c</i></i> d</p>", ContentFormat.HTML).blocks
+        [block] = parsed(f"<p>a <i {mark}>b <i>c</i></i> d</p>")
         [inline] = block.inlines
         assert (inline.opening, inline.is_verbatim) == (f"<i {mark}>b <i>c</i></i>", True)
-    assert (
-        raw(parse("<r><s its:translate='no'>a</s><s>b</s></r>", ContentFormat.XML))[1] == "<s its:translate='no'>a</s>"
-    )
+    content = "<r><s its:translate='no'>a</s><s>b</s></r>"
+    assert raw(content, ContentFormat.XML)[1] == "<s its:translate='no'>a</s>"
 
 
 def test_lines_of_a_block_are_joined_with_a_space_unless_between_ideographs() -> None:
@@ -48,7 +51,7 @@ def test_lines_of_a_block_are_joined_with_a_space_unless_between_ideographs() ->
 
 
 def test_references_become_characters_and_unknown_ones_stay() -> None:
-    [block] = parse("AT&T &lt;x&gt; &#8364; &unknown; &copy", ContentFormat.HTML).blocks
+    [block] = parsed("AT&T &lt;x&gt; &#8364; &unknown; &copy")
     assert block.text == "AT&T <x> €  ©"
     assert block.spellings == {"<": ["&lt;"], ">": ["&gt;"], "€": ["&#8364;"], "©": ["&copy"]}
     assert [inline.opening for inline in block.inlines] == ["&unknown;"]
@@ -56,7 +59,7 @@ def test_references_become_characters_and_unknown_ones_stay() -> None:
 
 def test_the_text_of_a_block_stands_in_the_content() -> None:
     content = "<p>x</p><p>a <b>两\n 行</b>&lt;z <code>c</code>e</p>"
-    block = parse(content, ContentFormat.HTML).blocks[1]
+    block = parsed(content)[1]
     assert block.text == "a 两行<z ce"
     places = [content[slice(*block.in_content(at, at + 1))] for at in range(len(block.text))]
     assert places == ["a", " ", "两", "行", "&lt;", "z", " ", "<code>c</code>", "e"]
@@ -94,8 +97,7 @@ def test_content_over_a_limit_is_refused() -> None:
 
 
 def test_stray_end_tags_and_crossing_ones_are_kept_at_any_number() -> None:
-    document = parse("a" + "</b>" * 500 + "<i><u>b</i>c</u>", ContentFormat.HTML)
-    assert [block.text for block in document.blocks] == ["abc"]
+    assert blocks("a" + "</b>" * 500 + "<i><u>b</i>c</u>") == ["abc"]
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
+from typing import NamedTuple
 
 from xuanzang.server.engine.calls.results import added, copied, hypotheses_of, merged
 from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, aligned_words
-from xuanzang.server.engine.markup.document import Block, Document, Inline
+from xuanzang.server.engine.markup.document import Block, Inline
 from xuanzang.server.engine.markup.parsing import parse
 from xuanzang.server.engine.markup.placement import placed, rendered
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
@@ -17,23 +18,34 @@ from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import ContentFormat, GlossaryMatch, Hypothesis
 
 
+class SplitBlock(NamedTuple):
+    """A block of content, and its segments."""
+
+    block: Block
+    segments: tuple[Segment, ...]
+
+    @property
+    def verbatim(self) -> tuple[Span, ...]:
+        """Places in its text of what is not translated."""
+        return tuple(_verbatim(self.block.inlines))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitDocument:
-    """A document whose blocks are split into sentences."""
+    """Content whose blocks are split into sentences."""
 
-    document: Document
-    blocks: tuple[tuple[Segment, ...], ...]
-    """Segments of each block."""
+    parts: tuple[str | SplitBlock, ...]
+    """Blocks, and what is between them and stays as it is."""
+
+    @property
+    def blocks(self) -> list[SplitBlock]:
+        """Blocks in their order."""
+        return [part for part in self.parts if not isinstance(part, str)]
 
     @property
     def segments(self) -> list[Segment]:
         """Segments of all blocks."""
-        return [segment for block in self.blocks for segment in block]
-
-    @property
-    def verbatim(self) -> list[tuple[Span, ...]]:
-        """Places in the text of each block of what is not translated."""
-        return [tuple(_verbatim(block.inlines)) for block in self.document.blocks]
+        return [segment for part in self.blocks for segment in part.segments]
 
 
 def split_document(
@@ -46,12 +58,14 @@ def split_document(
     Raises:
         MarkupError: The content cannot be read, or is over a limit.
     """
-    document = parse(content, content_format)
-    blocks = tuple(
-        tuple(codec.split(block.text, refuse_long=refuse_long, unbroken=terms.with_marks(block.text)))
-        for block in document.blocks
-    )
-    return SplitDocument(document=document, blocks=blocks)
+
+    def split(part: str | Block) -> str | SplitBlock:
+        if isinstance(part, str):
+            return part
+        unbroken = terms.with_marks(part.text)
+        return SplitBlock(part, tuple(codec.split(part.text, refuse_long=refuse_long, unbroken=unbroken)))
+
+    return SplitDocument(parts=tuple(map(split, parse(content, content_format))))
 
 
 def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]], codec: TextCodec) -> list[Hypothesis]:
@@ -75,7 +89,7 @@ def _matches(split: SplitDocument, parts: Sequence[Hypothesis]) -> tuple[Glossar
     remaining = iter(parts)
     return tuple(
         replace(match, source_start=start, source_end=end)
-        for block, segments in zip(split.document.blocks, split.blocks, strict=True)
+        for block, segments in split.blocks
         for part in islice(remaining, len(segments))
         for match in part.matches
         for start, end in [block.in_content(match.source_start, match.source_end)]
@@ -85,32 +99,27 @@ def _matches(split: SplitDocument, parts: Sequence[Hypothesis]) -> tuple[Glossar
 def _written(split: SplitDocument, parts: Sequence[Hypothesis], codec: TextCodec) -> str:
     """Write a document with one hypothesis of each segment."""
     remaining = iter(parts)
-    blocks = iter(split.blocks)
-    pieces: list[str] = []
-    for part in split.document.parts:
-        if isinstance(part, str):
-            pieces.append(part)
-        else:
-            segments = next(blocks)
-            pieces.append(_written_block(part, segments, list(islice(remaining, len(segments))), codec))
-    return "".join(pieces)
+    return "".join(
+        part if isinstance(part, str) else _written_block(part, list(islice(remaining, len(part.segments))), codec)
+        for part in split.parts
+    )
 
 
-def _written_block(block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], codec: TextCodec) -> str:
+def _written_block(split: SplitBlock, parts: Sequence[Hypothesis], codec: TextCodec) -> str:
+    block = split.block
     pieces = added(parts, codec.joiner())
     text = "".join(pieces)
-    alignment = Alignment(block.text, text, list(_stretches(block, segments, parts, pieces)))
+    alignment = Alignment(block.text, text, list(_stretches(split, parts, pieces)))
     inlines = placed(block.inlines, alignment, (0, len(text)))
     return rendered(text, inlines, block, spaced=codec.is_spaced)
 
 
-def _stretches(
-    block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], pieces: Sequence[str]
-) -> Iterator[Stretch]:
+def _stretches(split: SplitBlock, parts: Sequence[Hypothesis], pieces: Sequence[str]) -> Iterator[Stretch]:
     """Align each segment of a block with its translation."""
+    block, segments = split
     sources = accumulate((len(segment.text) for segment in segments), initial=0)
     ends = accumulate(map(len, pieces))
-    verbatim = sorted(_verbatim(block.inlines))
+    verbatim = sorted(split.verbatim)
     for segment, part, source_start, new, end in zip(segments, parts, sources, pieces, ends, strict=False):
         # What is added may begin with a space that is not of the part, or be nothing.
         start, source_end = end - min(len(new), len(part.text)), source_start + len(segment.text)

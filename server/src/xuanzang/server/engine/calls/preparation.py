@@ -188,7 +188,7 @@ class _Preparation:
             )
         except MarkupError as error:
             raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-        return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)], document
+        return [_Sentences(each.segments, each.verbatim) for each in document.blocks], document
 
     def _search(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> PlannedSearch:
         """Plan the search for a sentence that begins at a place of its text."""

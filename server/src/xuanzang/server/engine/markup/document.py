@@ -42,16 +42,3 @@ class Block:
     def in_content(self, start: int, end: int) -> tuple[int, int]:
         """Return the characters of the content between the first and the last of some characters of the text."""
         return self.origins[start][0], self.origins[end - 1][1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """Parsed content."""
-
-    parts: tuple[str | Block, ...]
-    """Blocks, and what is between them and stays as it is."""
-
-    @property
-    def blocks(self) -> list[Block]:
-        """Blocks in their order."""
-        return [part for part in self.parts if isinstance(part, Block)]

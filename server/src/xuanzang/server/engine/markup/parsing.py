@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from xuanzang.server.engine.markup.document import Block, Document, Inline
+from xuanzang.server.engine.markup.document import Block, Inline
 from xuanzang.server.engine.markup.tokens import MarkupError, MarkupToken, TokenKind, html_tokens, xml_tokens
 from xuanzang.server.engine.types import ContentFormat
 
@@ -166,15 +166,15 @@ class BlockBuilder:
         )
 
 
-def parse(content: str, content_format: ContentFormat) -> Document:
-    """Cut content into blocks; raise MarkupError if it cannot be read, or is over a limit."""
+def parse(content: str, content_format: ContentFormat) -> tuple[str | Block, ...]:
+    """Cut content into blocks and what stays between; raise MarkupError if it cannot be read, or is over a limit."""
     if len(content) > MAX_MARKUP_CHARACTERS:
         raise MarkupError(f"must have at most {MAX_MARKUP_CHARACTERS} characters with markup, has {len(content)}")
     tokens = list(html_tokens(content) if content_format is ContentFormat.HTML else xml_tokens(content))
     count = sum(token.kind is not TokenKind.TEXT for token in tokens)
     if count > MAX_TAGS:
         raise MarkupError(f"must have at most {MAX_TAGS} tags, has {count}")
-    return Document(parts=tuple(_parts(tokens)))
+    return tuple(_parts(tokens))
 
 
 def _parts(tokens: Iterable[MarkupToken]) -> Iterator[str | Block]:
