@@ -170,7 +170,7 @@ class Places:
     @property
     def is_idle(self) -> bool:
         """True if no sentence of a caller waits or is decoded."""
-        return not self._queue.count and not any(each.places for each in self.held)
+        return not self._queue.count and not any(self.tiers)
 
     @property
     def is_calm(self) -> bool:
@@ -193,7 +193,7 @@ class Places:
         waiting = 0
         if self._queue.count:
             waiting = sum(places for caller, places in self._queue.places.items() if self.tier_of(caller) <= tier)
-        running = sum(each.places for each in self.held[: tier + 1])
+        running = sum([each.places for each in self.held[: tier + 1]])
         return min(max((waiting + running + sentences) / len(self.running), 1.0), float(self._limit))
 
     def rows_of(self, worker: int, tier: int) -> int:
