@@ -26,7 +26,7 @@ _SOURCE_CHARACTERS, _TARGET_CHARACTERS = 1.6, 4.0
 
 
 class Costs(NamedTuple):
-    """Millimilliseconds."""
+    """Milliseconds."""
 
     step: float
     """Of a step, whatever its rows."""

@@ -18,6 +18,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from xuanzang.export.builder import IR_VERSION, MICROSOFT, OPSET
+from xuanzang.kernels import EXACT_PRODUCTS
 
 SHAPES = ((256, 512, 2048), (1024, 1024, 1024), (2048, 2048, 2048))
 """Rows, inner width and columns of the products; the peak is the rate of the fastest."""
@@ -62,6 +63,7 @@ def multiply_adds_per_second(shape: tuple[int, int, int], threads: int) -> float
     rows, inner, columns = shape
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    options.add_session_config_entry(*EXACT_PRODUCTS)
     graph = product(inner, columns)
     sessions = [
         onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"]) for _ in range(threads)

@@ -19,8 +19,8 @@ from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
 from replica_context import ReplicaContext, fail, not_offered, set_status
 
 from xuanzang.server.access.authentication import Authenticator, KeyRing
-from xuanzang.server.access.callers import AccessSettings
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics

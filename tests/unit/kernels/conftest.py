@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -139,7 +140,7 @@ def _with_exact_products(function: onnx.FunctionProto) -> onnx.FunctionProto:
     """
     exact, nodes = onnx.FunctionProto(), list[onnx.NodeProto]()
 
-    def op(kind: str, *inputs: str, output: str = "", **attributes: int) -> str:
+    def op(kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         name = output or f"exact_{len(nodes)}"
         nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name

@@ -40,7 +40,7 @@ class Fault:
     status: HTTPStatus
     """Status of the answer."""
     message: str
-    """Cause, for people; it holds no text of the caller."""
+    """Cause, for people; it holds nothing of what is to be translated."""
     violations: tuple[FieldViolation, ...] = ()
     """Faulty parameters."""
     retry_after: float | None = None

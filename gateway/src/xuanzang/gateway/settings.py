@@ -250,7 +250,7 @@ class Settings(BaseSettings):
 
     @property
     def admits_anonymous(self) -> bool:
-        """Requests without an API key are passed on."""
+        """True if requests without an API key are passed on."""
         return self._is_loopback if self.anonymous is None else self.anonymous
 
     @property

@@ -91,7 +91,8 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
     try:
         batches = await asyncio.gather(*(_translated(client, served, group) for group in groups))
     except RefusedError as error:
-        raise await _about_languages(error, job, client) from error
+        refusal = await _about_languages(error, job, client)
+        raise refusal from (None if refusal is error else error)
     answered: dict[int, Translation] = {}
     for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
@@ -138,7 +139,10 @@ async def _about_languages(error: RefusedError, job: TranslationJob, client: Asy
     """Return a refusal that names the language, as the caller gave it, if the server does not have it."""
     if error.fault.status is not HTTPStatus.NOT_FOUND:
         return error
-    pairs = targets_by_source(await client.list_models(timeout=job.timeout))
+    try:
+        pairs = targets_by_source(await client.list_models(timeout=job.timeout))
+    except TranslationError:
+        return error
     targets = sorted({target for listed in pairs.values() for target in listed})
     if job.source is not None and not is_served(job.source, pairs):
         return _unsupported(error, "source_language_code", job.source, sorted(pairs))

@@ -20,6 +20,7 @@ void copy_rows(const int8_t* from, size_t stride, size_t rows, size_t count, int
 PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
   require(matrix.integers.rank == 2, "an input has the wrong dimensions");
   width_ = matrix.integers.size(0), vocab_size_ = matrix.integers.size(1);
+  require(width_ > 0, "a matrix has no rows");
   require(matrix.scale.elements() == vocab_size_ && matrix.bias.elements() == vocab_size_,
           "a column has no scale or no bias");
   require(matrix.x_scale.elements() == 1 && matrix.x_zero.elements() == 1, "there is not one scale and zero point");

@@ -8,8 +8,9 @@ import logging
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.access.authentication import Authenticator, KeyRing
-from xuanzang.server.access.callers import ANYBODY, GlossaryWriters
+from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.hardware import choose_kernels

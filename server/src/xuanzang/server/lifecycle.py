@@ -17,7 +17,6 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import Observation
-from xuanzang.server.rpc.grpc_private import ListenerEndedError
 from xuanzang.server.rpc.server import STOPPING_SECONDS, ListeningServer, RpcServer
 
 _LOGGER = logging.getLogger(__name__)
@@ -30,6 +29,10 @@ _SENDING_SECONDS = 5.0
 """Of a long drain, for sending the last answers; of a short one a third."""
 _LEAST_SENDING_SECONDS = 0.5
 _PROGRESS_SECONDS = 3.0
+
+
+class ListenerEndedError(OSError):
+    """The serving loop of gRPC ended although nobody stopped it: the process must be replaced."""
 
 
 def keep_heap() -> None:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, DirectoryPath, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from xuanzang.command.settings import Positional, read_flags
-from xuanzang.server.access.callers import ANYBODY, AccessSettings
+from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc.limits import RpcLimits

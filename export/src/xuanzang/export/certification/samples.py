@@ -94,8 +94,8 @@ def choose_samples(
 
 
 def _lead(hypotheses: Sequence[Hypothesis]) -> float:
-    """Return by how much the best hypothesis is better than the second, if there is one, in nats."""
-    return hypotheses[0].score - hypotheses[1].score if len(hypotheses) > 1 else float("inf")
+    """Return by how much the best hypothesis is better than the second, in nats; 0 if nothing else has finished."""
+    return hypotheses[0].score - hypotheses[1].score if len(hypotheses) > 1 else 0.0
 
 
 def _sample(checkpoint: Checkpoint, example: Example, target_ids: list[int], settings: ExportSettings) -> Sample:

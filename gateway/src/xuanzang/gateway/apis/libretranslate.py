@@ -122,7 +122,8 @@ class LibreTranslate(Api):
         try:
             results = await translate(call.client, job)
         except RefusedError as error:
-            raise _about_languages(error) from error
+            named = _about_languages(error)
+            raise named from (None if named is error else error)
         is_list = parameters.is_list("q")
         return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
 

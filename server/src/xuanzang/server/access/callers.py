@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FilePath
 from typing_extensions import override
 
 from xuanzang.server.access.errors import (
@@ -20,6 +18,7 @@ from xuanzang.server.access.errors import (
 from xuanzang.server.access.keys import ApiKey
 from xuanzang.server.access.metrics import KeyMetrics
 from xuanzang.server.access.quotas import Bucket, Clock, Places
+from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.types import Route, ServedModel
 from xuanzang.server.metric_series import Counter
@@ -30,34 +29,6 @@ Resolve = Callable[..., Awaitable[Route]]
 INVALID_KEY = "the API key is not valid"
 
 _FREE = nullcontext()
-ANYBODY = "*"
-"""Value of `glossary_writers` for every caller that is answered."""
-
-_KEY_IDS = re.compile(r"[A-Za-z0-9-]{1,64}(,[A-Za-z0-9-]{1,64})*")
-
-
-def _checked_writers(text: str) -> str:
-    if text not in ("", ANYBODY) and not _KEY_IDS.fullmatch(text):
-        raise ValueError("must be ids of API keys with commas between them, or *")
-    return text
-
-
-class AccessSettings(BaseModel):
-    """Settings of who may call."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
-
-    keys_file: FilePath | None = None
-    """File of API keys, as written by `xuanzang keys add`; read again when it changes."""
-    anonymous: bool | None = None
-    """Answer callers without an API key. Unless set: on for a loopback --address, and with --tls-client-ca and no
-    --keys-file."""
-    admin_anonymous: bool | None = None
-    """Answer administrators without an API key. Unless set: on for a loopback --admin-address, and with
-    --tls-client-ca; otherwise keys of the role admin are needed."""
-    glossary_writers: Annotated[str, AfterValidator(_checked_writers)] = ""
-    """Callers who may store glossaries in the folder of the models, delete them and read their entries: ids of API
-    keys, separated by commas, or "*" for every caller that is answered. Unless set: nobody."""
 
 
 class Caller:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +52,8 @@ class AttentionGraphs:
         with self._lock:
             if name not in self._open:
                 graph = read(self._bundle.directory, name, layers)
-                self._open[name] = self.sessions.open(name, graph.content), graph
+                # The session has a copy of the content.
+                self._open[name] = self.sessions.open(name, graph.content), replace(graph, content=b"")
             return self._open[name]
 
 

@@ -45,10 +45,6 @@ Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal 
 """Looks at an RPC that has just arrived, by its path and its context: refuses it unread, or says what handles it."""
 
 
-class ListenerEndedError(OSError):
-    """The serving loop of gRPC ended although nobody stopped it: the process must be replaced."""
-
-
 class UnsupportedGrpcError(OSError):
     """Another version of grpcio is installed than the one whose private names are known."""
 
@@ -61,8 +57,6 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop, self._begin = loop, begin
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Of this turn of the loop.
-        self._refused: list[tuple[object, Refusal]] = []
 
     async def _request_registered_call(self, method: bytes) -> object:
         """Accept the RPCs of a method until the server stops; the serving loop, which awaits one, never gets it."""
@@ -80,26 +74,18 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             call = await super()._request_registered_call(method)
             begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
             if isinstance(begun, Refusal):
-                if not self._refused:
-                    self._loop.call_soon(self._refuse)
-                self._refused.append((call, begun))
+                # In the next turn, one right after the other, so that gRPC writes them together.
+                self._loop.call_soon(self._refuse, call, begun)
                 continue
             handle = cygrpc._handle_stream_stream_rpc if begun.response_streaming else cygrpc._handle_stream_unary_rpc
             handling = handle(begun, call, self._loop)
             self._start(cygrpc._schedule_rpc_coro(handling, call, self._loop, path))
 
-    def _refuse(self) -> None:
-        """Send the refusals of a turn one right after the other, so that gRPC writes them together."""
-        refused, self._refused = self._refused, []
-        for call, refusal in refused:
-            status = cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0)
-            # The last one waits for the end of the RPC.
-            operations = (cygrpc.SendInitialMetadataOperation((), 0), status, cygrpc.ReceiveCloseOnServerOperation(0))
-            sending = cygrpc.execute_batch(call, operations, self._loop)
-            # An error: the caller is gone.
-            with suppress(cygrpc.ExecuteBatchError):
-                # Tasks, one for each refusal, would take a tenth of the time.
-                sending.send(None).add_done_callback(partial(_end, sending))
+    def _refuse(self, call: object, refusal: Refusal) -> None:
+        """Send a refusal without a task, which would take a tenth of the time; the last operation waits for the end."""
+        status = cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0)
+        operations = (cygrpc.SendInitialMetadataOperation((), 0), status, cygrpc.ReceiveCloseOnServerOperation(0))
+        _go_on(cygrpc.execute_batch(call, operations, self._loop))
 
     def _start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._loop.create_task(coroutine)
@@ -138,10 +124,10 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
                 raise
 
 
-def _end(sending: Coroutine[Any, Any, None], _: asyncio.Future[None]) -> None:
-    """Let an operation that is done free its memory."""
-    with suppress(StopIteration, cygrpc.ExecuteBatchError):
-        sending.send(None)
+def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = None) -> None:
+    """Let operations wait for gRPC, and free their memory once they are done."""
+    with suppress(StopIteration, cygrpc.ExecuteBatchError):  # They have ended, or the caller is gone.
+        sending.send(None).add_done_callback(partial(_go_on, sending))
 
 
 def _retrieve(request: asyncio.Task[object]) -> None:
@@ -160,7 +146,5 @@ class Listener(Server):
             raise UnsupportedGrpcError(f"this server needs grpcio {SUPPORTED_GRPC}, not {grpc.__version__}")
         self._loop = cygrpc.get_working_loop()
         self._server = _Server(self._loop, begin, tuple(options))
-
-    async def ended(self) -> None:
-        """Wait until the serving loop ends by an error; RPCs in progress go on, new ones may not be answered."""
-        await self._server.ended
+        self.ended: asyncio.Future[None] = self._server.ended
+        """Done once the serving loop has ended by an error; RPCs in progress go on, new ones may not be answered."""

@@ -209,7 +209,7 @@ class RpcServer(ListeningServer):
 
     async def ended(self) -> None:
         """Wait until the server stops accepting RPCs by an error of its own; its process must be replaced then."""
-        await self._listener.ended()
+        await asyncio.shield(self._listener.ended)
 
     @property
     def running(self) -> int:

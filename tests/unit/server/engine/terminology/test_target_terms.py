@@ -81,6 +81,8 @@ def test_a_lower_case_term_may_begin_a_sentence_with_a_capital(opening: str) -> 
         ("Black Myth", "He likes black Myth.", "He likes Black Myth."),
         ("control hub", "If so, the Control hub opens.", "If so, the control hub opens."),
         ("泽菲2号", "则 泽菲2 号变灰。", "则泽菲2号变灰。"),
+        # A space ends a clause in Thai.
+        ("เฟยชู", "ฉันใช้เฟยชู แล้วเขา", "ฉันใช้เฟยชู แล้วเขา"),
         ("e-bike", "An E-bike is here, and an e -bike.", "An e-bike is here, and an e -bike."),
     ],
 )

@@ -69,7 +69,7 @@ def prepare(
     for index, text in enumerate(call.texts):
         place = f"contents[{index}]"
         preparation.add(place, text, is_kept=index in kept)
-        if prepared.cost > max_cost:
+        if prepared.cost > max_cost and not violations:
             # It could never be accepted, so the rest is not worth tokenising.
             violations.append(_too_costly(place, prepared.cost, max_cost))
             break

@@ -36,9 +36,11 @@ class Block:
     inlines: tuple[Inline, ...]
     spellings: Mapping[str, Sequence[str]]
     """References, in their order, for each character that is written so."""
-    origins: Sequence[tuple[int, int]]
-    """First character of the content that each character was read from, and the one after the last."""
+    starts: Sequence[int]
+    """First character of the content that each character was read from."""
+    ends: Sequence[int]
+    """The one after the last."""
 
     def in_content(self, start: int, end: int) -> tuple[int, int]:
         """Return the characters of the content between the first and the last of some characters of the text."""
-        return self.origins[start][0], self.origins[end - 1][1]
+        return self.starts[start], self.ends[end - 1]

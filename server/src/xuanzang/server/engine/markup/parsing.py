@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from xuanzang.server.engine.markup.document import Block, Inline
 from xuanzang.server.engine.markup.tokens import MarkupError, MarkupToken, TokenKind, html_tokens, xml_tokens
@@ -71,7 +72,7 @@ class BlockBuilder:
 
     def __init__(self, start: int) -> None:
         self._place = start
-        self._origins: list[tuple[int, int]] = []
+        self._starts, self._ends = array("I"), array("I")
         self._raw: list[str] = []
         self._texts: list[str] = []
         self._length = 0
@@ -133,18 +134,21 @@ class BlockBuilder:
         while len(self._open) > 1:
             self._close("", reaches_end=True)
         text, inlines, kept = without_line_breaks("".join(self._texts), self._open[0].inlines)
-        origins = [self._origins[place] for place in kept]
-        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), origins=origins)]
+        starts, ends = (array("I", [places[place] for place in kept]) for places in (self._starts, self._ends))
+        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), starts=starts, ends=ends)]
 
     def _pass(self, raw: str) -> None:
         self._raw.append(raw)
         self._place += len(raw)
 
     def _take(self, raw: str, text: str) -> None:
+        start, end = self._place, self._place + len(raw)
         if len(raw) == len(text):
-            self._origins += [(place, place + 1) for place in range(self._place, self._place + len(raw))]
+            self._starts.extend(range(start, end))
+            self._ends.extend(range(start + 1, end + 1))
         else:
-            self._origins += [(self._place, self._place + len(raw))] * len(text)
+            self._starts.extend(repeat(start, len(text)))
+            self._ends.extend(repeat(end, len(text)))
         self._pass(raw)
         self._texts.append(text)
         self._length += len(text)

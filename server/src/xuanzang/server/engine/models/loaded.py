@@ -87,9 +87,9 @@ class LoadedModel:
         # Factor and offset of the limit on target tokens that grows with the source.
         self._length_line = defaults.max_length_factor, defaults.max_length_offset
         self.limits = UNLIMITED
+        """Limits of its own, set by `open`."""
         self.max_cache_bytes: int | None = None
         """Bytes that the keys and values of the model may take; None for no limit of its own."""
-        """Limits of its own, set by `open`."""
         self._max_content_characters = 0
         self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None

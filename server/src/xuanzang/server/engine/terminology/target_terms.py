@@ -19,7 +19,7 @@ from xuanzang.server.engine.terminology.carriers import WRITTEN_QUOTES
 from xuanzang.server.engine.terminology.source_terms import with_terms
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.words import find_whole, is_boundary, is_unspaced
+from xuanzang.server.engine.text.words import find_whole, is_boundary, is_never_spaced
 from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
 
 # English nouns whose plural has one more letter, or one more syllable.
@@ -154,9 +154,17 @@ class _Places:
             if has_quotes and before and after:
                 first, last = start - len(before.group()), after.end()
                 found |= {(first, first + 1), after.span(1)}
-            if text[first - 1 : first] == " " and is_unspaced(text[first - 2 : first - 1]) and is_unspaced(text[start]):
+            if (
+                text[first - 1 : first] == " "
+                and is_never_spaced(text[first - 2 : first - 1])
+                and is_never_spaced(text[start])
+            ):
                 found.add((first - 1, first))
-            if text[last : last + 1] == " " and is_unspaced(text[last + 1 :][:1]) and is_unspaced(text[end - 1]):
+            if (
+                text[last : last + 1] == " "
+                and is_never_spaced(text[last + 1 :][:1])
+                and is_never_spaced(text[end - 1])
+            ):
                 found.add((last, last + 1))
         return [span for span in found if not self._end_of_taken(*span)]
 

@@ -11,10 +11,13 @@ from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 # Scripts that put no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Bopomofo, Han.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+_EAST_ASIAN = (
+    "\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
+_UNSPACED = re.compile(f"[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff{_EAST_ASIAN}]")
+# Those of them that put none between clauses either: kana, Bopomofo, Han.
+_NEVER_SPACED = re.compile(f"[{_EAST_ASIAN}]")
 
 # Marks with which words and phrases begin, and marks after which a space is written.
 _APART_BEFORE = frozenset('#.$@~`"“‘«([-/')
@@ -29,6 +32,11 @@ _REPETITION = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
 def is_unspaced(character: str) -> bool:
     """Return whether a character is of a script that puts no spaces between words."""
     return bool(_UNSPACED.match(character))
+
+
+def is_never_spaced(character: str) -> bool:
+    """Return whether a character is of a script that puts no spaces between words or clauses, as Chinese."""
+    return bool(_NEVER_SPACED.match(character))
 
 
 def joins(character: str) -> bool:
