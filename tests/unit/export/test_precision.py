@@ -13,6 +13,7 @@ from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.export.weight_store import row_blocks
+from xuanzang.kernels import EXACT_PRODUCTS
 
 finite = st.floats(-50, 50, width=32)
 
@@ -25,7 +26,9 @@ def run(precision: Precision, layer: Linear, x: np.ndarray) -> np.ndarray:
         [TensorSpec("x", "float32", ("batch", "length", size_in))],
         [TensorSpec("y", "float32", ("batch", "length", size_out))],
     )
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*EXACT_PRODUCTS)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     [y] = session.run(None, {"x": x})
     return np.asarray(y)
 

@@ -64,7 +64,7 @@ def choose_samples(
     """Choose sentences that all graphs translate alike, and whose best hypotheses are far ahead of the second.
 
     Other processors add floats in another order, which must not change the best hypothesis. Where too few sentences
-    are that clear, those with the greatest lead are taken.
+    are that clear, those with the greatest lead are taken; empty translations, which show little, come last.
 
     Args:
         checkpoint: Exported model.
@@ -80,7 +80,7 @@ def choose_samples(
         for example, *translations in zip(examples, *found, strict=False)
         if 4 <= len(example.source_ids) <= 40 and len({tuple(best.target_ids) for best, *_ in translations}) == 1
     ]
-    alike.sort(key=lambda one: min(_FAR_AHEAD, *(_lead(hypotheses) for hypotheses in one[1])), reverse=True)
+    alike.sort(key=lambda one: _clearness(one[1]), reverse=True)
     samples: list[Sample] = []
     for example, translations in alike:
         alone = translate_together(model, [example], settings, rules)[0][0].target_ids  # as the server replays it
@@ -91,6 +91,11 @@ def choose_samples(
     if not samples:
         raise ParityError("no sentence is translated alike by all graphs")
     return samples
+
+
+def _clearness(translations: Translations) -> tuple[bool, float]:
+    is_something = all(best.target_ids for best, *_ in translations)
+    return is_something, min(_FAR_AHEAD, *map(_lead, translations))
 
 
 def _lead(hypotheses: Sequence[Hypothesis]) -> float:

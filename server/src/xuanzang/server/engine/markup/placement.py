@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
+from typing import NamedTuple
 
 from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, Word
 from xuanzang.server.engine.markup.document import Block, Inline
@@ -216,22 +217,30 @@ def _words_before(words: Sequence[Word], place: int) -> int:
 
 def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool) -> str:
     """Write a translation with its tags; `spaced`: whether the language has spaces between words."""
-    spell = _speller(block.spellings)
+    write = _Writer(text, block.text, _speller(block.spellings), spaced)
+    return "".join(write.parts(inlines, 0, len(text)))
 
-    def written(placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
+
+class _Writer(NamedTuple):
+    """Writes parts of a translation with their tags, from left to right."""
+
+    text: str
+    source: str
+    spell: Callable[[str], str]
+    spaced: bool
+
+    def parts(self, placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
         for element in placed:
-            yield spell(text[start : element.start])
+            yield self.spell(self.text[start : element.start])
             start = element.end
             if element.inline.is_verbatim:
-                before, after = _spaces(text, element, block.text) if spaced else ("", "")
+                before, after = _spaces(self.text, element, self.source) if self.spaced else ("", "")
                 yield f"{before}{element.inline.opening}{after}"
             else:
                 yield element.inline.opening
-                yield from written(element.children, element.start, element.end)
+                yield from self.parts(element.children, element.start, element.end)
                 yield element.inline.closing
-        yield spell(text[start:end])
-
-    return "".join(written(inlines, 0, len(text)))
+        yield self.spell(self.text[start:end])
 
 
 def _speller(spellings: Mapping[str, Sequence[str]]) -> Callable[[str], str]:
