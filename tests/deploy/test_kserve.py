@@ -11,7 +11,7 @@ import manifests
 import pytest
 
 from xuanzang.gateway.settings import read_settings as read_gateway_settings
-from xuanzang.server.rpc.server import TRANSLATION_SERVICE
+from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 FOLDER = manifests.ROOT / "deploy" / "kserve"

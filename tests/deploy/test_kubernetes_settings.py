@@ -15,7 +15,7 @@ from xuanzang.gateway.settings import read_settings as read_gateway_settings
 from xuanzang.server import lifecycle
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import server as rpc
-from xuanzang.server.rpc.server import TRANSLATION_SERVICE
+from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 POD = manifests.pod(manifests.base("Deployment"))

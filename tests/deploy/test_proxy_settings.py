@@ -8,7 +8,7 @@ import describe
 import envoy
 import manifests
 
-from xuanzang.server.rpc.server import TRANSLATION_SERVICE
+from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, split_address
 
 CONFIGURATION = envoy.configuration()

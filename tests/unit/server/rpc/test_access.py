@@ -25,7 +25,7 @@ from keyed_rpcs import (
 )
 
 from xuanzang.server.access.keys import change_keys
-from xuanzang.server.rpc.server import TRANSLATION_SERVICE
+from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
 from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 

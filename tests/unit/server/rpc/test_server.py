@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from xuanzang.server.access.tls import TLSFiles
 from xuanzang.server.commands.probe import is_serving
-from xuanzang.server.rpc.server import HEALTH_SERVICE, TRANSLATION_SERVICE
+from xuanzang.server.rpc.services.health import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from typing_extensions import override
 
@@ -26,16 +25,11 @@ from xuanzang.server.rpc.entry import Entry
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.methods import Service
+from xuanzang.server.rpc.services.health import Health
 from xuanzang.server.rpc.services.models import ModelService
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import ReloadedContent, reload_when_changed
-from xuanzang.translation.v1 import translation_pb2, translation_pb2_grpc
-
-HEALTH_SERVICE = health.SERVICE_NAME
-TRANSLATION_SERVICE = translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].full_name
-
-_SERVING = health_pb2.HealthCheckResponse.SERVING
-_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+from xuanzang.translation.v1 import translation_pb2_grpc
 
 _LISTENER_OPTIONS: Final = (
     # A second server on the same port must fail, not get half of the callers.
@@ -67,44 +61,6 @@ _UNSCREENED = (
 _MAX_SMALL_MESSAGE_BYTES = 64 * 2**10
 _MAX_HEALTH_CONNECTIONS = 256
 _SMALL_IDLE_SECONDS = 30.0
-
-
-class Health:
-    """Answers NOT_SERVING until the models are warm, SERVING until the drain, and NOT_SERVING afterwards.
-
-    It knows the server as a whole, the translation service, and each model by its name.
-    """
-
-    def __init__(self) -> None:
-        self._servicer = health.aio.HealthServicer()
-        self._models: set[str] = set()
-
-    @property
-    def service(self) -> Service:
-        """The service, for any number of listeners."""
-        return Service(health_pb2_grpc.add_HealthServicer_to_server, self._servicer, is_open=True)
-
-    async def start(self) -> None:
-        """Answer NOT_SERVING; the servicer's own first answer would be SERVING."""
-        for name in ("", TRANSLATION_SERVICE):
-            await self._servicer.set(name, _NOT_SERVING)
-
-    async def open(self, models: Iterable[str]) -> None:
-        """Answer SERVING, also for warm models, each of which can be checked like a service."""
-        await self.show(models)
-        for name in (TRANSLATION_SERVICE, ""):
-            await self._servicer.set(name, _SERVING)
-
-    async def show(self, models: Iterable[str]) -> None:
-        """Answer SERVING for models, and NOT_SERVING for those that were among them before."""
-        served = set(models)
-        self._models |= served
-        for name in sorted(self._models):
-            await self._servicer.set(name, _SERVING if name in served else _NOT_SERVING)
-
-    async def close(self) -> None:
-        """Answer NOT_SERVING, for good."""
-        await self._servicer.enter_graceful_shutdown()
 
 
 class ListeningServer:
