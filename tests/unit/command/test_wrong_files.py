@@ -10,6 +10,7 @@ from xuanzang.command import __main__ as program
 
 CLOSED = "--address=127.0.0.1:1"
 COMMANDS = (
+    "keys revoke --keys-file FILE id",
     f"translate {CLOSED} --glossary FILE text",
     f"documents {CLOSED} --target en FILE",
     f"glossaries create names FILE --from zh --to en {CLOSED}",

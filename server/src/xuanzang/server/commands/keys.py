@@ -70,8 +70,7 @@ def _revoke(parsed: argparse.Namespace) -> None:
             raise LookupError(f"{parsed.keys_file} has no key {parsed.id}")
         return [key.model_copy(update={"revoked": key.revoked or key.id == parsed.id}) for key in keys]
 
-    if not parsed.keys_file.exists():
-        raise LookupError(f"{parsed.keys_file} does not exist")
+    read_keys(parsed.keys_file)  # It is not made here.
     change_keys(parsed.keys_file, revoked)
     sys.stderr.write(f"key {parsed.id} is revoked\n")
 
