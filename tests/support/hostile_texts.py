@@ -346,8 +346,6 @@ def translate_document(suffix: str, raw: bytes) -> None:
 def superlinear(work: Callable[[str], object], size: int, *, cheap: float, times: int = 5) -> list[str]:
     """Return the atoms for which twice the text takes more than 2.6 times the CPU time, each time that it is tried.
 
-    What has grown so must grow so once more: a text that no longer fits into a cache takes longer, too, but only once.
-
     Args:
         work: Function of a text.
         cheap: Seconds that prove nothing: noise is of the same size.
@@ -362,9 +360,7 @@ def superlinear(work: Callable[[str], object], size: int, *, cheap: float, times
 
 def _grows(work: Callable[[str], object], atom: str, size: int, cheap: float) -> bool:
     double = _seconds(work, repeated(atom, 2 * size))
-    if double <= cheap or double <= _MAX_GROWTH * _seconds(work, repeated(atom, size)):
-        return False
-    return _seconds(work, repeated(atom, 4 * size)) > _MAX_GROWTH * double
+    return double > cheap and double > _MAX_GROWTH * _seconds(work, repeated(atom, size))
 
 
 def _seconds(work: Callable[[str], object], text: str) -> float:
