@@ -88,13 +88,17 @@ def _writer(source: str, line_end: str, *, has_entities: bool) -> Callable[[str]
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Return lines of at most a number of characters; words that are longer, as Chinese has no spaces, are cut."""
-    lines, line = [], ""
+    lines, words, length = [], [], -1
     for word in text.split():
-        joined = f"{line} {word}" if line else word
-        if len(joined) > width >= len(word):
-            lines.append(line)
-            joined = word
-        full = range(0, len(joined) - width, width)
-        lines += [joined[start : start + width].strip() for start in full]
-        line = joined[width * len(full) :]
-    return [*lines, line]
+        room = width - length - 1
+        if room < len(word) <= width:
+            lines.append(" ".join(words))
+            words, length, room = [], -1, width
+        room = max(0, room)
+        *full, last = word[:room], *(word[start : start + width] for start in range(room, len(word), width))
+        for piece in full:
+            lines.append(" ".join([*words, piece]).rstrip())
+            words, length = [], -1
+        words.append(last)
+        length += 1 + len(last)
+    return [*lines, " ".join(words)]
