@@ -9,8 +9,10 @@ import logging
 import mmap
 import shutil
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,10 @@ import pytest
 
 from xuanzang.kernels import Kernels, find_kernels
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.runtime.sessions import mappings, release_pages
+from xuanzang.server.engine.runtime.sessions import Sessions, mappings, release_pages
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
@@ -221,3 +224,17 @@ def test_a_mapping_that_was_written_to_keeps_its_pages(file: Path) -> None:
 
 def test_a_file_that_is_not_mapped_has_nothing_to_return(file: Path) -> None:
     assert release_pages(file) == 0
+
+
+def test_graphs_on_the_same_weights_can_be_opened_by_several_threads_at_once(directory: Path) -> None:
+    bundle = load_bundle(directory)
+    start = threading.Barrier(4)
+
+    def open_often() -> None:
+        start.wait()
+        for _ in range(15):
+            Sessions(bundle, provider="cpu", intra_op_threads=1)
+
+    with ThreadPoolExecutor(4) as threads:
+        for opening in [threads.submit(open_often) for _ in range(4)]:
+            opening.result()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +34,8 @@ _CHANGED = re.compile(r"Anonymous: +(\d+) kB")
 ONNXRUNTIME_VERSION: str = onnxruntime.__version__
 # On CPUs the fused residual + norm kernel is four times slower than the two it replaces.
 _DISABLED_OPTIMIZERS = ("SkipLayerNormFusion",)
+# One at a time opens graphs on the same weights: what another maps and takes away again must not be released.
+_OPENING: defaultdict[Path, threading.RLock] = defaultdict(threading.RLock)
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -115,17 +119,19 @@ class Sessions:
         """True if the decoder scores continuations of single hypotheses."""
         self.cache_shape = _cache_shape(manifest, self._device)
         weights = self._directory / manifest.weights
-        # Those of earlier sessions, which may be closed at any time.
-        others = mappings(weights)
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=shortlist)
-        self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
-        self._decoder = self._opened_decoder(decoder)
+        self._opening = _OPENING[weights.resolve()]
+        with self._opening:
+            # Those of earlier sessions, which may be closed at any time.
+            others = mappings(weights)
+            self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
+            self._decoder = self._opened_decoder(decoder)
+            if self._device == "cpu":
+                # Products and kernels have weights in an order of their own; those of the file would stay beside them.
+                release_pages(weights, but=others)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
-        if self._device == "cpu":
-            # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
-            release_pages(weights, but=others)
 
     def _opened(self, graph: manifest_pb2.Graph) -> onnxruntime.InferenceSession:
         session = self.open(graph.file)
@@ -171,12 +177,13 @@ class Sessions:
             _share_threads(self._intra_op_threads)
             options.use_per_session_threads = False
         try:
-            return onnxruntime.InferenceSession(
-                str(path) if content is None else content,
-                options,
-                providers=list(dict.fromkeys((_PROVIDERS[self._device], _PROVIDERS["cpu"]))),
-                disabled_optimizers=_DISABLED_OPTIMIZERS if self._device == "cpu" else (),
-            )
+            with self._opening:
+                return onnxruntime.InferenceSession(
+                    str(path) if content is None else content,
+                    options,
+                    providers=list(dict.fromkeys((_PROVIDERS[self._device], _PROVIDERS["cpu"]))),
+                    disabled_optimizers=_DISABLED_OPTIMIZERS if self._device == "cpu" else (),
+                )
         except Exception as error:  # onnxruntime's errors have no base class of their own
             raise _not_opened(path, error) from error
 
