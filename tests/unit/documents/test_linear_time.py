@@ -29,5 +29,5 @@ def test_no_check_of_a_translation_takes_time_quadratic_in_its_length() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_no_long_document_takes_time_quadratic_in_its_length(name: str) -> None:
-    size = 10_000 if name == "docx runs" else 40_000  # each character of these is an element of XML
+    size = 10_000 if name == "docx runs" else 40_000  # nine characters of these are a run of XML
     assert superlinear(partial(_work, name), size, cheap=0.1) == []
