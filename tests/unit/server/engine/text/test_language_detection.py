@@ -137,6 +137,15 @@ def test_a_kept_model_of_another_library_is_removed_and_other_files_stay(tmp_pat
     assert (old.exists(), other.exists()) == (False, True)
 
 
+def test_a_kept_model_of_another_layout_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(language_model, "_LAYOUT", b"of another version")
+        mapped_rank(tmp_path)
+    [before] = tmp_path.iterdir()
+    mapped_rank(tmp_path)
+    assert (before.exists(), len(list(tmp_path.iterdir()))) == (False, 1)
+
+
 def test_the_model_opens_where_it_cannot_be_kept(tmp_path: Path) -> None:
     taken = tmp_path / "file"
     taken.write_text("")

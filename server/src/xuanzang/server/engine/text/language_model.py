@@ -37,6 +37,8 @@ Rank: TypeAlias = Callable[[str, frozenset[str]], Iterable[tuple[str, float]]]
 """Text and languages to labels of these with their probabilities; equal ones if the text says nothing."""
 
 _PREFIX, _SUFFIX = "languages-", ".npy"
+_LAYOUT = b"links, weights by label"
+"""What the arrays of a kept model are; a part of its name, since files of other layouts may lie beside it."""
 _NAME = re.compile(r"languages-[0-9a-f]{64}-([0-9a-f]{64})\.npy")
 
 
@@ -181,9 +183,10 @@ def _unnamed(content: bytes) -> BinaryIO:
 def _kept(folder: Path) -> BinaryIO:
     """Open the unpacked model in a folder, written there first if it is not there or damaged.
 
-    Its name has two digests: of the packed model with the version of its library, and of what the file must hold.
+    Its name has two digests: of layout, version of the library and packed model, and of what the file must hold.
     """
-    packed = hashlib.sha256(version("py3langid").encode() + (MODEL_DIR / MODEL_FILE).read_bytes()).hexdigest()
+    source = (_LAYOUT, version("py3langid").encode(), (MODEL_DIR / MODEL_FILE).read_bytes())
+    packed = hashlib.sha256(b"\0".join(source)).hexdigest()
     for path in folder.glob(f"{_PREFIX}{packed}-*{_SUFFIX}"):
         if file := _opened(path):
             return file
