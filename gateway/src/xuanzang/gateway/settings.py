@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -210,6 +211,18 @@ class Settings(BaseSettings):
     def _check_tls(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("--tls-certificate and --tls-key must be given together")
+        try:
+            if self.tls_certificate:
+                # An empty password, where ssl would ask for one at the terminal.
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_certificate, self.tls_key, password="")
+        except OSError as error:
+            files = f"--tls-certificate {self.tls_certificate} and --tls-key {self.tls_key}"
+            raise ValueError(f"{files} are not a certificate and its unencrypted key, in PEM: {error}") from error
+        try:
+            if self.server_tls_ca:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.server_tls_ca)
+        except OSError as error:
+            raise ValueError(f"--server-tls-ca {self.server_tls_ca} holds no certificates in PEM: {error}") from error
         return self
 
     @model_validator(mode="after")
