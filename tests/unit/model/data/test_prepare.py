@@ -121,6 +121,7 @@ def test_a_failure_leaves_the_old_folder_as_it_was(settings: PrepareSettings, tm
     [
         ({"weight": {"three": 2.0}}, r"unknown corpora \['three'\]; there are \['one', 'two'\]"),
         ({"train": [Path("/nowhere.tsv")], "weight": {}}, r"/nowhere\.tsv: No such file"),
+        ({"train": [Path(__file__).parent], "weight": {}}, r"/data holds no files \*\.tsv or \*\.tsv\.gz"),
         ({"max_characters": 1}, "no training pairs are left"),
         ({"max_tokens": 1}, "all train pairs have more than 1 tokens"),
     ],

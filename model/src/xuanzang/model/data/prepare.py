@@ -255,7 +255,12 @@ def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) 
 
 
 def _expand(path: Path) -> Sequence[Path]:
-    return sorted([*path.glob("*.tsv"), *path.glob("*.tsv.gz")]) if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    files = sorted([*path.glob("*.tsv"), *path.glob("*.tsv.gz")])
+    if not files:
+        raise CorpusError(f"{path} holds no files *.tsv or *.tsv.gz")
+    return files
 
 
 def _read_whole(path: Path, settings: PrepareSettings) -> list[Pair]:
