@@ -94,7 +94,7 @@ async def test_sigterm_answers_accepted_requests_and_exits_with_0(start_process:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
             calls = [
-                asyncio.ensure_future(client.translate_one("我有一只猫。" * 5, min_target_length=20, timeout=20))
+                asyncio.ensure_future(client.translate_one("我有一只猫。" * 5, min_target_length=20, timeout=120))
                 for _ in range(100)
             ]
             await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
