@@ -14,6 +14,7 @@ import annotated_types
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
+from xuanzang.command.settings import field_texts
 from xuanzang.gateway.settings import Settings as GatewaySettings
 from xuanzang.server.settings import Settings as ServerSettings
 
@@ -42,13 +43,14 @@ def _part(title: str, settings: type[BaseSettings]) -> str:
         "| flag | variable | default | range | meaning |",
         "|---|---|---|---|---|",
     ]
+    texts = field_texts(settings)
     for name, field in sorted(settings.model_fields.items()):
         cells = (
             f"`--{name.replace('_', '-')}`",
             f"`{(prefix + name).upper()}`",
             _default(field.get_default(call_default_factory=True, validated_data={})),
             ", ".join(_range(field)),
-            " ".join((field.description or "").split()).replace("|", "\\|"),
+            " ".join(texts.get(name, "").split()).replace("|", "\\|"),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -5,9 +5,12 @@ Every field is a flag. What a flag means, its type and its range stand in the mo
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from argparse import SUPPRESS, BooleanOptionalAction
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -58,7 +61,7 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
         SystemExit: With status 2, after one line per fault on standard error; with status 0, after `--help`.
     """
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    parser = CommandParser(prog=program, description=_description(model), argument_default=SUPPRESS)
+    parser = _FlagParser(model, prog=program, description=_description(model), argument_default=SUPPRESS)
     for name, field in fields.items():
         _add(parser, name, field)
     given = vars(parser.parse_args(arguments))
@@ -72,25 +75,66 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
         raise SystemExit(fail(program, str(error))) from None
 
 
+def field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """Return what the descriptions of the fields of a model say, or else the docstrings beneath them, by name.
+
+    Docstrings are read from the source, which pydantic does for `use_attribute_docstrings` whenever a model is made:
+    that takes as long as a tenth of a server's start.
+    """
+    texts: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if not issubclass(each, BaseModel) or each.__module__.startswith("pydantic"):
+            continue
+        try:
+            source = ast.parse(textwrap.dedent(inspect.getsource(each)))
+        except OSError:
+            # Installed without sources.
+            continue
+        body = next(part.body for part in source.body if isinstance(part, ast.ClassDef))
+        for field, beneath in pairwise(body):
+            match field, beneath:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    described = {name: field.description for name, field in model.model_fields.items() if field.description}
+    return texts | described
+
+
+class _FlagParser(CommandParser):
+    """A parser that reads what the flags mean when it is asked for help."""
+
+    def __init__(self, model: type[BaseModel], **options: Any) -> None:
+        super().__init__(**options)
+        self._model = model
+
+    def format_help(self) -> str:
+        """Return the help, with what the fields of the model say."""
+        texts = field_texts(self._model)
+        fields = {field.alias or name: (name, field) for name, field in self._model.model_fields.items()}
+        for action in self._actions:
+            if action.dest in fields:
+                name, field = fields[action.dest]
+                action.help = _help(field, texts.get(name, "")).replace("%", "%%")
+        return super().format_help()
+
+
 def _description(model: type[BaseModel]) -> str:
     return inspect.cleandoc(model.__doc__ or "")
 
 
 def _add(parser: CommandParser, name: str, field: FieldInfo) -> None:
     shape = _shape(field.annotation)
-    text = _help(field).replace("%", "%%")
     if any(isinstance(mark, Positional) for mark in field.metadata):
         several = {"nargs": "*" if not field.is_required() else "+"} if shape.container else {}
-        parser.add_argument(name, metavar=_flag(name).upper(), help=text, **several)  # type: ignore[arg-type]
+        parser.add_argument(name, metavar=_flag(name).upper(), **several)  # type: ignore[arg-type]
     elif shape.kind is bool:
-        parser.add_argument(f"--{_flag(name)}", action=BooleanOptionalAction, help=text)
+        parser.add_argument(f"--{_flag(name)}", action=BooleanOptionalAction)
     elif shape.container:
         value = _value_name(name, shape.kind)
         shown = f"NAME={value}" if shape.container is dict else value
-        parser.add_argument(f"--{_flag(name)}", action="extend", nargs="+", metavar=shown, help=text)
+        parser.add_argument(f"--{_flag(name)}", action="extend", nargs="+", metavar=shown)
     else:
         # Not argparse's own: the model says in one style what is wrong with a value.
-        parser.add_argument(f"--{_flag(name)}", metavar=_value_name(name, shape.kind), help=text)
+        parser.add_argument(f"--{_flag(name)}", metavar=_value_name(name, shape.kind))
 
 
 def _shape(annotation: Any) -> _Shape:
@@ -105,8 +149,8 @@ def _shape(annotation: Any) -> _Shape:
     return _Shape(annotation)
 
 
-def _help(field: FieldInfo) -> str:
-    text = " ".join((field.description or "").split()).removesuffix(".")
+def _help(field: FieldInfo, text: str) -> str:
+    text = " ".join(text.split()).removesuffix(".")
     if field.is_required():
         return text if any(isinstance(mark, Positional) for mark in field.metadata) else f"{text} (required)"
     default = field.default

@@ -69,7 +69,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 class Locations(BaseModel):
     """The folder of the models and the listening addresses."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     models: DirectoryPath = Field(default=Path("models"), validate_default=False)
     """Folder of the bundles to serve, laid out as MODEL/VERSION/."""
@@ -104,7 +104,7 @@ class Settings(
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
     tracing: bool = False
     """Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,

@@ -22,7 +22,7 @@ def _checked_writers(text: str) -> str:
 class AccessSettings(BaseModel):
     """Settings of who may call."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     keys_file: FilePath | None = None
     """File of API keys, as written by `xuanzang keys add`; read again when it changes."""

@@ -58,7 +58,7 @@ UNLIMITED = ModelLimits()
 class EngineSettings(BaseModel):
     """How the engine uses the machine, and what it accepts."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     provider: Provider = "auto"
     """What runs the models; auto takes cuda where onnxruntime offers it, else cpu."""
@@ -148,7 +148,7 @@ def _in_a_folder(path: Path) -> Path:
 class PromotionSettings(BaseModel):
     """How versions of a model go live."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     promotion: Promotion = "direct"
     """How a new version goes live, so that it answers requests that name none: direct, as soon as it is loaded, if it

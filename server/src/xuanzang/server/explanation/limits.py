@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ExplanationLimits(BaseModel):
     """Limits on how many explanations are made, and on their size."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     max_explanations: int = Field(default=2, ge=0, le=64)
     """Maximum translations explained at once; further ones get RESOURCE_EXHAUSTED. 0: none is."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class RpcLimits(BaseModel):
     """Limits on messages, RPCs, streams and connections."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     max_message_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**31 - 1)
     """Maximum size of a request message; a larger one gets RESOURCE_EXHAUSTED."""
