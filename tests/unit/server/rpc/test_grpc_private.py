@@ -136,7 +136,8 @@ async def test_another_version_of_grpc_is_refused_at_the_start(monkeypatch: pyte
     "name",
     [
         *("AioServer", "get_working_loop", "execute_batch", "ExecuteBatchError", "_ServicerContext"),
-        *("_handle_stream_stream_rpc", "_handle_stream_unary_rpc", "_schedule_rpc_coro"),
+        *("_finish_handler_with_stream_responses", "_finish_handler_with_unary_response"),
+        *("_handle_cancellation_from_core", "_handle_exceptions"),
         *("SendInitialMetadataOperation", "SendStatusFromServerOperation", "ReceiveCloseOnServerOperation"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -78,15 +78,16 @@ class Entry:
             if method.is_screened and self._screen is not None and rpc.refusal is None:
                 refusal = self._screen.refusal(rpc)
             if refusal is None:
-                return Accepted(partial(self._handle, method, rpc), method.encode, sends_stream=method.sends_stream)
+                return Accepted(self._handle, (method, rpc), method.encode, method.sends_stream)
         except Exception as error:  # noqa: BLE001 - an error here would end the listener, for all callers
             refusal = errors.refusal_of(error)._replace(trailers=())
         self._count_unread(method, refusal, rpc)
         return refusal
 
-    async def _handle(self, method: Method, rpc: RpcContext, messages: AsyncIterator[bytes], context: Any) -> Any:
+    async def _handle(self, arrived: tuple[Method, RpcContext], context: Any) -> Any:
         """Take an RPC from its first message to its status."""
-        began, series = time.perf_counter(), method.series
+        (method, rpc), began = arrived, time.perf_counter()
+        series = method.series
         answer, code, status, reason = None, grpc.StatusCode.UNKNOWN, None, None
         rpc.grpc, rpc.sent = context, series.msg_sent
         series.started.value += 1
@@ -95,7 +96,7 @@ class Entry:
             if self._observation.observes:
                 rpc.record = self._new_record(rpc, method, request_id)
         try:
-            answer = await self._answer(method, rpc, messages)
+            answer = await self._answer(method, rpc)
             code = context.code() or grpc.StatusCode.OK
             if not method.sends_stream:
                 series.msg_sent.value += 1
@@ -120,7 +121,7 @@ class Entry:
             context.set_trailing_metadata(trailers)
         return answer
 
-    async def _answer(self, method: Method, rpc: RpcContext, messages: AsyncIterator[bytes]) -> Any:
+    async def _answer(self, method: Method, rpc: RpcContext) -> Any:
         """Refuse, receive, decode, admit, call."""
         gate, screen, is_gated = self._gate, self._screen, method.service.is_gated
         if rpc.refusal is not None:
@@ -130,7 +131,7 @@ class Entry:
             raise rpc.refusal
         if method.receives_stream:
             rpc.log_text = partial(self._text_log.write, method.path)
-            request: Any = self._incoming(method, rpc, messages)
+            request: Any = self._incoming(method, rpc)
         else:
             request = _decoded(method, await self._only_message(rpc))
             method.series.msg_received.value += 1
@@ -150,13 +151,11 @@ class Entry:
             if method.receives_stream:
                 await request.aclose()
 
-    async def _incoming(
-        self, method: Method, rpc: RpcContext, messages: AsyncIterator[bytes]
-    ) -> AsyncGenerator[Any, None]:
+    async def _incoming(self, method: Method, rpc: RpcContext) -> AsyncGenerator[Any, None]:
         """Yield the messages of a stream, until it is idle for too long or the gate closes."""
         closed = asyncio.ensure_future(self._gate.closed.wait()) if method.service.is_gated and self._gate else None
-        # Not cancelled at each look at the clock: gRPC's iterator would end.
-        reading = asyncio.ensure_future(anext(messages, grpc.aio.EOF))
+        # Not cancelled at each look at the clock: its message would be lost.
+        reading = asyncio.ensure_future(rpc.grpc.read())
         try:
             while True:
                 while not reading.done():
@@ -177,7 +176,7 @@ class Entry:
                 rpc.active_at = time.monotonic()
                 method.series.msg_received.value += 1
                 yield _decoded(method, message)
-                reading = asyncio.ensure_future(anext(messages, grpc.aio.EOF))
+                reading = asyncio.ensure_future(rpc.grpc.read())
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
         finally:

@@ -11,34 +11,32 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import grpc
 from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
+from xuanzang.server.observation.rpc_log import Reason
 from xuanzang.server.rpc.errors import Refusal
 
 _LOGGER = logging.getLogger(__name__)
-
 SUPPORTED_GRPC: Final = "1.85"
 """Minor version of grpcio whose private names are known; `tests/unit/server/rpc/test_grpc_private.py` tries each."""
 
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
+_UNKNOWN = Refusal(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method", (), Reason("method"))
 
 
-class Accepted:
-    """Handler of an RPC that is read. It receives a stream: gRPC never answers a unary RPC without a message."""
+class Accepted(NamedTuple):
+    """Handler of an RPC, which reads its messages, a single one too: gRPC never answers a unary RPC without one."""
 
-    __slots__ = ("response_serializer", "response_streaming", "stream_stream", "stream_unary")
-    request_deserializer = None
-
-    def __init__(self, function: Callable[[Any, Any], Any], encode: object, *, sends_stream: bool) -> None:
-        """Take a function of an iterator of bytes and of gRPC's context, and the encoder of its answers."""
-        self.stream_unary = self.stream_stream = function
-        self.response_serializer, self.response_streaming = encode, sends_stream
+    function: Callable[[Any, Any], Coroutine[Any, Any, Any]]
+    argument: Any
+    encode: Any
+    sends_stream: bool
 
 
 Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Accepted]"
@@ -77,9 +75,15 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
                 # In the next turn, one right after the other, so that gRPC writes them together.
                 self._loop.call_soon(self._refuse, call, begun)
                 continue
-            handle = cygrpc._handle_stream_stream_rpc if begun.response_streaming else cygrpc._handle_stream_unary_rpc
-            handling = handle(begun, call, self._loop)
-            self._start(cygrpc._schedule_rpc_coro(handling, call, self._loop, path))
+            context = cygrpc._ServicerContext(call, None, begun.encode, self._loop)
+            handler = call, begun.function, begun.argument, context
+            if begun.sends_stream:
+                answering = cygrpc._finish_handler_with_stream_responses(*handler, self._loop)
+            else:
+                answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
+            task = self._start(cygrpc._handle_exceptions(call, answering, self._loop, path))
+            # Waits for the caller's end without a task, as `_refuse` does.
+            _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
 
     def _refuse(self, call: object, refusal: Refusal) -> None:
         """Send a refusal without a task, which would take a tenth of the time; the last operation waits for the end."""
@@ -103,10 +107,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     async def _request_call(self) -> NoReturn:
         """Refuse RPCs of unknown methods; the serving loop, which awaits one of them, never gets it."""
         while True:
-            call = await super()._request_call()
-            context = cygrpc._ServicerContext(call, None, None, self._loop)
-            refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
-            self._start(cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown"))
+            self._refuse(await super()._request_call(), _UNKNOWN)
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
         """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""
@@ -119,9 +120,8 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         try:
             await super()._start_shutting_down()
         except Exception:
-            # It awaits the serving loop, whose error has been reported.
             if not self.ended.done():
-                raise
+                raise  # otherwise it is that of the serving loop, which has been reported
 
 
 def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = None) -> None:

@@ -435,6 +435,19 @@ async def test_a_newcomer_interrupts_only_workers_that_may_take_it(make_queue: M
     assert not any(interrupt.is_set for interrupt in interrupts)
 
 
+async def test_each_sentence_wakes_an_idle_worker_and_does_not_interrupt_its_steps(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(workers=3)
+    taking = [asyncio.create_task(asyncio.to_thread(queue.take, worker)) for worker in range(3)]
+    while len(queue.scheduler._changed._waiters) < 3:  # type: ignore[attr-defined]  # noqa: ASYNC110 - they cannot tell
+        await asyncio.sleep(0)
+    queue.submit(3, 3)
+    queue.submit(3)
+    assert await asyncio.gather(*taking) == [[3]] * 3
+    assert not any(interrupt.is_set for interrupt in queue.scheduler.interrupts)
+
+
 async def test_other_memory_of_a_worker_interrupts_nobody_while_no_sentence_waits_for_it(
     make_queue: MakeQueue,
 ) -> None:

@@ -34,7 +34,7 @@ class Scheduler:
     """
 
     def __init__(self, settings: EngineSettings, *, workers: int) -> None:
-        self._settings = settings
+        self._settings, self._workers = settings, workers
         # Held by itself where nobody waits, which takes half as long.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -64,10 +64,10 @@ class Scheduler:
         """Maximum bytes for the keys and values of all sentences in batches."""
         return self._reservations.max_cache_bytes
 
-    def _tell_workers(self, steps_of: Iterable[Interrupt] | None = None) -> None:
+    def _tell_workers(self) -> None:
         """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
         self._changed.notify_all()
-        for interrupt in self.interrupts if steps_of is None else steps_of:
+        for interrupt in self.interrupts:
             interrupt.set()
 
     def estimated_wait(self) -> float:
@@ -131,9 +131,11 @@ class Scheduler:
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.value += 1
             request.model.metrics.queue_tokens.value += request.cost
-            # A worker that is full asks by itself when it has room again.
-            have_room = self._places.have_room(request.flow.caller)
-            self._tell_workers([self.interrupts[worker] for worker in have_room])
+            # An idle worker has room for any sentence, unless its model may not have all workers.
+            self._changed.notify(self._workers if request.flow.limited else request.sentence_count)
+            # One that is full asks by itself when it has room again.
+            for worker in self._places.have_room(request.flow.caller):
+                self.interrupts[worker].set()
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
@@ -172,6 +174,8 @@ class Scheduler:
                 if worker in self._woken:
                     self._woken.remove(worker)
                     return []
+                # It was set for what is taken now.
+                self.interrupts[worker].clear()
                 taken = self._take_hopeful(worker)
                 if taken or running:
                     _count_started(taken)
