@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceListener, SentenceResult
 from xuanzang.server.engine.types import FinishReason
@@ -25,10 +25,11 @@ Found = Sequence[TargetHypothesis]
 """Hypotheses of one sentence, best first."""
 
 # Bytes of the objects of an entry in CPython 3.11 to 3.14; a test compares the sum with what an interpreter allocates.
-_ENTRY_BYTES = 1000
-_HYPOTHESIS_BYTES = 200
+_ENTRY_BYTES = 700
+_HYPOTHESIS_BYTES = 150
 _TOKEN_BYTES = 40
-_DETAIL_BYTES = 80
+_PACKED_TOKEN_BYTES = 4
+_DETAIL_BYTES = 50
 # So many texts are made in the time that a thread would take to begin.
 _FEW_TEXTS = 8
 
@@ -36,13 +37,13 @@ _FEW_TEXTS = 8
 class AnswerKey:
     """All that the answer of a search depends on, and who may have it. Its hash is computed once: it is used often."""
 
-    __slots__ = ("_hash", "_parts", "manifest_sha256", "options", "source_ids")
+    __slots__ = ("_hash", "_parts", "manifest_sha256", "options", "source_tokens")
 
     def __init__(
         self,
         scope: str,
         manifest_sha256: str,
-        source_ids: tuple[int, ...],
+        source_ids: Sequence[int],
         options: SearchOptions,
         *,
         is_streamed: bool = False,
@@ -51,8 +52,8 @@ class AnswerKey:
 
         Where the caller reads along, a translation that repeats itself stands, because it has been seen.
         """
-        self.manifest_sha256, self.source_ids, self.options = manifest_sha256, source_ids, options
-        self._parts = (source_ids, scope, manifest_sha256, is_streamed, options)
+        self.manifest_sha256, self.source_tokens, self.options = manifest_sha256, len(source_ids), options
+        self._parts = (array("i", source_ids).tobytes(), scope, manifest_sha256, is_streamed, options)
         self._hash = hash(self._parts)
 
     def __hash__(self) -> int:
@@ -62,9 +63,32 @@ class AnswerKey:
         return isinstance(other, AnswerKey) and self._parts == other._parts
 
 
-@dataclass(slots=True)
-class _Entry:
-    found: Found
+class _Packed(NamedTuple):
+    """A hypothesis whose ids are no objects: those of others would fill memory that the next calls want."""
+
+    target_ids: array[int]
+    score: float
+    token_count: int
+    finished: bool
+    details: TokenDetails | None
+
+    @classmethod
+    def of(cls, hypothesis: TargetHypothesis) -> Self:
+        ids = array("i", hypothesis.target_ids)
+        return cls(ids, hypothesis.score, hypothesis.token_count, hypothesis.finished, hypothesis.details)
+
+    def unpacked(self) -> TargetHypothesis:
+        return TargetHypothesis(
+            target_ids=self.target_ids.tolist(),
+            score=self.score,
+            token_count=self.token_count,
+            finished=self.finished,
+            details=self.details,
+        )
+
+
+class _Entry(NamedTuple):
+    found: tuple[_Packed, ...]
     size: int
 
 
@@ -110,7 +134,7 @@ class AnswerCache:
             return None
         scope = "" if self._is_shared else context.caller
         digest = context.model.bundle.manifest_sha256
-        return AnswerKey(scope, digest, tuple(sentence.source_ids), options, is_streamed=is_streamed)
+        return AnswerKey(scope, digest, sentence.source_ids, options, is_streamed=is_streamed)
 
     def get(self, key: AnswerKey) -> Found | None:
         """Return a kept answer, which is then the last to be dropped."""
@@ -118,7 +142,7 @@ class AnswerCache:
         if entry is None:
             return None
         self._entries[key] = entry
-        return entry.found
+        return [each.unpacked() for each in entry.found]
 
     def in_flight(self, key: AnswerKey, context: CallContext) -> asyncio.Future[Found | None] | None:
         """Return what a search will find that is as urgent as a call is; None if there is none.
@@ -158,7 +182,7 @@ class AnswerCache:
             return
         replaced = self._entries.pop(key, None)
         self.size += size - (replaced.size if replaced else 0)
-        self._entries[key] = _Entry(found, size)
+        self._entries[key] = _Entry(tuple([_Packed.of(each) for each in found]), size)
         while self.size > self._max_bytes:
             _, oldest = self._entries.popitem(last=False)
             self.size -= oldest.size
@@ -173,9 +197,9 @@ class AnswerCache:
 
 def _size_of(key: AnswerKey, found: Found) -> int:
     """Estimate the bytes that an entry takes."""
-    size = _ENTRY_BYTES + _TOKEN_BYTES * (len(key.source_ids) + len(key.options.prefix_ids))
+    size = _ENTRY_BYTES + _PACKED_TOKEN_BYTES * key.source_tokens + _TOKEN_BYTES * len(key.options.prefix_ids)
     for hypothesis in found:
-        size += _HYPOTHESIS_BYTES + _TOKEN_BYTES * len(hypothesis.target_ids)
+        size += _HYPOTHESIS_BYTES + _PACKED_TOKEN_BYTES * len(hypothesis.target_ids)
         if details := hypothesis.details:
             size += _HYPOTHESIS_BYTES + _DETAIL_BYTES * len(details.scores) + _TOKEN_BYTES * len(details.attention)
     return size
@@ -207,20 +231,13 @@ class AnsweredSearches:
 
     async def results(self, decode: Decode) -> list[SentenceResult]:
         """Return the results of all sentences."""
-        kept: list[tuple[int, Found]] = []
-        joined: list[tuple[int, asyncio.Future[Found | None]]] = []
-        own: list[int] = []
-        for position, key in enumerate(self._keys):
-            found = None if key is None else self._cache.get(key)
-            if found is not None:
-                kept.append((position, found))
-            elif key is not None and (in_flight := self._cache.in_flight(key, self._context)):
-                joined.append((position, in_flight))
-            else:
-                own.append(position)
-                if key is not None:
-                    self._cache.begin(key, self._context)
+        kept, joined, own = self._divided()
         self._cache.count(kept=len(kept), joined=len(joined), searched=len(own))
+        if len(own) == len(self._searches):
+            try:
+                return await decode(self._searches, self._listener, self._share)
+            finally:
+                self._end(own)
         try:
             if kept:
                 await self._take(kept)
@@ -238,6 +255,23 @@ class AnsweredSearches:
         if given_up:
             await self._search(given_up, decode)
         return [self._results[position] for position in range(len(self._searches))]
+
+    def _divided(self) -> tuple[list[tuple[int, Found]], list[tuple[int, asyncio.Future[Found | None]]], list[int]]:
+        """Return kept answers, searches in flight and searches to make, by position; announce the last."""
+        kept: list[tuple[int, Found]] = []
+        joined: list[tuple[int, asyncio.Future[Found | None]]] = []
+        own: list[int] = []
+        for position, key in enumerate(self._keys):
+            found = None if key is None else self._cache.get(key)
+            if found is not None:
+                kept.append((position, found))
+            elif key is not None and (in_flight := self._cache.in_flight(key, self._context)):
+                joined.append((position, in_flight))
+            else:
+                own.append(position)
+                if key is not None:
+                    self._cache.begin(key, self._context)
+        return kept, joined, own
 
     async def _take(self, answers: Sequence[tuple[int, Found]]) -> None:
         """Make the results of answers that were searched for others."""
