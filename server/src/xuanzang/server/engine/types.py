@@ -282,8 +282,9 @@ class Reading:
     @property
     def kept_as(self) -> FinishReason | None:
         """Why the text is answered as it is; None if it is translated."""
-        reasons = {TextKind.COPIED: FinishReason.COPIED, TextKind.UNSERVED: FinishReason.UNSERVED_LANGUAGE}
-        return reasons.get(self.kind)
+        if self.kind is TextKind.COPIED:
+            return FinishReason.COPIED
+        return FinishReason.UNSERVED_LANGUAGE if self.kind is TextKind.UNSERVED else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

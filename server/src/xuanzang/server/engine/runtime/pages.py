@@ -105,15 +105,9 @@ class PagePool:
         self.tensors: dict[str, OrtValue] = {}
         """By name; replaced by `resize`."""
         self.count = 0
-        self._show({name: np.zeros((0, *shape), dtype=dtype) for name in names})
-
-    @property
-    def nbytes(self) -> int:
+        self.nbytes = 0
         """Bytes of memory held."""
-        if self._memories:
-            # All tensors have as many pages of one shape.
-            return len(self._memories) * next(iter(self._memories.values())).nbytes
-        return sum(tensor.tensor_size_in_bytes() for tensor in self.tensors.values())
+        self._show({name: np.zeros((0, *shape), dtype=dtype) for name in names})
 
     def resize(self, count: int, moves: Sequence[tuple[int, int]] = ()) -> None:
         """Change the number of pages at the end.
@@ -156,6 +150,10 @@ class PagePool:
         self.tensors = {
             name: OrtValue.ortvalue_from_numpy(array[: self.count], self._device) for name, array in arrays.items()
         }
+        if self._memories:
+            self.nbytes = sum(memory.nbytes for memory in self._memories.values())
+        else:
+            self.nbytes = sum(tensor.tensor_size_in_bytes() for tensor in self.tensors.values())
 
 
 class PageTable:

@@ -77,8 +77,11 @@ class Admission:
         if not cost or self._places.is_idle:
             return
         self._require_room(flow, cost)
-        asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
         seconds = useful_until - time.monotonic()
+        # Nearly always there is time for all that waits and runs, whoever goes first.
+        if self._is_safe(self._seconds_for(flow, self._queue.cost + cost + self._places.held_tokens), seconds):
+            return
+        asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
         estimate = self._seconds_until_begun(asked) if accepts_part else self._seconds_until_done(asked)
         if not self._is_safe(estimate, seconds):
             raise self._too_late(asked, seconds)

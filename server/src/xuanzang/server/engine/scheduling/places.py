@@ -168,6 +168,11 @@ class Places:
             callers.pop(caller, None)
 
     @property
+    def held_tokens(self) -> int:
+        """Predicted tokens of all sentences that are decoded."""
+        return sum([each.tokens for each in self.held])
+
+    @property
     def is_idle(self) -> bool:
         """True if no sentence of a caller waits or is decoded."""
         return not self._queue.count and not any(self.tiers)
