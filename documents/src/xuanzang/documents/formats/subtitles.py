@@ -88,7 +88,9 @@ def _writer(source: str, line_end: str, *, has_entities: bool) -> Callable[[str]
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Return lines of at most a number of characters; words that are longer, as Chinese has no spaces, are cut."""
-    lines, words, length = [], [], -1
+    lines: list[str] = []
+    words: list[str] = []
+    length = -1
     for word in text.split():
         room = width - length - 1
         if room < len(word) <= width:
