@@ -42,8 +42,12 @@ def address(array: npt.NDArray[Any]) -> int:
     """
     if not array.flags.c_contiguous:
         raise ValueError("the library reads contiguous arrays only")
-    where: int = array.__array_interface__["data"][0]
-    return where
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):
+        # It is read-only or empty. This takes three times as long, and a step after a sentence has left asks 35 times.
+        where: int = array.__array_interface__["data"][0]
+        return where
 
 
 def require(array: npt.NDArray[Any], dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
