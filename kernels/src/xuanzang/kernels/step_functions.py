@@ -43,7 +43,7 @@ def address(array: npt.NDArray[Any]) -> int:
     if not array.flags.c_contiguous:
         raise ValueError("the library reads contiguous arrays only")
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]  # Buffer: from 3.12
     except (TypeError, ValueError):
         # It is read-only or empty. This takes three times as long, and a step after a sentence has left asks 35 times.
         where: int = array.__array_interface__["data"][0]

@@ -6,7 +6,6 @@ import ctypes
 import mmap
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -35,7 +34,7 @@ ONNXRUNTIME_VERSION: str = onnxruntime.__version__
 # On CPUs the fused residual + norm kernel is four times slower than the two it replaces.
 _DISABLED_OPTIMIZERS = ("SkipLayerNormFusion",)
 # One at a time opens graphs on the same weights: what another maps and takes away again must not be released.
-_OPENING: defaultdict[Path, threading.RLock] = defaultdict(threading.RLock)
+_OPENING: dict[Path, threading.RLock] = {}
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -120,7 +119,7 @@ class Sessions:
         self.cache_shape = _cache_shape(manifest, self._device)
         weights = self._directory / manifest.weights
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=shortlist)
-        self._opening = _OPENING[weights.resolve()]
+        self._opening = _OPENING.setdefault(weights.resolve(), threading.RLock())
         with self._opening:
             # Those of earlier sessions, which may be closed at any time.
             others = mappings(weights)

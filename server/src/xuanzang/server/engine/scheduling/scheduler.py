@@ -167,21 +167,24 @@ class Scheduler:
         with self._lock:
             while True:
                 while not (running or self._stopped or self._queue.count or worker in self._woken):
-                    if not self._changed.wait(idle_seconds):
+                    # What came as the time ended has woken nobody else.
+                    if not self._changed.wait(idle_seconds) and not self._queue.count:
                         return []
                 if self._stopped:
                     return [] if running else None
                 if worker in self._woken:
                     self._woken.remove(worker)
                     return []
-                # It was set for what is taken now.
-                self.interrupts[worker].clear()
                 taken = self._take_hopeful(worker)
+                if not (self._queue.count and self._places.rooms(worker)):
+                    # It was set for what is taken now; what is left may join after the first step.
+                    self.interrupts[worker].clear()
                 if taken or running:
                     _count_started(taken)
                     return taken
                 # What waits is for other workers, or for memory: look again when anything has changed.
                 if self._queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
+                    self._changed.notify()  # for what came as the time ended
                     return []
 
     def wake(self, worker: int) -> None:
