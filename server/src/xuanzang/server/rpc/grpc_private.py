@@ -18,16 +18,13 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
-from xuanzang.server.observation.rpc_log import Reason
 from xuanzang.server.rpc.errors import Refusal
 
 _LOGGER = logging.getLogger(__name__)
 SUPPORTED_GRPC: Final = "1.85"
 """Minor version of grpcio whose private names are known; `tests/unit/server/rpc/test_grpc_private.py` tries each."""
-
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
-_UNKNOWN = Refusal(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method", (), Reason("method"))
 
 
 class Accepted(NamedTuple):
@@ -107,7 +104,10 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     async def _request_call(self) -> NoReturn:
         """Refuse RPCs of unknown methods; the serving loop, which awaits one of them, never gets it."""
         while True:
-            self._refuse(await super()._request_call(), _UNKNOWN)
+            call = await super()._request_call()
+            context = cygrpc._ServicerContext(call, None, None, self._loop)
+            refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
+            self._start(cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown"))
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
         """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""
