@@ -78,7 +78,7 @@ class Admission:
             return
         self._require_room(flow, cost)
         seconds = useful_until - time.monotonic()
-        # Nearly always there is time for all that waits and runs, whoever goes first.
+        # There is nearly always time for all that waits and runs, in any order.
         if self._is_safe(self._seconds_for(flow, self._queue.cost + cost + self._places.held_tokens), seconds):
             return
         asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
