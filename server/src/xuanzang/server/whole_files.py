@@ -19,11 +19,11 @@ _ANY_RANDOM = "?" * 8
 """Stands for the random part that `tempfile` gives a name."""
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
+def write_whole(path: Path, content: bytes, *, mode: int = _MODE, keeps_owner: bool = True) -> None:
     """Write a file beside its place and rename it, so that no reader and no crash sees a part of it.
 
-    When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it.
-    With an OSError it is as it was.
+    When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it and
+    `keeps_owner` is true. With an OSError it is as it was.
     """
     handle, temporary = _temporary(path)
     try:
@@ -31,9 +31,10 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
             file.write(content)
             file.flush()
             os.fchmod(handle, mode)
-            with suppress(FileNotFoundError, PermissionError):
-                old = path.stat()
-                os.fchown(handle, old.st_uid, old.st_gid)
+            if keeps_owner:
+                with suppress(FileNotFoundError, PermissionError):
+                    old = path.stat()
+                    os.fchown(handle, old.st_uid, old.st_gid)
             os.fsync(handle)
             temporary.replace(path)
         _sync_folder(path.parent)

@@ -129,6 +129,23 @@ def test_a_model_that_is_written_and_not_trusted_is_logged(
     assert caplog.messages == ["model of languages not kept"]
 
 
+def test_a_model_that_another_server_wrote_meanwhile_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked, written = language_model._unpacked, list[int]()
+
+    def overtaken() -> bytes:
+        with monkeypatch.context() as other:
+            other.setattr(language_model, "_unpacked", unpacked)
+            mapped_rank(tmp_path)
+        written.extend(path.stat().st_ino for path in tmp_path.iterdir())
+        return unpacked()
+
+    monkeypatch.setattr(language_model, "_unpacked", overtaken)
+    mapped_rank(tmp_path)
+    assert [path.stat().st_ino for path in tmp_path.iterdir()] == written
+
+
 def test_a_kept_model_of_another_library_is_removed_and_other_files_stay(tmp_path: Path) -> None:
     old, other = tmp_path / f"languages-{'0' * 64}-{'1' * 64}.npy", tmp_path / "languages-mine.npy"
     for path in (old, other):

@@ -187,18 +187,19 @@ def _kept(folder: Path) -> BinaryIO:
     """
     source = (_LAYOUT, version("py3langid").encode(), (MODEL_DIR / MODEL_FILE).read_bytes())
     packed = hashlib.sha256(b"\0".join(source)).hexdigest()
-    for path in folder.glob(f"{_PREFIX}{packed}-*{_SUFFIX}"):
-        if file := _opened(path):
-            return file
+    if file := _found(folder, packed):
+        return file
     content = _unpacked()
+    # Another process may have written it meanwhile; then both map the same file.
+    if file := _found(folder, packed):
+        return file
     path = folder / f"{_PREFIX}{packed}-{hashlib.sha256(content).hexdigest()}{_SUFFIX}"
     reason: str | None = "what was written cannot be read again, or others may write it"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_abandoned(folder, f"{_PREFIX}*{_SUFFIX}")
-        # A file that is replaced would keep its owner, for whom it may have been refused.
-        path.unlink(missing_ok=True)
-        write_whole(path, content, mode=0o600)
+        # The owner of a file that is replaced may be why it was refused.
+        write_whole(path, content, mode=0o600, keeps_owner=False)
         _remove_others(folder, path)
     except OSError as error:
         reason = error.strerror
@@ -206,6 +207,11 @@ def _kept(folder: Path) -> BinaryIO:
         return file
     _LOGGER.info("model of languages not kept", extra={"folder": str(folder), "reason": reason})
     return _unnamed(content)
+
+
+def _found(folder: Path, packed: str) -> BinaryIO | None:
+    """Open what a folder has of a packed model; None if there is none that is to be trusted."""
+    return next(filter(None, map(_opened, folder.glob(f"{_PREFIX}{packed}-*{_SUFFIX}"))), None)
 
 
 def _opened(path: Path) -> BinaryIO | None:
