@@ -34,6 +34,9 @@ from xuanzang.server.time_limits import TimeLimit, TimeLimits
 
 # RPCs that are refused unread are counted together, after this time.
 _UNREAD_SECONDS = 0.1
+# A stream ends with an error after this time: grpc.aio's clients report INTERNAL instead of a status that comes while
+# they write, as most do at first.
+_WRITING_SECONDS = 0.01
 
 _Unread = tuple[Method, grpc.StatusCode, Reason]
 
@@ -116,6 +119,8 @@ class Entry:
             self._count(method, rpc, code, time.perf_counter() - began, reason)
         if status is not None:
             # Outside of the handling of the error, which would hold the frames of the RPC.
+            if method.receives_stream:
+                await asyncio.sleep(_WRITING_SECONDS)
             await errors.end(context, status, rpc.id_trailers)
         elif trailers := rpc.trailers:
             context.set_trailing_metadata(trailers)
