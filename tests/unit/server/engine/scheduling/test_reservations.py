@@ -88,6 +88,24 @@ async def test_other_models_go_on_beside_one_whose_workers_are_taken(bench: Benc
     assert [queued.request.model for queued in bench.take(1)] == [free]
 
 
+@pytest.mark.parametrize("limits", [{"workers": 1}, {"memory_bytes": 3000}])
+async def test_heavier_callers_of_other_models_go_on_beside_one_who_waits_for_a_model(
+    bench: Bench, metrics: Metrics, limits: dict[str, int]
+) -> None:
+    limited, free = bench.model(metrics, **limits), bench.model(metrics)
+    bench.submit(limited, 3, caller="one")
+    bench.take(0)
+    bench.submit(limited, 3, caller="other")
+    bench.submit(free, *[7] * 40, caller="heavy")
+    taken = bench.take(1)
+    assert {queued.request.model for queued in taken} == {free}
+    bench.report(1, *taken[:1])
+    assert {queued.request.model for queued in bench.take(1)} == {free}
+    # Whoever waited has the next turn once the model is free.
+    bench.report(0)
+    assert [queued.request.model for queued in bench.take(0)][:1] == [limited]
+
+
 async def test_a_sentence_waits_until_the_memory_of_its_model_is_free(bench: Bench, metrics: Metrics) -> None:
     model = bench.model(metrics, memory_bytes=10_000)
     bench.submit(model, 6)

@@ -160,7 +160,8 @@ class Gate:
         self._worker, self._tier = worker, tier
         self._left, self._left_of = room.places, dict(room.callers)
         self._closed: set[LoadedModel | None] = set()
-        self._is_full = False
+        self.lacks_memory_of_all = False
+        """True if a sentence waits for memory that any other would take."""
         self.lacking: QueuedSentence | None = None
         """First sentence that found too little memory."""
         self.has_refused = False
@@ -168,7 +169,8 @@ class Gate:
 
     def is_open(self, key: FlowKey) -> bool:
         """Return whether the sentences of a flow may be tried."""
-        if self._is_full or self._left <= 0 or self._left_of.get(key.caller, 0) <= 0 or key.limited in self._closed:
+        is_full = self.lacks_memory_of_all or self._left <= 0 or self._left_of.get(key.caller, 0) <= 0
+        if is_full or key.limited in self._closed:
             return False
         may_serve = key.limited is None or self._reservations.may_serve(self._worker, key.limited)
         self.has_refused |= not may_serve
@@ -184,7 +186,7 @@ class Gate:
             self._left_of[queued.request.flow.caller] -= queued.places
             return True
         self.lacking, self.has_refused = self.lacking or queued, True
-        self._is_full |= lack == "server"
+        self.lacks_memory_of_all |= lack == "server"
         self._closed.add(queued.request.model)
         return False
 

@@ -215,20 +215,29 @@ class Scheduler:
 
     def _take_in_turn(self, worker: int, now: float) -> list[QueuedSentence]:
         """Take sentences for the tier whose turn it is, and for lighter ones: others would hold these up."""
-        rooms = self._places.rooms(worker)
-        turn = self.turns[worker].begin({*self._places.tiers[worker], *rooms} or {0})
+        rooms, running, turns = self._places.rooms(worker), self._places.tiers[worker], self.turns[worker]
+        tiers = {*running, *rooms}
+        turn = turns.begin(tiers or {0})
         taken: list[QueuedSentence] = []
         for tier, room in rooms.items():
-            if tier <= turn and self._is_worth_joining(worker, tier, room, now):
-                gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
-                max_source_tokens = self._settings.max_join_source_tokens
-                if self._places.yields_until[tier] > now:
-                    max_source_tokens //= _JOINS_OF_YIELDING
-                sweep = self._sweeps[worker][tier]
-                taken += self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
-                self._has_refused |= gate.has_refused
-                if gate.lacking:
-                    self._ask_for_memory(gate.lacking)
+            if tier > turn:
+                break
+            if not self._is_worth_joining(worker, tier, room, now):
+                continue
+            gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
+            max_source_tokens = self._settings.max_join_source_tokens
+            if self._places.yields_until[tier] > now:
+                max_source_tokens //= _JOINS_OF_YIELDING
+            sweep = self._sweeps[worker][tier]
+            joining = self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
+            taken += joining
+            self._has_refused |= gate.has_refused
+            if gate.lacking:
+                self._ask_for_memory(gate.lacking)
+            if not (joining or tier in running or gate.lacks_memory_of_all):
+                # What waits in it is for other workers, so it has no turn here.
+                tiers.remove(tier)
+                turn = turns.begin(tiers or {0})
         return taken
 
     def _is_worth_joining(self, worker: int, tier: int, room: Room, now: float) -> bool:
