@@ -10,7 +10,7 @@ WEB_ADDRESS ?= 127.0.0.1:8080
 # For pytest: make test ARGS="tests/unit -k search"
 ARGS ?=
 
-ROOMS := proto kernels model export server documents client hub loadtest batch gateway
+ROOMS := proto kernels model export text server documents client hub loadtest batch gateway
 PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
 KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/,*.cc *.h *.inc))
 BIN := .venv/bin
@@ -171,7 +171,7 @@ sanitize: .venv/ready ## Test the kernels with ASan and UBSan (Linux, GCC; two m
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 		$(BIN)/pytest tests/unit/kernels --ignore tests/unit/kernels/test_build.py $(ARGS)
 
-wheels: ## Build all wheels; check that the client's, the documents', the server's and the gateway's each work alone
+wheels: ## Build all wheels; check that those of client, documents, text, server and gateway each work alone
 	.ci/wheels
 
 clean: ## Remove build outputs, caches, and every environment but .venv
@@ -181,7 +181,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel]' -e 'documents[parquet]' -e client -e hub -e loadtest -e 'batch[parquet]' -e 'gateway[grpc,google]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e text -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel]' -e 'documents[parquet]' -e client -e hub -e loadtest -e 'batch[parquet]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
 .venv/browser: .venv/ready
@@ -191,7 +191,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 # Documents without pyarrow, which is as large as all the rest.
 .venv-demo/ready: constraints.txt $(filter-out model/% export/% hub/% loadtest/% batch/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu,detection]' -e documents -e client -e gateway
+	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e text -e 'server[cpu,detection]' -e documents -e client -e gateway
 	touch $@
 
 # A separate environment, because newer generators would force newer grpcio and protobuf on every user of the client.
@@ -248,5 +248,5 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 # Ray is kept out of .venv: it brings several hundred MB that only clusters need.
 .venv-ray/ready: constraints.txt $(filter-out model/% export/% documents/% hub/% loadtest/% gateway/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv --clear .venv-ray
-	.venv-ray/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client -e 'batch[parquet,ray]'
+	.venv-ray/bin/python $(INSTALL) -e proto -e kernels -e text -e 'server[cpu]' -e client -e 'batch[parquet,ray]'
 	touch $@

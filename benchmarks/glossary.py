@@ -31,7 +31,7 @@ import sacrebleu
 
 from xuanzang.server import AsyncTranslator, GlossaryOutcome, Translation
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.text.words import find_whole
+from xuanzang.text.words import find_whole
 
 PRODUCTS = Path(__file__).parents[1] / "tests" / "support" / "product_sentences.tsv"
 BATCH = 16

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from xuanzang.server.engine.text.language_detection import LanguageChoice, read, shared_detector
-from xuanzang.server.engine.types import TextKind
+from xuanzang.server.engine.language_detector import shared_detector
+from xuanzang.text.language_detection import LanguageChoice, read
+from xuanzang.text.types import TextKind
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def theirs(bundle: Path, model: Path, workers: int, threads: int) -> Translate:
     import ctranslate2
     from sentencepiece import SentencePieceProcessor
 
-    from xuanzang.server.engine.text.sentences import split_sentences
+    from xuanzang.text.sentences import split_sentences
 
     tokenizer = SentencePieceProcessor(model_file=str(bundle / "source.spm"))
     end = tokenizer.id_to_piece(tokenizer.eos_id())

@@ -22,7 +22,7 @@ from benchmarks.harness.bundled_model import our_server
 from benchmarks.harness.processes import AskedProcess, environment
 from xuanzang.model.data.corpus import CorpusError, read_pairs
 from xuanzang.server.engine.hardware import usable_cores
-from xuanzang.server.engine.text.sentences import split_sentences
+from xuanzang.text.sentences import split_sentences
 
 LINES = 2000
 BATCHES = (16, 32, 64, 128)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness.processes import ServerProcess, free_address
-from xuanzang.server.engine.text.sentences import split_sentences
+from xuanzang.text.sentences import split_sentences
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "server" / "models"
 SENTENCES = ROOT / "benchmarks" / "sentences.tsv"
-_ROOMS = ("proto", "kernels", "model", "export", "server", "client")
+_ROOMS = ("proto", "kernels", "model", "export", "text", "server", "client")
 _QUIET = ("--metrics-address", "127.0.0.1:0", "--log-level", "warning")
 
 

@@ -19,12 +19,12 @@ from xuanzang.server.bundles.files import digest_of, open_regular
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
+from xuanzang.server.engine.language_detector import shared_detector
+from xuanzang.server.engine.models.codec import open_codec
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import replay
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.language_detection import shared_detector
 from xuanzang.server.metrics import Metrics
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def _measure_loading(folder: Path, figures: Figures) -> None:
 def _measure_parts(folder: Path, figures: Figures) -> None:
     bundle = figures.measure("alone: digests, manifest, graphs checked, tables", lambda: load_bundle(folder))
     figures.measure("alone: digest of the weights", lambda: _digest(folder, bundle.manifest.weights))
-    figures.measure("alone: tokenisers and classes of pieces", lambda: TextCodec(bundle))
+    figures.measure("alone: tokenisers and classes of pieces", lambda: open_codec(bundle))
     figures.measure("alone: both graphs", lambda: Sessions(bundle, provider="cpu", intra_op_threads=1))
     figures.measure("alone: detection of languages", shared_detector().open)
 

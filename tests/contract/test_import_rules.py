@@ -17,12 +17,28 @@ ROOT = Path(__file__).parents[2]
 ENGINE = "xuanzang.server.engine"
 
 BREAKING = {
-    "Rooms: the three ends never meet, export reads model, proto and documents know nobody": (
+    "Rooms: the three ends never meet, export reads model, proto, text and documents know nobody": (
         "xuanzang.client._calls.channel",
         "xuanzang.server.metrics",
     ),
     "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.decoder", "torch"),
     "The client needs only grpcio and protobuf": ("xuanzang.client._values.results", "numpy"),
+    "Text needs numpy and a tokeniser, and what reads languages and other characters where that is installed": (
+        "xuanzang.text.codec",
+        "onnxruntime",
+    ),
+    "Text's floors: terms and markup over sentences, sentences over scripts": (
+        "xuanzang.text.sentences",
+        "xuanzang.text.codec",
+    ),
+    "Terms are found, put into a source, and held in a translation": (
+        "xuanzang.text.terminology.terms",
+        "xuanzang.text.terminology.target_terms",
+    ),
+    "Markup's floors: parsed without a translation, placed without a parser": (
+        "xuanzang.text.markup.placement",
+        "xuanzang.text.markup.parsing",
+    ),
     "Documents need nothing but two libraries, each in its format": ("xuanzang.documents.opening", "pyromark"),
     "The client works without documents: what needs them is loaded when a document is translated": (
         "xuanzang.client._client",
@@ -92,10 +108,6 @@ BREAKING = {
         f"{ENGINE}.scheduling.request",
         f"{ENGINE}.scheduling.worker",
     ),
-    "Terminology's floors: terms are found, glossaries hold them, a store holds glossaries": (
-        f"{ENGINE}.terminology.terms",
-        f"{ENGINE}.terminology.glossaries",
-    ),
     "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.decoder"),
     "Promotion's floors: what is live, the gate before it, and how texts are compared": (
         f"{ENGINE}.promotion.gate",
@@ -103,10 +115,6 @@ BREAKING = {
     ),
     "The gateway is a client: it knows neither a server's inside nor the wire": ("xuanzang.gateway.app", "grpc"),
     "The gateway's floors: APIs over a way in over a client": ("xuanzang.gateway.errors", "xuanzang.gateway.app"),
-    "Markup's floors: parsed without a translation, placed without a parser": (
-        f"{ENGINE}.markup.placement",
-        f"{ENGINE}.markup.parsing",
-    ),
     "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
 }
 

@@ -12,7 +12,7 @@ from transformers import MarianMTModel, MarianTokenizer
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
-from xuanzang.server.engine.text.offsets import Punctuation
+from xuanzang.text.offsets import Punctuation
 
 LINES = 1000
 MARKS = [*".,:;!?()%'`\"«»„“”‘’‚´–—…，。！？（）《》", "\u00a0", "''", "nº\u00a0", '",', '."', " 1\u00a0234,5", " 20 %"]

@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "kernels", "model", "export", "server", "documents", "client", "hub", "loadtest", "batch", "gateway")
+ROOMS = (
+    "proto",
+    "kernels",
+    "model",
+    "export",
+    "text",
+    "server",
+    "documents",
+    "client",
+    "hub",
+    "loadtest",
+    "batch",
+    "gateway",
+)
 PACKAGES = {"admin", "bundle", "inference", "translation"}
 """Packages of the room proto, which are nobody else's."""
 

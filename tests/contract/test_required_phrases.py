@@ -12,7 +12,7 @@ from search_options import search_options
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
-from xuanzang.server.engine.variants import Variant
+from xuanzang.text.types import Variant
 
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
 

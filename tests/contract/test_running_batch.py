@@ -20,7 +20,7 @@ from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, Re
 from xuanzang.server.engine.runtime.pages import Tensor
 from xuanzang.server.engine.runtime.sessions import Binding, Sessions
 from xuanzang.server.engine.types import SamplingOptions
-from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
+from xuanzang.text.types import CONTINUES, OPENS, Variant
 
 LIMIT = 24
 LONGEST = 200

@@ -30,7 +30,7 @@ from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, 
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
-from xuanzang.server.engine.variants import Variant
+from xuanzang.text.types import Variant
 
 LIMIT = 24
 ALWAYS = [*range(4), *range(270, 290)]

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.conftest import BUNDLED, StartServer
 
 from xuanzang.client import AsyncTranslationClient, Translation, UnservedLanguageError
-from xuanzang.server.engine.text.traditional import with_traditional
+from xuanzang.text.traditional import with_traditional
 
 CHINESE, ENGLISH = "今天天气很好。", "The weather is very nice today."
 TO_EN, TO_ZH = ("zh-en", "en"), ("en-zh", "zh")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.client import TranslationClient
-from xuanzang.server.engine.text.language_detection import is_installed
+from xuanzang.text.language_detection import is_installed
 
 exceptions = pytest.importorskip("google.api_core.exceptions", reason="needs the extra `google`")
 api_key = pytest.importorskip("google.auth.api_key", reason="needs the extra `google`")

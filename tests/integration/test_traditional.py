@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError
-from xuanzang.server.engine.text.traditional import is_installed, writer_of
+from xuanzang.text.traditional import is_installed, writer_of
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `traditional`")
 MODELS = Path(__file__).parents[2] / "server" / "models"

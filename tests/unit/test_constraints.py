@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "model", "export", "server", "documents", "client", "hub", "loadtest", "batch", "gateway")
+ROOMS = ("proto", "model", "export", "text", "server", "documents", "client", "hub", "loadtest", "batch", "gateway")
 
 
 def constraints() -> dict[str, Requirement]:

@@ -13,7 +13,20 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "kernels", "model", "export", "server", "documents", "client", "hub", "loadtest", "batch", "gateway")
+ROOMS = (
+    "proto",
+    "kernels",
+    "model",
+    "export",
+    "text",
+    "server",
+    "documents",
+    "client",
+    "hub",
+    "loadtest",
+    "batch",
+    "gateway",
+)
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
 
 
@@ -73,8 +86,8 @@ def test_the_package_without_code_offers_every_room_in_one_version() -> None:
     needs = [need for extra in extras.values() for need in extra]
     assert {need.partition("==")[2] for need in needs} == {metadata["version"]}
     named = {re.sub(r"\[.*|==.*", "", need).removeprefix("xuanzang-") for need in needs}
-    # proto and kernels come with those that need them.
-    assert named == set(ROOMS) - {"proto", "kernels"}
+    # These come with those that need them.
+    assert named == set(ROOMS) - {"proto", "kernels", "text"}
     readme = (ROOT / "meta" / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)) == set(extras)
 

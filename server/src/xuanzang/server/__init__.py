@@ -35,14 +35,9 @@ if TYPE_CHECKING:
     from xuanzang.server.engine.errors import ModelNotFoundError as ModelNotFoundError
     from xuanzang.server.engine.errors import OverloadedError as OverloadedError
     from xuanzang.server.engine.errors import UnservedLanguageError as UnservedLanguageError
-    from xuanzang.server.engine.text.language_detection import DetectedLanguage as DetectedLanguage
     from xuanzang.server.engine.types import FinishReason as FinishReason
-    from xuanzang.server.engine.types import GlossaryMatch as GlossaryMatch
-    from xuanzang.server.engine.types import GlossaryOutcome as GlossaryOutcome
-    from xuanzang.server.engine.types import ProtectedPattern as ProtectedPattern
     from xuanzang.server.engine.types import Quality as Quality
     from xuanzang.server.engine.types import QualityFlag as QualityFlag
-    from xuanzang.server.engine.types import TokenDetail as TokenDetail
     from xuanzang.server.in_process.aio_translator import AsyncTranslator as AsyncTranslator
     from xuanzang.server.in_process.aio_translator import TranslatorSettings as TranslatorSettings
     from xuanzang.server.in_process.aio_translator import check_options as check_options
@@ -52,6 +47,11 @@ if TYPE_CHECKING:
     from xuanzang.server.in_process.translations import Translation as Translation
     from xuanzang.server.in_process.translator import Translator as Translator
     from xuanzang.server.published import HubError as HubError
+    from xuanzang.text.language_detection import DetectedLanguage as DetectedLanguage
+    from xuanzang.text.types import GlossaryMatch as GlossaryMatch
+    from xuanzang.text.types import GlossaryOutcome as GlossaryOutcome
+    from xuanzang.text.types import ProtectedPattern as ProtectedPattern
+    from xuanzang.text.types import TokenDetail as TokenDetail
     from xuanzang.values.models import DecodingDefaults as DecodingDefaults
     from xuanzang.values.models import Model as Model
     from xuanzang.values.options import ContentFormat as ContentFormat
@@ -78,20 +78,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "OverloadedError",
             "UnservedLanguageError",
         ),
-        ".engine.text.language_detection": ("DetectedLanguage",),
-        ".engine.types": (
-            "FinishReason",
-            "GlossaryMatch",
-            "GlossaryOutcome",
-            "ProtectedPattern",
-            "Quality",
-            "QualityFlag",
-            "TokenDetail",
-        ),
+        ".engine.types": ("FinishReason", "Quality", "QualityFlag"),
         ".in_process.aio_translator": ("AsyncTranslator", "TranslatorSettings", "check_options"),
         ".in_process.translations": ("Hypothesis", "ProgressiveTranslation", "StreamedTranslation", "Translation"),
         ".in_process.translator": ("Translator",),
         ".published": ("HubError",),
+        "xuanzang.text.language_detection": ("DetectedLanguage",),
+        "xuanzang.text.types": ("GlossaryMatch", "GlossaryOutcome", "ProtectedPattern", "TokenDetail"),
         "xuanzang.values.models": ("DecodingDefaults", "Model"),
         "xuanzang.values.options": ("ContentFormat", "TranslateOptions"),
         "xuanzang.values.provenance": ("EffectiveOptions", "Provenance", "SamplingOptions", "SentenceProvenance"),

@@ -10,22 +10,22 @@ from itertools import pairwise
 import pytest
 from hostile_texts import superlinear
 
-from xuanzang.server.engine.markup.alignment import copies_of
-from xuanzang.server.engine.markup.parsing import MAX_MARKUP_CHARACTERS, parse
-from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.quality import has_untranslated_part, loses_name, loses_number
-from xuanzang.server.engine.terminology.terms import PATTERNS, GlossaryEntry, TermIndex, Terms
-from xuanzang.server.engine.text.offsets import before_nfkc, nfkc, punctuation_of
-from xuanzang.server.engine.text.sentences import (
+from xuanzang.server.rpc.messages import requests
+from xuanzang.text.markup.alignment import copies_of
+from xuanzang.text.markup.parsing import MAX_MARKUP_CHARACTERS, parse
+from xuanzang.text.markup.tokens import MarkupError
+from xuanzang.text.offsets import before_nfkc, nfkc, punctuation_of
+from xuanzang.text.sentences import (
     is_copied,
     seen_text,
     split_long_sentence,
     split_sentences,
     with_unbroken,
 )
-from xuanzang.server.engine.text.words import has_repetition
-from xuanzang.server.engine.types import ContentFormat
-from xuanzang.server.rpc.messages import requests
+from xuanzang.text.terminology.terms import PATTERNS, GlossaryEntry, TermIndex, Terms
+from xuanzang.text.types import ContentFormat
+from xuanzang.text.words import has_repetition
 
 TERMS = Terms(
     indices=(TermIndex([GlossaryEntry(source=each, targets=("x",)) for each in ("a", "aa", "a.", "猫", "“a")]),),

@@ -6,8 +6,9 @@ import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.request_router import language_choice, language_of, require_served, resolve
-from xuanzang.server.engine.text.language_detection import LanguageChoice
-from xuanzang.server.engine.types import DecodingOptions, Reading, ServedModel, TextKind
+from xuanzang.server.engine.types import DecodingOptions, ServedModel
+from xuanzang.text.language_detection import LanguageChoice
+from xuanzang.text.types import Reading, TextKind
 
 OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
 

@@ -27,9 +27,8 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call import Call
-from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (
     DecodingOptions,
     FinishReason,
@@ -42,6 +41,7 @@ from xuanzang.server.engine.types import (
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
+from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")

@@ -20,7 +20,9 @@ from xuanzang.server.engine.calls.answers import AnswerCache
 from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.running import CallArguments, RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
+from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import choose_kernels, default_workers, give_way, log_kernels, memory_limit
+from xuanzang.server.engine.language_detector import shared_detector
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -35,13 +37,12 @@ from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
-from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
-from xuanzang.server.engine.text.language_codes import matched
-from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
-from xuanzang.server.engine.text.traditional import TraditionalWriter, writer_of
 from xuanzang.server.engine.types import Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
+from xuanzang.text.language_codes import matched
+from xuanzang.text.language_detection import LanguageDetector
+from xuanzang.text.traditional import TraditionalWriter, writer_of
 
 _LOGGER = logging.getLogger(__name__)
 

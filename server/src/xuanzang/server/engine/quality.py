@@ -12,10 +12,10 @@ from typing import Protocol
 
 from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.text.offsets import nfkc
-from xuanzang.server.engine.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
-from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import Quality, QualityFlag
+from xuanzang.text.offsets import nfkc
+from xuanzang.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
+from xuanzang.text.words import has_repetition
 
 # A source token that is translated gets about 1 in total; see docs/quality.md.
 _LOW_ATTENTION = 0.4

@@ -17,22 +17,23 @@ from xuanzang.server.engine.errors import (
     UnservedLanguageError,
 )
 from xuanzang.server.engine.models.live import LiveModels
-from xuanzang.server.engine.text.language_codes import (
+from xuanzang.server.engine.types import Route, ServedModel
+from xuanzang.server.metric_series import Counter
+from xuanzang.text.language_codes import (
     matched,
     matched_language,
     matched_target,
     meant_language,
     primary,
 )
-from xuanzang.server.engine.text.language_detection import (
+from xuanzang.text.language_detection import (
     MAX_READ_CHARACTERS,
     DetectedLanguage,
     LanguageChoice,
     LanguageDetector,
     read,
 )
-from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
-from xuanzang.server.metric_series import Counter
+from xuanzang.text.types import Reading, TextKind
 
 # The event loop waits for the reading of so many characters, half a millisecond; a thread reads more.
 _SHORT_CHARACTERS = 2000

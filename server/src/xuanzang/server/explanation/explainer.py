@@ -28,7 +28,6 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
-from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import HoldSentences, Hypothesis
 from xuanzang.server.explanation.forced_decoding import (
     AttentionGraphs,
@@ -38,6 +37,7 @@ from xuanzang.server.explanation.forced_decoding import (
 )
 from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.explanation.recording import RecordedSearch, SearchTree, WatchedSearch, path_of
+from xuanzang.text.codec import TextCodec
 from xuanzang.translation.v1 import explanation_pb2 as pb
 
 # One takes tenths of a second.

@@ -11,7 +11,7 @@ from xuanzang.server.engine.decoding.logit_edits import prohibitions
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
-from xuanzang.server.engine.text.offsets import Span
+from xuanzang.text.offsets import Span
 from xuanzang.translation.v1 import explanation_pb2 as pb
 
 MAX_CANDIDATES = 64

@@ -20,7 +20,6 @@ from xuanzang.server.engine.errors import DeadlineExceededError, FieldViolation,
 from xuanzang.server.engine.hardware import default_workers
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.in_process.options import settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
@@ -37,6 +36,7 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.server.published import folder_of
 from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.responses import Provenance, detection_fields
+from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
 from xuanzang.values.options import TranslateOptions

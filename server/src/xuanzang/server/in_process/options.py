@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.types import ProtectedPattern
+from xuanzang.text.types import ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.options import TranslateOptions
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import FinishReason, GlossaryMatch, Quality, ServedModel, TokenDetail
+from xuanzang.server.engine.types import FinishReason, Quality, ServedModel
 from xuanzang.server.engine.types import Hypothesis as FoundHypothesis
+from xuanzang.text.language_detection import DetectedLanguage
+from xuanzang.text.types import GlossaryMatch, TokenDetail
 from xuanzang.values.models import DecodingDefaults, Model
 from xuanzang.values.provenance import Provenance
 

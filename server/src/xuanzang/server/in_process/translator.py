@@ -11,9 +11,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.in_process.aio_translator import AsyncTranslator, TranslatorSettings
 from xuanzang.server.in_process.translations import ProgressiveTranslation, StreamedTranslation, Translation
+from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.values.models import Model
 from xuanzang.values.options import TranslateOptions
 

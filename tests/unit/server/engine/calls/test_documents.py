@@ -13,11 +13,12 @@ from markup_fragments import fragment, tags, text_of
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document, with_markup
 from xuanzang.server.engine.calls.results import added, copied
-from xuanzang.server.engine.markup.tokens import TokenKind, html_tokens
-from xuanzang.server.engine.text.codec import Segment, TextCodec
-from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.sentences import Joiner, is_copied, seen_text, split_sentences
-from xuanzang.server.engine.types import ContentFormat, FinishReason, Hypothesis, TokenDetail
+from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.markup.tokens import TokenKind, html_tokens
+from xuanzang.text.offsets import Span
+from xuanzang.text.sentences import Joiner, is_copied, seen_text, split_sentences
+from xuanzang.text.types import ContentFormat, TokenDetail
 
 WORDS = ("The", "cat", "is", "<here>", "&", "100", "and", "Beijing", ",", "x.y", "“quoted”", "é")
 FORMATS = [ContentFormat.HTML, ContentFormat.XML]

@@ -8,17 +8,18 @@ import pytest
 
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.kept_terms import SentenceTerms, plan_terms
+from xuanzang.server.engine.models.codec import open_codec
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED
-from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex, Terms
-from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import GlossaryOutcome, ProtectedPattern
+from xuanzang.text.codec import TextCodec
+from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex, Terms
+from xuanzang.text.types import GlossaryOutcome, ProtectedPattern
 
 TEXT = "我有一只猫和两只狗。"
 
 
 @pytest.fixture(scope="module")
 def codec(tiny_bundle_repository: Path) -> TextCodec:
-    return TextCodec(load_bundle(tiny_bundle_repository / "tiny" / "1"))
+    return open_codec(load_bundle(tiny_bundle_repository / "tiny" / "1"))
 
 
 def planned(

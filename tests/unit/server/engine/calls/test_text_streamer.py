@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.results import joined
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
+from xuanzang.server.engine.models.codec import open_codec
 from xuanzang.server.engine.scheduling.call import SentenceTimeline
 from xuanzang.server.engine.scheduling.request import SentenceResult
-from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.text.codec import Segment, TextCodec
 
 
 @pytest.fixture(scope="session")
 def codec(repository_template: Path) -> TextCodec:
-    return TextCodec(load_bundle(repository_template / "small" / "1"))
+    return open_codec(load_bundle(repository_template / "small" / "1"))
 
 
 def hypothesis(text: str) -> list[Hypothesis]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from xuanzang.server.engine.arrays import Floats, Order
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.decoding.phrase_search import Choice, Inspection, RequiredPhraseSearch
-from xuanzang.server.engine.variants import Variant
+from xuanzang.text.types import Variant
 
 EOS, VOCAB, STEPS = 0, 24, 12
 CLASSES = np.array([number % 4 if number > VOCAB // 2 else 0 for number in range(VOCAB)], np.int8)

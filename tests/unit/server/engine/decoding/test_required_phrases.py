@@ -17,7 +17,7 @@ from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.decoding.phrase_search import Inspection
 from xuanzang.server.engine.decoding.search_state import Candidates
-from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
+from xuanzang.text.types import CONTINUES, OPENS, Variant
 
 EOS, WORDS = 0, (1, 2, 3, 4)
 VOCAB = 1 + len(WORDS)

@@ -16,12 +16,12 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.models.codec import open_codec
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model, replay
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -61,7 +61,7 @@ async def test_sentences_have_the_token_of_the_target_language_that_was_asked_fo
     options: DecodingOptions,
 ) -> None:
     directory = repository / "small" / "1"
-    codec = TextCodec(load_bundle(directory))
+    codec = open_codec(load_bundle(directory))
     [first, second] = [codec.encode_target(word)[-1] for word in ("hello", "fine")]
     certificate = json.loads((directory / "certificate.json").read_text())
     for sample, token_id in zip(certificate["samples"], (first, second), strict=True):

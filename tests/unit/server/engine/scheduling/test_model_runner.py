@@ -28,10 +28,10 @@ from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, Request, SentenceListener, SentenceResult
 from xuanzang.server.engine.scheduling.reservations import BatchKey
 from xuanzang.server.engine.settings import EngineSettings, Provider
-from xuanzang.server.engine.terminology.terms import FoundTerm
-from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
+from xuanzang.text.terminology.terms import FoundTerm
+from xuanzang.text.words import has_repetition
 
 SOURCES = ("我有一只猫。", "你好", "今天天气很好", "他明天去北京看他的朋友", "谢谢")
 KINDS: tuple[dict[str, Any], ...] = (

@@ -8,9 +8,10 @@ import pytest
 
 from xuanzang.server.access.callers import Resolve
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
-from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.engine.types import ContentFormat, Route, ServedModel
+from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.types import Route, ServedModel
 from xuanzang.server.rpc.messages import requests
+from xuanzang.text.types import ContentFormat
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 NONE = GlossaryFolder(Path("none"))

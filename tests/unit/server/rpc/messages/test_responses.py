@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
-from xuanzang.server.engine.types import FinishReason, Hypothesis, Runtime, ServedModel, TokenDetail
+from xuanzang.server.engine.types import FinishReason, Hypothesis, Runtime, ServedModel
 from xuanzang.server.rpc.messages import responses
 from xuanzang.server.rpc.messages.responses import Provenance
+from xuanzang.text.types import TokenDetail
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
+from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Serve = Any

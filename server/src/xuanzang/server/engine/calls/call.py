@@ -32,10 +32,11 @@ from xuanzang.server.engine.scheduling.request import (
 )
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.text.language_detection import LanguageDetector
-from xuanzang.server.engine.text.traditional import TraditionalWriter, settled_by
-from xuanzang.server.engine.types import ContentFormat, FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
+from xuanzang.text.language_detection import LanguageDetector
+from xuanzang.text.traditional import TraditionalWriter, settled_by
+from xuanzang.text.types import ContentFormat
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300

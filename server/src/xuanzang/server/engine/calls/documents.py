@@ -9,13 +9,14 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from xuanzang.server.engine.calls.results import added, copied, hypotheses_of, merged
-from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, aligned_words
-from xuanzang.server.engine.markup.document import Block, Inline
-from xuanzang.server.engine.markup.parsing import parse
-from xuanzang.server.engine.markup.placement import placed, rendered
-from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
-from xuanzang.server.engine.text.codec import Segment, TextCodec
-from xuanzang.server.engine.types import ContentFormat, GlossaryMatch, Hypothesis
+from xuanzang.server.engine.types import Hypothesis
+from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.markup.alignment import Alignment, Span, Stretch, aligned_words
+from xuanzang.text.markup.document import Block, Inline
+from xuanzang.text.markup.parsing import parse
+from xuanzang.text.markup.placement import placed, rendered
+from xuanzang.text.terminology.terms import NO_TERMS, Terms
+from xuanzang.text.types import ContentFormat, GlossaryMatch
 
 
 class SplitBlock(NamedTuple):

@@ -14,14 +14,13 @@ from typing import NamedTuple
 from xuanzang.server.engine.decoding.phrase_automaton import RequiredPhrase, RequiredPhrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
-from xuanzang.server.engine.terminology.carriers import as_read, has_quotes
-from xuanzang.server.engine.terminology.source_terms import TextWithTerms, with_terms
-from xuanzang.server.engine.terminology.target_terms import TargetTerms
-from xuanzang.server.engine.terminology.terms import FoundTerm
-from xuanzang.server.engine.text.codec import Segment, TextCodec
-from xuanzang.server.engine.text.offsets import Span, moved
-from xuanzang.server.engine.types import GlossaryOutcome
-from xuanzang.server.engine.variants import Variant
+from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.offsets import Span, moved
+from xuanzang.text.terminology.carriers import as_read, has_quotes
+from xuanzang.text.terminology.source_terms import TextWithTerms, with_terms
+from xuanzang.text.terminology.target_terms import TargetTerms
+from xuanzang.text.terminology.terms import FoundTerm
+from xuanzang.text.types import GlossaryOutcome, Variant
 
 MAX_PHRASES = 64
 """Terms that one sentence may have to keep."""

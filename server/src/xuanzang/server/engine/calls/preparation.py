@@ -9,7 +9,6 @@ from typing import NamedTuple
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality import SentenceAssessor
 from xuanzang.server.engine.scheduling.call import Call, CallContext
@@ -17,11 +16,13 @@ from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.terminology.terms import FoundTerm, Terms
-from xuanzang.server.engine.text.codec import Segment, TextCodec
-from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.traditional import TraditionalWriter
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions
+from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.markup.tokens import MarkupError
+from xuanzang.text.offsets import Span
+from xuanzang.text.terminology.terms import FoundTerm, Terms
+from xuanzang.text.traditional import TraditionalWriter
+from xuanzang.text.types import ContentFormat
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from xuanzang.server.engine.quality import combined
-from xuanzang.server.engine.text.codec import Segment, TextCodec
-from xuanzang.server.engine.text.sentences import Joiner
 from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.sentences import Joiner
 
 
 def ranked(count: int, owners: Iterable[int], found: Iterable[Iterable[Hypothesis]]) -> list[list[Hypothesis]]:

@@ -21,9 +21,9 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.models.catalog import ModelUsage
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.request import SearchWatch
-from xuanzang.server.engine.text.traditional import TraditionalWriter
 from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
+from xuanzang.text.traditional import TraditionalWriter
 
 _LOGGER = logging.getLogger(__name__)
 

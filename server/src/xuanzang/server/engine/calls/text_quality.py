@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from xuanzang.server.engine.quality import with_flags
 from xuanzang.server.engine.scheduling.call import CallContext
-from xuanzang.server.engine.text.codec import Segment
-from xuanzang.server.engine.text.language_codes import primary
-from xuanzang.server.engine.text.language_detection import LanguageChoice, LanguageDetector, read
-from xuanzang.server.engine.types import Hypothesis, QualityFlag, Reading, TextKind
+from xuanzang.server.engine.types import Hypothesis, QualityFlag
 from xuanzang.server.metrics import ModelMetrics
+from xuanzang.text.codec import Segment
+from xuanzang.text.language_codes import primary
+from xuanzang.text.language_detection import LanguageChoice, LanguageDetector, read
+from xuanzang.text.types import Reading, TextKind
 
 # Of less the detector knows too little.
 _MIN_LETTERS = 40

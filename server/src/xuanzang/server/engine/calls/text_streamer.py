@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xuanzang.server.engine.scheduling.request import SentenceResult
-from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.text.codec import Segment, TextCodec
 
 # Stands for the bytes of an incomplete character.
 _INCOMPLETE = "\ufffd"

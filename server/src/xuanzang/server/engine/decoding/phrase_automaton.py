@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
+from xuanzang.text.types import CONTINUES, OPENS, Variant
 
 _CLASSES = 4
 

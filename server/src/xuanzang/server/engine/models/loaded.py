@@ -17,14 +17,15 @@ from xuanzang.server.bundles.repository import read_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
+from xuanzang.server.engine.models.codec import open_codec
 from xuanzang.server.engine.quality import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
-from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.traditional import with_traditional
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.metrics import Metrics
+from xuanzang.text.codec import TextCodec
+from xuanzang.text.traditional import with_traditional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class LoadedModel:
 
     def _read_tokenizers(self) -> None:
         """Read the tokenisers; refuse those that give the samples other ids than at export."""
-        self.codec = TextCodec(self.bundle)
+        self.codec = open_codec(self.bundle)
         """Codec between the first of the languages."""
         self._codecs = {("", ""): self.codec}
         reasons = [

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.settings import UNLIMITED
-from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
-from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Reading, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, ServedModel
+from xuanzang.text.codec import TextCodec
+from xuanzang.text.terminology.terms import NO_TERMS, Terms
+from xuanzang.text.types import ContentFormat, Reading, TextKind
+
+_KEPT_AS: Mapping[TextKind, FinishReason] = MappingProxyType(
+    {TextKind.COPIED: FinishReason.COPIED, TextKind.UNSERVED: FinishReason.UNSERVED_LANGUAGE}
+)
+"""Why texts that are not translated are answered as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class Call:
     @property
     def kept_texts(self) -> dict[int, FinishReason]:
         """Which texts are answered as they are, by their index, and why."""
-        return {index: reason for index, each in enumerate(self.readings) if (reason := each.kept_as)}
+        return {index: _KEPT_AS[each.kind] for index, each in enumerate(self.readings) if each.kind in _KEPT_AS}
 
     @property
     def forced_tokens(self) -> int:

@@ -16,8 +16,8 @@ from xuanzang.server.engine.scheduling.call import SentenceTimeline
 from xuanzang.server.engine.scheduling.places import NOTHING, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.text.words import has_repetition
 from xuanzang.server.engine.types import FinishReason
+from xuanzang.text.words import has_repetition
 
 # One that is done waits a step for each so many sentences of its batch: in a large one another is done in nearly every
 # step, and each return to Python costs all of them a part of a step.

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.quality import SentenceAssessor
-from xuanzang.server.engine.terminology.target_terms import TargetTerms
-from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.traditional import Kept, TraditionalWriter
-from xuanzang.server.engine.types import FinishReason, GlossaryOutcome, Hypothesis, TokenDetail
+from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.text.codec import TextCodec
+from xuanzang.text.offsets import Span
+from xuanzang.text.terminology.target_terms import TargetTerms
+from xuanzang.text.traditional import Kept, TraditionalWriter
+from xuanzang.text.types import GlossaryOutcome, TokenDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesi
 from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.types import (
-    FinishReason,
-    Hypothesis,
-)
+from xuanzang.server.engine.types import FinishReason, Hypothesis
 
 Ts = TypeVarTuple("Ts")
 

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from xuanzang.server.access.callers import Resolve
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call import Call
-from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.engine.terminology.terms import NO_TERMS
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, SamplingOptions, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, Route, SamplingOptions, ServedModel
 from xuanzang.server.rpc.messages.terms import (
     TERM_FIELDS,
     read_terms,
@@ -27,6 +26,8 @@ from xuanzang.server.rpc.messages.terms import (
     term_fields,
     term_violations,
 )
+from xuanzang.text.terminology.terms import NO_TERMS
+from xuanzang.text.types import ContentFormat
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024

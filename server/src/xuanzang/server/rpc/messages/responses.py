@@ -9,18 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from xuanzang.server.engine.scheduling.call import Call, CallRecord, SentenceTimeline
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import (
-    FinishReason,
-    Hypothesis,
-    Quality,
-    QualityFlag,
-    Runtime,
-    ServedModel,
-    TextKind,
-    TokenDetail,
-)
+from xuanzang.server.engine.types import FinishReason, Hypothesis, Quality, QualityFlag, Runtime, ServedModel
 from xuanzang.server.rpc.messages.terms import glossary_match
+from xuanzang.text.language_detection import DetectedLanguage
+from xuanzang.text.types import TextKind, TokenDetail
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxyType(

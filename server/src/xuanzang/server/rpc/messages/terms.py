@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.terminology.glossaries import GlossaryFolder, entry_faults
-from xuanzang.server.engine.terminology.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
-from xuanzang.server.engine.types import DecodingOptions, GlossaryMatch, GlossaryOutcome, ProtectedPattern, Route
+from xuanzang.server.engine.glossaries import GlossaryFolder, entry_faults
+from xuanzang.server.engine.types import DecodingOptions, Route
+from xuanzang.text.terminology.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
+from xuanzang.text.types import GlossaryMatch, GlossaryOutcome, ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_ENTRIES = 1000

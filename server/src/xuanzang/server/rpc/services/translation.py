@@ -14,9 +14,8 @@ import grpc
 from xuanzang.server.access.callers import Caller, GlossaryWriters, Resolve
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, FieldViolation, InvalidInputError
+from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
-from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.explanation.explainer import AttentionChoice, EngineArguments, Explainer
 from xuanzang.server.explanation.limits import ExplanationLimits
@@ -25,6 +24,7 @@ from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.responses import Provenance
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
+from xuanzang.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -1,1 +1,0 @@
-"""Text to sentences, sentences to ids, and back."""

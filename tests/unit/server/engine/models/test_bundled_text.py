@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.models.codec import open_codec
+from xuanzang.text.codec import TextCodec
+
+Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
+LIMIT = 24
+EOS_ID = 2
+PREFIX_IDS = {"en": 40, "fr": 50}
+
+
+@pytest.fixture(scope="session")
+def codec(repository_template: Path) -> TextCodec:
+    return open_codec(load_bundle(repository_template / "small" / "1"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(alphabet=st.one_of(st.sampled_from("我有一只猫。，, \n\u200b\u3000a1."), st.characters(codec="utf-8"))))
+def test_pieces_join_to_the_text_and_sentences_end_in_the_end_token(codec: TextCodec, text: str) -> None:
+    pieces = codec.split(text)
+    assert "".join(piece.text for piece in pieces) == text
+    for piece in pieces:
+        assert not piece.source_ids or (piece.source_ids[-1] == EOS_ID and len(piece.source_ids) > 1)
+        assert len(piece.source_ids) <= LIMIT
+
+
+def test_a_long_text_becomes_sentences_that_are_not_too_long(codec: TextCodec) -> None:
+    text = "我有一只猫，今天天气很好，hello world, the weather is fine, 你好，世界，我有一只猫"
+    pieces = codec.split(text)
+    assert len(codec.encode(text)) > LIMIT
+    assert max(len(piece.source_ids) for piece in pieces) <= LIMIT
+    assert all(piece.text.endswith(("，", ",")) for piece in pieces[:-1] if piece.source_ids)
+
+
+def test_a_stretch_without_a_pause_is_cut_and_marked_or_stays_whole_if_asked_to(codec: TextCodec) -> None:
+    text = "今天天气很好" * 20
+    pieces = codec.split(text)
+    assert "".join(piece.text for piece in pieces) == text
+    assert [piece.is_forced_cut for piece in pieces] == [False, *[True] * (len(pieces) - 1)]
+    assert max(len(piece.source_ids) for piece in pieces) <= LIMIT < len(codec.encode(text))
+    [whole] = codec.split(text, refuse_long=True)
+    assert (len(whole.source_ids) > LIMIT, whole.is_forced_cut) == (True, False)
+
+
+def test_a_long_stretch_of_ascii_is_copied(codec: TextCodec) -> None:
+    pieces = codec.split("我有" + "x" * 100 + "一只猫。")
+    assert [(piece.text, bool(piece.source_ids)) for piece in pieces] == [
+        ("我有", True),
+        ("x" * 100, False),
+        ("一只猫。", True),
+    ]
+
+
+def test_what_the_tokeniser_drops_is_kept_as_it_is(codec: TextCodec) -> None:
+    assert [(piece.text, piece.source_ids) for piece in codec.split("\u200b\n")] == [("\u200b", ()), ("\n", ())]
+
+
+Normalizing = Callable[[str], TextCodec]
+
+
+@pytest.fixture
+def normalizing(
+    repository: Path,
+    edit_manifest: Edit,
+    list_files: Callable[[dict[str, Any], Path], None],
+    train_tokenizer: Callable[[str], bytes],
+) -> Normalizing:
+    """Return a maker of codecs whose manifest names a normalisation, with a tokeniser that does nothing of the kind."""
+    directory = repository / "small" / "1"
+    (directory / "shared.spm").write_bytes(train_tokenizer("identity"))
+    pieces = SentencePieceProcessor(model_file=str(directory / "shared.spm")).vocab_size()
+
+    def make(normalization: str) -> TextCodec:
+        def change(manifest: dict[str, Any]) -> None:
+            list_files(manifest, directory)
+            manifest["source_format"]["normalization"] = normalization
+            manifest["dimensions"] |= {"source_vocab_size": pieces, "target_vocab_size": pieces}
+
+        edit_manifest(directory, change)
+        return open_codec(load_bundle(directory))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("normalization", "text", "plain", "same"),
+    [
+        ("nfkc", "ｈｅｌｌｏ", "hello", True),
+        ("none", "ｈｅｌｌｏ", "hello", False),
+        ("moses", "„hello…", '"hello...', True),
+        ("none", "„hello…", '"hello...', False),
+    ],
+)
+def test_text_is_normalised_before_the_tokeniser_if_the_manifest_says_so(
+    normalizing: Normalizing, normalization: str, text: str, plain: str, same: bool
+) -> None:
+    codec = normalizing(normalization)
+    assert (codec.encode(text) == codec.encode(plain)) is same
+    [[*spans, _end]] = codec.offsets(codec.split(text))
+    assert (spans[0][0], spans[-1][1]) == (0, len(text))
+
+
+def test_without_sacremoses_a_bundle_that_needs_it_is_refused_with_what_to_install(
+    normalizing: Normalizing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xuanzang.server.bundles.manifest.find_spec", lambda _name: None)
+    with pytest.raises(BundleError, match=r"which needs sacremoses: install xuanzang-server\[moses\]"):
+        normalizing("moses")
+
+
+def test_decoding_gives_the_text_of_the_ids(codec: TextCodec) -> None:
+    assert codec.decode(codec.encode("hello world 猫 🐈")[:-1]) == "hello world 猫 🐈"
+
+
+@pytest.mark.parametrize(("language", "joined"), [("en", "A. B.\nC."), ("zh-CN", "A.B.\nC."), ("JA", "A.B.\nC.")])
+def test_sentences_are_joined_as_the_target_language_is_written(
+    repository: Path, edit_manifest: Edit, language: str, joined: str
+) -> None:
+    directory = repository / "small" / "1"
+    edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=[language]))
+    joiner = open_codec(load_bundle(directory)).joiner()
+    assert "".join(joiner.add(part) for part in ("A.", "B.", "\n", "C.")) == joined
+
+
+def test_the_script_says_whether_a_language_is_written_with_spaces(repository: Path, edit_manifest: Edit) -> None:
+    directory = repository / "small" / "1"
+    codes = ["cmn-Hans", "cmn-Latn", "en", "yue"]
+    edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=codes))
+    codec = open_codec(load_bundle(directory))
+    joiners = [codec.joiner(), *(codec.between("", code).joiner() for code in codes)]
+    joined = ["".join(joiner.add(part) for part in ("A.", "B.")) for joiner in joiners]
+    assert joined == ["A.B.", "A.B.", "A. B.", "A. B.", "A.B."]
+
+
+@pytest.fixture
+def multilingual(repository: Path, edit_manifest: Edit) -> TextCodec:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["target_language_codes"] = ["en", "fr"]
+        manifest["source_format"]["language_prefix_ids"] = PREFIX_IDS
+
+    edit_manifest(repository / "small" / "1", change)
+    return open_codec(load_bundle(repository / "small" / "1"))
+
+
+@pytest.mark.parametrize("language", PREFIX_IDS)
+def test_before_every_sentence_stands_the_token_of_the_target_language(
+    codec: TextCodec, multilingual: TextCodec, language: str
+) -> None:
+    into = multilingual.between("", language)
+    text = "我有一只猫。你好，世界！\n\u200b\n今天天气很好。"
+    plain, pieces = codec.split(text), into.split(text)
+    assert [piece.text for piece in pieces] == [piece.text for piece in plain]
+    expected = [(PREFIX_IDS[language], *piece.source_ids) if piece.source_ids else () for piece in plain]
+    assert [piece.source_ids for piece in pieces] == expected
+    for spans, own in zip(into.offsets(pieces), codec.offsets(plain), strict=True):
+        assert spans[1:] == own
+        assert spans[0][0] == spans[0][1] == own[0][0]
+
+
+def test_the_token_of_the_target_language_counts_to_the_limit(codec: TextCodec, multilingual: TextCodec) -> None:
+    text = "hello, " * 20
+    for each in (codec, multilingual.between("", "fr")):
+        lengths = [len(piece.source_ids) for piece in each.split(text)]
+        assert max(lengths) <= LIMIT
+    [whole] = [words for words in ("x" * n for n in range(60)) if len(codec.encode(words)) == LIMIT][:1]
+    assert len(codec.split(whole)[0].source_ids) == LIMIT
+    assert len(multilingual.split(whole, refuse_long=True)[0].source_ids) == LIMIT + 1
+
+
+def test_spans_are_the_characters_of_each_source_token_in_the_whole_text(codec: TextCodec) -> None:
+    text = "hello world。 我有一只猫。"
+    pieces = codec.split(text)
+    spans = codec.offsets(pieces)
+    sentences = [piece for piece in pieces if piece.source_ids]
+    assert [len(of_sentence) for of_sentence in spans] == [len(sentence.source_ids) for sentence in sentences]
+    for sentence, of_sentence in zip(sentences, spans, strict=True):
+        characters = [text[start:end] for start, end in dict.fromkeys(of_sentence)]
+        assert "".join(characters) == sentence.text
+
+
+def test_spans_are_those_of_the_text_before_it_is_normalised(codec: TextCodec) -> None:
+    text = "ｈｅｌｌｏ ㈱"
+    [spans] = codec.offsets(codec.split(text))
+    assert spans[-1] == (len(text), len(text))
+    assert text[spans[-2][0] : spans[-2][1]] == "㈱"
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+
+
+def test_each_token_adds_its_part_of_the_text(codec: TextCodec) -> None:
+    target_ids = codec.encode_target("hello world 猫 🐈")
+    texts = codec.target.token_texts(target_ids)
+    assert "".join(texts) == codec.decode(target_ids) == "hello world 猫 🐈"
+    assert len(texts) == len(target_ids)
+    assert "🐈" in texts
+
+
+def test_a_text_is_suppressed_at_the_start_of_a_word_and_within_one(codec: TextCodec) -> None:
+    sequences = codec.sequences("猫")
+    whole = codec.encode_target("有猫")
+    assert any(tuple(whole[-len(sequence) :]) == sequence for sequence in sequences)
+    assert all(codec.decode(sequence).strip() == "猫" for sequence in sequences)
+    assert codec.sequences("") == []
+    bytes_only = codec.sequences("🐈")
+    assert [codec.decode(sequence) for sequence in bytes_only] == ["🐈"]
+
+
+def test_what_the_model_cannot_write_is_the_unknown_token(codec: TextCodec) -> None:
+    assert codec.can_write(codec.encode_target("hello 🐈"))
+    assert not codec.can_write([5, 3])
+
+
+def test_a_tokeniser_of_another_size_than_the_vocabulary_is_refused(repository: Path, edit_manifest: Edit) -> None:
+    directory = repository / "small" / "1"
+    edit_manifest(directory, lambda manifest: manifest["dimensions"].update(target_vocab_size=1000))
+    with pytest.raises(BundleError, match="pieces; the dimensions say 1000"):
+        open_codec(load_bundle(directory))
+
+
+def test_a_file_that_is_no_tokeniser_is_refused(
+    repository: Path, edit_manifest: Edit, list_files: Callable[[dict[str, Any], Path], None]
+) -> None:
+    directory = repository / "small" / "1"
+    (directory / "shared.spm").write_bytes(b"not a model")
+    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    with pytest.raises(BundleError, match=r"shared\.spm is not a SentencePiece model"):
+        open_codec(load_bundle(directory))
+
+
+@pytest.mark.parametrize("normalization", ["none", "nfkc", "moses"])
+def test_what_nobody_sees_costs_no_tokens(normalizing: Normalizing, normalization: str) -> None:
+    codec = normalizing(normalization)
+    text = "he" + "\u0301" * 600 + "llo" + "\u200f" * 600
+    assert codec.encode(text) == codec.encode("he" + "\u0301" * 4 + "llo")
+    [segment] = codec.split(text)
+    [[*spans, _end]] = codec.offsets([segment])
+    assert segment.text == text
+    assert (spans[0][0], spans[-1][1]) == (0, len(text))

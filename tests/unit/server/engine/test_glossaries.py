@@ -1,0 +1,163 @@
+"""Glossaries of the server: their files, and changes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from xuanzang.server.engine.errors import InvalidInputError
+from xuanzang.server.engine.glossaries import GlossaryError, GlossaryFolder, read_glossary
+from xuanzang.server.watched_files import reload_changed
+
+HEAD = "# source_language: zh\n# target_language: en\n# version: 7\n"
+
+
+def write(folder: Path, name: str, content: str) -> Path:
+    path = folder / f"{name}.tsv"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def test_a_glossary_has_languages_version_and_entries(tmp_path: Path) -> None:
+    glossary = read_glossary(write(tmp_path, "tech", f"{HEAD}\n源\tspring\tsource\n# a remark\n表\ttable\n"))
+    assert (glossary.name, glossary.source_language, glossary.target_language) == ("tech", "zh", "en")
+    assert (glossary.version, glossary.entry_count) == ("7", 2)
+    [(_, _, entry)] = glossary.index.find("源")
+    assert entry.targets == ("spring", "source")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("tech", "源\tspring\n", "source_language"),
+        ("tech", HEAD + "源\n", "entry 1: must have 1 to 8 elements"),
+        ("tech", HEAD + "\tspring\n", "entry 1: must have 1 to 100 characters"),
+        ("tech", HEAD + "源\t" + "x" * 201, "entry 1: must have 1 to 200 characters"),
+        ("Tech", HEAD, "name"),
+    ],
+)
+def test_a_faulty_file_is_refused_with_the_reason(tmp_path: Path, name: str, content: str, fault: str) -> None:
+    with pytest.raises(GlossaryError, match=fault):
+        read_glossary(write(tmp_path, name, content))
+
+
+async def test_changes_of_the_folder_are_taken_over_and_faulty_ones_are_not(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path)
+    path = write(tmp_path, "tech", HEAD + "源\tspring\n")
+    await folder.reload()
+    assert folder.find("tech").entry_count == 1
+    write(tmp_path, "tech", HEAD + "源\tspring\n表\ttable\n")
+    await folder.reload()
+    assert folder.find("tech").entry_count == 2
+    write(tmp_path, "tech", "nothing")
+    await folder.reload()
+    assert folder.find("tech").entry_count == 2
+    path.unlink()
+    await folder.reload()
+    assert folder.glossaries == []
+    with pytest.raises(InvalidInputError) as error:
+        folder.find("tech")
+    assert error.value.violations[0].field == "glossary"
+
+
+async def test_a_server_without_the_folder_has_no_glossaries(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path / "none")
+    await folder.reload()
+    assert folder.glossaries == []
+
+
+async def test_a_link_that_leads_nowhere_costs_no_other_glossary(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path)
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    (tmp_path / "link.tsv").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "endless.tsv").symlink_to(tmp_path / "endless.tsv")
+    for _ in range(2):
+        await folder.reload()
+        assert [each.name for each in folder.glossaries] == ["tech"]
+
+
+async def test_a_glossary_whose_link_loses_its_file_stays(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path / "glossaries")
+    folder.path.mkdir()
+    target = write(tmp_path, "target", HEAD + "源\tspring\n")
+    (folder.path / "tech.tsv").symlink_to(target)
+    await folder.reload()
+    target.unlink()
+    await folder.reload()
+    assert folder.find("tech").entry_count == 1
+    (folder.path / "tech.tsv").unlink()
+    await folder.reload()
+    assert folder.glossaries == []
+
+
+async def test_a_folder_that_cannot_be_looked_into_loses_no_glossary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = GlossaryFolder(tmp_path)
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    await folder.reload()
+
+    def fail(_: Path) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", fail)
+        await folder.reload()
+    assert folder.find("tech").entry_count == 1
+
+
+async def test_a_change_that_cannot_be_looked_at_is_read_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = GlossaryFolder(tmp_path)
+    assert not folder.have_changed()
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    assert folder.have_changed()
+
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", fail)
+        await reload_changed([folder])
+        await folder.reload()
+    assert folder.glossaries == []
+    await reload_changed([folder])
+    assert folder.find("tech").entry_count == 1
+    assert not folder.have_changed()
+
+
+async def test_the_event_loop_asks_the_disk_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    asking = set()
+    stat = Path.stat
+
+    def record(path: Path, **options: bool) -> object:
+        asking.add(threading.current_thread())
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", record)
+    await GlossaryFolder(tmp_path).reload()
+    assert asking
+    assert threading.main_thread() not in asking
+
+
+async def test_what_a_killed_writer_leaves_behind_is_removed(tmp_path: Path) -> None:
+    killed = (
+        "import os, sys; from pathlib import Path; from xuanzang.server import whole_files;"
+        "os.fsync = lambda _: os._exit(9); whole_files.write_whole(Path(sys.argv[1]), b'half')"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", killed, str(tmp_path / "tech.tsv"))
+    assert await process.wait() == 9
+    assert len(files(tmp_path)) == 1
+    await GlossaryFolder(tmp_path).reload()
+    assert files(tmp_path) == []

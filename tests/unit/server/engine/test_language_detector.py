@@ -1,0 +1,116 @@
+"""The unpacked model of languages, kept in a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from xuanzang.server.engine import language_detector
+from xuanzang.text.language_detection import installed_libraries, is_installed
+
+if is_installed():
+    from xuanzang.text import language_model
+    from xuanzang.text.language_model import Rank
+
+pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
+
+
+def keep(folder: Path) -> None:
+    language_detector.kept_model(folder).close()
+
+
+def rank_in(folder: Path) -> Rank:
+    libraries = installed_libraries(partial(language_detector.kept_model, folder))
+    assert libraries
+    return libraries.read_rank()
+
+
+def test_the_model_is_unpacked_once_for_all_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(tmp_path / "cache")
+    monkeypatch.setattr(language_model, "unpacked", _fails)
+    keep(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("fault", ["cut", "changed", "writable by others"])
+def test_a_kept_model_that_is_not_to_be_trusted_is_replaced(tmp_path: Path, fault: str) -> None:
+    keep(tmp_path)
+    [path] = tmp_path.iterdir()
+    before = path.read_bytes()
+    if fault == "cut":
+        path.write_bytes(before[: len(before) // 2])
+    elif fault == "changed":
+        path.write_bytes(before[:-100] + bytes(100))
+    else:
+        path.chmod(0o666)
+    keep(tmp_path)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o600)
+
+
+def test_a_kept_model_that_is_refused_for_its_owner_gets_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(tmp_path)
+    [path] = tmp_path.iterdir()
+    path.chmod(0o666)
+    # What is replaced in its place keeps its owner.
+    given = list[int]()
+    monkeypatch.setattr(os, "fchown", lambda _, owner, __: given.append(owner))
+    keep(tmp_path)
+    assert (given, path.stat().st_mode & 0o777) == ([], 0o600)
+
+
+def test_a_model_that_is_written_and_not_trusted_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(language_detector, "is_private", lambda _: False)
+    assert dict(rank_in(tmp_path)("Guten Morgen", frozenset(("de", "fr"))))["de"] > 0.5
+    assert caplog.messages == ["model of languages not kept"]
+
+
+def test_a_model_that_another_server_wrote_meanwhile_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked, written = language_model.unpacked, list[int]()
+
+    def overtaken() -> bytes:
+        with monkeypatch.context() as other:
+            other.setattr(language_model, "unpacked", unpacked)
+            keep(tmp_path)
+        written.extend(path.stat().st_ino for path in tmp_path.iterdir())
+        return unpacked()
+
+    monkeypatch.setattr(language_model, "unpacked", overtaken)
+    keep(tmp_path)
+    assert [path.stat().st_ino for path in tmp_path.iterdir()] == written
+
+
+def test_a_kept_model_of_another_library_is_removed_and_other_files_stay(tmp_path: Path) -> None:
+    old, other = tmp_path / f"languages-{'0' * 64}-{'1' * 64}.npy", tmp_path / "languages-mine.npy"
+    for path in (old, other):
+        path.write_bytes(b"")
+    keep(tmp_path)
+    assert (old.exists(), other.exists()) == (False, True)
+
+
+def test_a_kept_model_of_another_layout_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(language_model, "_LAYOUT", b"of another version")
+        keep(tmp_path)
+    [before] = tmp_path.iterdir()
+    keep(tmp_path)
+    assert (before.exists(), len(list(tmp_path.iterdir()))) == (False, 1)
+
+
+def test_the_model_opens_where_it_cannot_be_kept(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    assert dict(rank_in(taken)("Guten Morgen", frozenset(("de", "fr"))))["de"] > 0.5
+
+
+def _fails() -> bytes:
+    raise AssertionError("the model was unpacked")

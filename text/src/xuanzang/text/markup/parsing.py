@@ -1,0 +1,225 @@
+"""Content with markup to a document of blocks."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, repeat
+
+from xuanzang.text.markup.document import Block, Inline
+from xuanzang.text.markup.tokens import MarkupError, MarkupToken, TokenKind, html_tokens, xml_tokens
+from xuanzang.text.types import ContentFormat
+
+# White space of HTML and XML, between what is none.
+_SPACE = re.compile(r"(?<=[^ \t\n\f\r])[ \t\n\f\r]++(?=[^ \t\n\f\r])")
+_WIDE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60\U00020000-\U0003ffff]")
+MAX_INLINE_DEPTH = 100
+"""Maximum elements within one another among the text of a block."""
+MAX_TAGS = 10_000
+"""Maximum tags and comments of one content."""
+MAX_MARKUP_CHARACTERS = 100_000
+"""Maximum characters of one content with markup, whatever the limit of texts."""
+_UNTRANSLATED = frozenset({"code", "pre", "script", "style", "svg", "math"})
+_INVISIBLE = frozenset({"script", "style"})
+
+
+def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tuple[Inline, ...], Sequence[int]]:
+    """Join the lines of a block: they end where an editor has broken them, not where sentences do.
+
+    Returns:
+        The text with a space for each line break, or nothing between ideographs (CSS Text 3, 4.1.3), the elements at
+        their places in it, and the place of each of its characters in what it was made of.
+    """
+    inlines = tuple(inlines)
+    spaces = [space for space in _SPACE.finditer(text) if "\n" in space.group() or "\r" in space.group()]
+    if not spaces:
+        return text, inlines, range(len(text))
+    kept = [1] * len(text)
+    characters = list(text)
+    for space in spaces:
+        start, end = space.span()
+        is_none = _WIDE.match(text[start - 1]) and _WIDE.match(text[end])
+        kept[start:end] = [0] * (end - start)
+        if not is_none:
+            kept[start], characters[start] = 1, " "
+    places = [place for place, is_kept in enumerate(kept) if is_kept]
+    joined = "".join(characters[place] for place in places)
+    return joined, _moved(inlines, list(accumulate(kept, initial=0))), places
+
+
+def _moved(inlines: Iterable[Inline], places: Sequence[int]) -> tuple[Inline, ...]:
+    return tuple(
+        replace(inline, start=places[inline.start], end=places[inline.end], children=_moved(inline.children, places))
+        for inline in inlines
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """An element whose end has not come yet."""
+
+    name: str = ""
+    raw: str = ""
+    start: int = 0
+    inlines: list[Inline] = field(default_factory=list)
+
+
+class BlockBuilder:
+    """Builds one block, token by token."""
+
+    def __init__(self, start: int) -> None:
+        self._place = start
+        self._starts, self._ends = array("I"), array("I")
+        self._raw: list[str] = []
+        self._texts: list[str] = []
+        self._length = 0
+        self._spellings: defaultdict[str, list[str]] = defaultdict(list)
+        self._open = [_Open()]
+        self._strays = 0
+        self._is_translated = False
+
+    def add_text(self, token: MarkupToken) -> None:
+        """Add text, or a reference."""
+        self._take(token.raw, token.text)
+        self._is_translated |= not token.text.isspace()
+        if token.raw[0] == "&" and token.raw != token.text and len(token.text) == 1:
+            self._spellings[token.text].append(token.raw)
+
+    def add_verbatim(self, raw: str, text: str = "") -> None:
+        """Add what is not translated: a tag without content, a comment, or an element with its text."""
+        start = self._length
+        self._take(raw, text)
+        self._add(Inline(start=start, end=self._length, opening=raw, is_verbatim=bool(text)))
+
+    def open(self, token: MarkupToken) -> None:
+        """Add the start tag of an element."""
+        if len(self._open) > MAX_INLINE_DEPTH:
+            raise MarkupError(f"must have at most {MAX_INLINE_DEPTH} inline elements within one another")
+        self._pass(token.raw)
+        self._open.append(_Open(name=token.name, raw=token.raw, start=self._length))
+
+    def close(self, token: MarkupToken) -> None:
+        """Add the end tag of an element."""
+        self._pass(token.raw)
+        names = [element.name for element in self._open[1:]]
+        if token.name in names:
+            while self._open[-1].name != token.name:
+                # HTML may have tags that cross; those stay where they are.
+                crossing = self._open.pop()
+                self._add(Inline(start=crossing.start, end=crossing.start, opening=crossing.raw))
+                self._open[-1].inlines += crossing.inlines
+            self._close(token.raw)
+        elif names or self._strays == MAX_INLINE_DEPTH:
+            self._add(Inline(start=self._length, end=self._length, opening=token.raw))
+        else:
+            self._strays += 1
+            root = self._open[0]
+            around = Inline(
+                start=0,
+                end=self._length,
+                opening="",
+                closing=token.raw,
+                children=tuple(root.inlines),
+                reaches_start=True,
+            )
+            root.inlines = [around]
+
+    def build(self) -> list[str | Block]:
+        """Return the block, or its characters if there is nothing to translate."""
+        if not self._is_translated:
+            return ["".join(self._raw)] if self._raw else []
+        while len(self._open) > 1:
+            self._close("", reaches_end=True)
+        text, inlines, kept = without_line_breaks("".join(self._texts), self._open[0].inlines)
+        starts, ends = (array("I", [places[place] for place in kept]) for places in (self._starts, self._ends))
+        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), starts=starts, ends=ends)]
+
+    def _pass(self, raw: str) -> None:
+        self._raw.append(raw)
+        self._place += len(raw)
+
+    def _take(self, raw: str, text: str) -> None:
+        start, end = self._place, self._place + len(raw)
+        if len(raw) == len(text):
+            self._starts.extend(range(start, end))
+            self._ends.extend(range(start + 1, end + 1))
+        else:
+            self._starts.extend(repeat(start, len(text)))
+            self._ends.extend(repeat(end, len(text)))
+        self._pass(raw)
+        self._texts.append(text)
+        self._length += len(text)
+
+    def _add(self, inline: Inline) -> None:
+        self._open[-1].inlines.append(inline)
+
+    def _close(self, closing: str, *, reaches_end: bool = False) -> None:
+        element = self._open.pop()
+        self._add(
+            Inline(
+                start=element.start,
+                end=self._length,
+                opening=element.raw,
+                closing=closing,
+                children=tuple(element.inlines),
+                reaches_end=reaches_end,
+            )
+        )
+
+
+def parse(content: str, content_format: ContentFormat) -> tuple[str | Block, ...]:
+    """Cut content into blocks and what stays between; raise MarkupError if it cannot be read, or is over a limit."""
+    if len(content) > MAX_MARKUP_CHARACTERS:
+        raise MarkupError(f"must have at most {MAX_MARKUP_CHARACTERS} characters with markup, has {len(content)}")
+    tokens = list(html_tokens(content) if content_format is ContentFormat.HTML else xml_tokens(content))
+    count = sum(token.kind is not TokenKind.TEXT for token in tokens)
+    if count > MAX_TAGS:
+        raise MarkupError(f"must have at most {MAX_TAGS} tags, has {count}")
+    return tuple(_parts(tokens))
+
+
+def _parts(tokens: Iterable[MarkupToken]) -> Iterator[str | Block]:
+    remaining = iter(tokens)
+    place = 0
+    builder = BlockBuilder(place)
+    for token in remaining:
+        raw, text, is_verbatim = token.raw, "", token.kind in (TokenKind.EMPTY, TokenKind.OTHER)
+        if token.kind is TokenKind.OPEN and _is_untranslated(token):
+            is_verbatim = True
+            raw, text = _element(token, remaining)
+        place += len(raw)
+        if token.is_block:
+            yield from builder.build()
+            yield raw
+            builder = BlockBuilder(place)
+        elif is_verbatim:
+            builder.add_verbatim(raw, text)
+        elif token.kind is TokenKind.OPEN:
+            builder.open(token)
+        elif token.kind is TokenKind.CLOSE:
+            builder.close(token)
+        else:
+            builder.add_text(token)
+    yield from builder.build()
+
+
+def _is_untranslated(token: MarkupToken) -> bool:
+    attributes = token.attributes
+    marked = "no" in (attributes.get("translate"), attributes.get("its:translate"))
+    return marked or token.name in _UNTRANSLATED or "notranslate" in (attributes.get("class") or "").split()
+
+
+def _element(start: MarkupToken, following: Iterator[MarkupToken]) -> tuple[str, str]:
+    """Take an element up to its end; return its characters and its text."""
+    raw, text, depth = [start.raw], [], 1
+    for token in following:
+        raw.append(token.raw)
+        text.append(token.text)
+        if token.name == start.name:
+            depth += {TokenKind.OPEN: 1, TokenKind.CLOSE: -1}.get(token.kind, 0)
+        if not depth:
+            break
+    return "".join(raw), "" if start.name in _INVISIBLE else "".join(text)

@@ -1,0 +1,223 @@
+"""SentencePiece tokenisers: text to ids and back, for the source or the target of a model."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor
+from typing_extensions import override
+
+from xuanzang.text.offsets import Span
+
+WORD_START = "\u2581"
+"""Mark of SentencePiece for the space before a word."""
+
+
+class Tokenizer:
+    """A SentencePiece model whose ids are those of the vocabulary. Immutable."""
+
+    def __init__(self, processor: SentencePieceProcessor) -> None:
+        self._processor = processor
+
+    @property
+    def unk_id(self) -> int:
+        """Id of the unknown piece."""
+        unk_id: int = self._processor.unk_id()
+        return unk_id
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without any special token."""
+        ids: list[int] = self._processor.encode(text)
+        return ids
+
+    def offsets(self, text: str) -> list[Span]:
+        """Return the span of characters of each id of a text."""
+        offsets: list[Span] = self._processor.encode(text, return_type="offset_mapping")["offsets"]
+        return offsets
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        text: str = self._processor.decode(list(ids))
+        return text
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text that each id adds; the bytes of a character add it with the last of them."""
+        decoded = self._processor.decode(list(ids), return_type="offset_mapping")
+        return [decoded["text"][start:end] for start, end in decoded["offsets"]]
+
+    def piece_of(self, token_id: int) -> str:
+        """Return the piece of an id."""
+        piece: str = self._processor.id_to_piece(token_id)
+        return piece
+
+    def id_of(self, piece: str) -> int:
+        """Return the id of a piece; `unk_id` if there is no such piece."""
+        token_id: int = self._processor.piece_to_id(piece)
+        return token_id
+
+
+class TableTokenizer(Tokenizer):
+    """A SentencePiece model whose pieces get their ids from a table.
+
+    Either may have pieces that the other lacks. A piece of the model that the table lacks is unknown. A piece that only
+    the table has, perhaps of the other language, is still recognised where the model finds nothing in the text but
+    unknown characters, and is written as it is. Ids that are no text are decoded to nothing.
+    """
+
+    def __init__(
+        self,
+        processor: SentencePieceProcessor,
+        *,
+        table: Sequence[str],
+        unk_id: int,
+        reserved: Collection[int],
+        silent: Collection[int] = (),
+    ) -> None:
+        """Wrap a model and a table; no text is encoded to `reserved` ids, nor to `silent` ones, which are no text."""
+        super().__init__(processor)
+        self._unk_id = unk_id
+        self._silent = frozenset(silent)
+        self._table = table
+        self._own_unknown: str = processor.id_to_piece(processor.unk_id())
+        self._from_own = array("i", [unk_id]) * processor.vocab_size()
+        """Id of each piece of the model."""
+        self._others: dict[str, int] = {}
+        """Ids of the pieces that only the table has."""
+        meant, own_unk_id = self._silent.union(reserved), processor.unk_id()
+        pieces = list(table)
+        for token_id, own_id in enumerate(processor.piece_to_id(pieces)):
+            if token_id in meant:
+                continue
+            if own_id == own_unk_id:
+                self._others[pieces[token_id]] = token_id
+            else:
+                self._from_own[own_id] = token_id
+
+    @property
+    @override
+    def unk_id(self) -> int:
+        return self._unk_id
+
+    @override
+    def encode(self, text: str) -> list[int]:
+        own_ids = super().encode(text)
+        if self._processor.unk_id() in own_ids:
+            return [self.id_of(piece) for piece in self._processor.encode(text, out_type=str)]
+        return [self._from_own[own_id] for own_id in own_ids]
+
+    @override
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self._processor.decode(self._pieces_of(self._spoken(ids)))
+        return _spaced(text).strip()
+
+    @override
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        pieces = self._pieces_of(self._spoken(ids))
+        decoded: dict[str, Any] = self._processor.decode(pieces, return_type="offset_mapping")
+        text = _spaced(decoded["text"])
+        first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+        texts = (text[max(start, first) : min(end, last)] for start, end in decoded["offsets"])
+        return ["" if token_id in self._silent else next(texts) for token_id in ids]
+
+    @override
+    def piece_of(self, token_id: int) -> str:
+        return self._own_unknown if token_id == self._unk_id else self._table[token_id]
+
+    @override
+    def id_of(self, piece: str) -> int:
+        own_id: int = self._processor.piece_to_id(piece)
+        if own_id == self._processor.unk_id():
+            return self._others.get(piece, self._unk_id)
+        return self._from_own[own_id]
+
+    def _spoken(self, ids: Sequence[int]) -> Sequence[int]:
+        return [token_id for token_id in ids if token_id not in self._silent] if self._silent else ids
+
+    def _pieces_of(self, ids: Sequence[int]) -> list[str]:
+        return [self.piece_of(token_id) for token_id in ids]
+
+
+def _spaced(text: str) -> str:
+    # Pieces that SentencePiece does not know keep their marks.
+    return text.replace(WORD_START, " ")
+
+
+class TokenizerError(ValueError):
+    """A file is no tokeniser, or does not fit its vocabulary."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        """Join the faults, one sentence each, which name the files."""
+        super().__init__("; ".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Facts about the tokens of a model's source or target."""
+
+    tokenizer: str
+    """Name of the file of the SentencePiece model."""
+    vocab_size: int
+    vocabulary: str = ""
+    """Name of the file of the table; empty without one."""
+    table: Sequence[str] = ()
+    """Pieces ordered by id; empty if the ids are the SentencePiece model's."""
+    special_ids: Mapping[str, int]
+    """Ids that stand for no text, by their names."""
+    unk_id: int
+    language_ids: Collection[int] = ()
+    """Ids that name languages."""
+    silent_ids: Collection[int] = ()
+    """Ids that a translation may have and that are no text."""
+
+
+def open_tokenizers(source: Side, target: Side, read: Callable[[str], bytes]) -> tuple[Tokenizer, Tokenizer]:
+    """Open the tokenisers of source and target, one if both sides have the same files, of which each is read once.
+
+    Raises:
+        TokenizerError: A file is no SentencePiece model, or has other pieces than its side says.
+    """
+    # One may stand for both, with the special tokens of either.
+    special_ids = {**source.special_ids, **target.special_ids}
+    language_ids = {*source.language_ids, *target.language_ids}
+    both, same = (replace(side, special_ids=special_ids, language_ids=language_ids) for side in (source, target))
+    sides = [both] if both == same else [source, target]
+    processors = {name: _processor(name, read(name)) for name in dict.fromkeys(side.tokenizer for side in sides)}
+    opened = [_open(processors[side.tokenizer], side) for side in sides]
+    return opened[0], opened[-1]
+
+
+def _processor(name: str, content: bytes) -> SentencePieceProcessor:
+    if not content:
+        # SentencePiece takes it for no model at all, not for a faulty one.
+        raise TokenizerError([f"{name} is empty"])
+    try:
+        return SentencePieceProcessor(model_proto=content)
+    except (OSError, RuntimeError) as error:
+        raise TokenizerError([f"{name} is not a SentencePiece model: {error}"]) from error
+
+
+def _open(processor: SentencePieceProcessor, side: Side) -> Tokenizer:
+    if not side.table:
+        if processor.vocab_size() != side.vocab_size:
+            fault = f"{side.tokenizer} has {processor.vocab_size()} pieces; the dimensions say {side.vocab_size}"
+            raise TokenizerError([fault])
+        return Tokenizer(processor)
+    faults = [
+        f"{side.vocabulary} has the piece {side.table[token_id]!r} where special_ids.{name} is"
+        for name, token_id in side.special_ids.items()
+        if _is_text(processor, side.table[token_id])
+    ]
+    if faults:
+        raise TokenizerError(faults)
+    reserved = {*side.special_ids.values(), *side.language_ids}
+    return TableTokenizer(processor, table=side.table, unk_id=side.unk_id, reserved=reserved, silent=side.silent_ids)
+
+
+def _is_text(processor: SentencePieceProcessor, piece: str) -> bool:
+    """Return whether a tokeniser makes this piece from text."""
+    own_id = processor.piece_to_id(piece)
+    return not (processor.is_unknown(own_id) or processor.is_control(own_id))
