@@ -20,8 +20,7 @@ from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
 from xuanzang.server.engine.language_detector import shared_detector
-from xuanzang.server.engine.models.codec import open_codec
-from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.models.loaded import LoadedModel, open_codec
 from xuanzang.server.engine.models.loading import replay
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import EngineSettings

@@ -17,8 +17,7 @@ from xuanzang.server.engine.errors import (
     GlossaryStateError,
     InvalidInputError,
 )
-from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.glossary_store import GlossaryDraft, GlossaryStore
+from xuanzang.server.engine.glossaries import GlossaryDraft, GlossaryFolder, GlossaryStore
 from xuanzang.text.terminology.terms import GlossaryEntry
 
 CAT = GlossaryEntry(source="猫", targets=("cat", "tomcat"))

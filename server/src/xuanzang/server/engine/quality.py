@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,29 +12,18 @@ from typing import Protocol
 from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.types import Quality, QualityFlag
+from xuanzang.text.comparison import copied_share, has_untranslated_part, is_copy, loses_name, loses_number
 from xuanzang.text.offsets import nfkc
-from xuanzang.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 from xuanzang.text.words import has_repetition
 
 # A source token that is translated gets about 1 in total; see docs/quality.md.
 _LOW_ATTENTION = 0.4
-_WORD = re.compile(r"[^\W\d_]+")
 MAX_DEVIATIONS = 4.0
 """Standardised features are limited to this far from 0: of anything stranger the pairs of the fit say nothing."""
 # Beyond it the probability is 0 or 1 in double precision.
 _MAX_LOGIT = 35.0
 MIN_RATED_TOKENS = 6
 """Source tokens from which on ratios of a sentence say something."""
-_MIN_COPIED_SHARE = 0.8
-_MIN_COPIED_WORDS = 2
-_GROUPING = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_SCALED = re.compile(r"(?<!\d)\d++(?:\.\d++)?+\s*+[十百千万亿萬億]")
-_DIGITS = re.compile(r"\d+")
-# Up to here numbers may be written as words, months above all.
-_MAX_SPELLED = "12"
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
-_MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
-_MIN_LOWERCASE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +50,6 @@ def low_attention_share(sentence: SearchedSentence) -> float:
     return sum(1 for received in attention if received < _LOW_ATTENTION) / max(len(attention), 1)
 
 
-def copied_share(sentence: SearchedSentence) -> float:
-    """Return the share of the target's letters in words that the source has, too; 0 without letters."""
-    source = sentence.source.casefold()
-    words: list[str] = _WORD.findall(sentence.target.casefold())
-    return sum(len(word) for word in words if word in source) / max(sum(map(len, words)), 1)
-
-
 def _deviation(scores: Sequence[float]) -> float:
     mean = sum(scores) / len(scores)
     return math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
@@ -91,7 +72,7 @@ FEATURES: Mapping[str, Callable[[SearchedSentence], float]] = MappingProxyType(
         "backward_share": lambda each: (
             sum(1 for before, after in pairwise(each.alignment) if after < before) / len(each.alignment)
         ),
-        "copied_share": copied_share,
+        "copied_share": lambda each: copied_share(each.source, each.target),
     }
 )
 
@@ -149,7 +130,7 @@ def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[Q
             yield QualityFlag.LENGTH_RATIO
         if low_attention_share(sentence) > limits.max_low_attention_share:
             yield QualityFlag.LOW_COVERAGE
-    if has_untranslated_part(source, target) or _is_copy(sentence):
+    if has_untranslated_part(source, target) or is_copy(sentence.source, sentence.target):
         yield QualityFlag.UNTRANSLATED
     if not sentence.finished:
         yield QualityFlag.TRUNCATED
@@ -157,61 +138,6 @@ def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[Q
         yield QualityFlag.NUMBER_LOST
     if loses_name(source, target):
         yield QualityFlag.NAME_LOST
-
-
-def _is_copy(sentence: SearchedSentence) -> bool:
-    """Return whether nearly all words of the target are the source's, and both are in one script."""
-    script = main_script(sentence.target)
-    # A single word of Latin letters may well be a name.
-    has_words = script not in ("", LATIN) or len(sentence.target.split()) >= _MIN_COPIED_WORDS
-    return has_words and script == main_script(sentence.source) and copied_share(sentence) >= _MIN_COPIED_SHARE
-
-
-def has_untranslated_part(source: str, target: str) -> bool:
-    """Return whether a target in Latin letters has a part of the source, in the source's script."""
-    script, scripts = main_script(source), scripts_of(target)
-    if script in ("", LATIN) or scripts.keys() & WITH_CHINESE:
-        return False
-    if not scripts[LATIN] > scripts[script] > 0:
-        return False
-    letters = [letter if script_of(letter) == script else " " for letter in target]
-    return any(len(run) > 1 and run in source for run in "".join(letters).split())
-
-
-def loses_number(source: str, target: str) -> bool:
-    """Return whether a number of the source, written in digits, is missing in the target.
-
-    Small numbers do not count, as they may be written as words, nor those of which a character is a part, such as 3万.
-    """
-    wanted = {number for number in _numbers(_SCALED.sub(" ", source)) if _is_large(number)}
-    return not wanted <= _numbers(target)
-
-
-def _numbers(text: str) -> set[str]:
-    return {run.lstrip("0") for run in _DIGITS.findall(_GROUPING.sub("", text))}
-
-
-def _is_large(number: str) -> bool:
-    return len(number) > len(_MAX_SPELLED) or (len(number) == len(_MAX_SPELLED) and number > _MAX_SPELLED)
-
-
-def loses_name(source: str, target: str) -> bool:
-    """Return whether a name or identifier of the source, written in Latin letters, is missing in the target.
-
-    In a source of another script any Latin word of more than a few letters counts; in one of Latin script only those
-    with digits, underscores or capitals inside.
-    """
-    written_in_latin = main_script(source) in ("", LATIN)
-    kept = target.casefold()
-    return any(
-        name.casefold() not in kept for name in _IDENTIFIER.findall(source) if _is_name(name, strict=written_in_latin)
-    )
-
-
-def _is_name(word: str, *, strict: bool) -> bool:
-    if strict:
-        return _MARKED_IDENTIFIER.search(word) is not None
-    return len(word) >= _MIN_LOWERCASE or not word.islower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

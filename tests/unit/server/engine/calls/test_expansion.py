@@ -10,7 +10,7 @@ from search_options import search_options
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis, TokenDetails
-from xuanzang.server.engine.models.codec import open_codec
+from xuanzang.server.engine.models.loaded import open_codec
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.types import FinishReason, SamplingOptions

@@ -8,8 +8,7 @@ import pytest
 
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.kept_terms import SentenceTerms, plan_terms
-from xuanzang.server.engine.models.codec import open_codec
-from xuanzang.server.engine.models.loaded import UNCONSTRAINED
+from xuanzang.server.engine.models.loaded import UNCONSTRAINED, open_codec
 from xuanzang.text.codec import TextCodec
 from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex, Terms
 from xuanzang.text.types import GlossaryOutcome, ProtectedPattern

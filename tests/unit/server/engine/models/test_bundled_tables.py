@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceProcessor
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.models.codec import open_codec
+from xuanzang.server.engine.models.loaded import open_codec
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
 ListFiles = Callable[[dict[str, Any], Path], None]

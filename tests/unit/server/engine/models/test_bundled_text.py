@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.models.codec import open_codec
+from xuanzang.server.engine.models.loaded import open_codec
 from xuanzang.text.codec import TextCodec
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]

@@ -7,24 +7,27 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.bundle import Sample
+from xuanzang.server.bundles.bundle import Bundle, Sample
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.bundles.graph_interface import inspects_rows
+from xuanzang.server.bundles.manifest import MAX_FILE_BYTES
 from xuanzang.server.bundles.repository import read_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
-from xuanzang.server.engine.models.codec import open_codec
 from xuanzang.server.engine.quality import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.metrics import Metrics
-from xuanzang.text.codec import TextCodec
+from xuanzang.text.codec import SentenceFormat, TextCodec
+from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
 from xuanzang.text.traditional import with_traditional
 
 
@@ -288,3 +291,56 @@ class LoadedModel:
         # It may be into any of the target languages; its first id tells which.
         named = 1 if self.bundle.manifest.target_format.language_ids else 0
         return self.sentence(sample.source_ids, options, language_ids=sample.target_ids[:named])
+
+
+def open_codec(bundle: Bundle) -> TextCodec:
+    """Open the codec between the first of a bundle's languages; BundleError if a tokeniser does not fit."""
+    read = partial(read_limited, bundle.directory, limit=MAX_FILE_BYTES)
+    try:
+        tokenizers = open_tokenizers(*_sides(bundle), read)
+    except TokenizerError as error:
+        raise BundleError(bundle.directory, error.faults) from error
+    return TextCodec(_sentence_format(bundle.manifest), tokenizers)
+
+
+def _sides(bundle: Bundle) -> tuple[Side, Side]:
+    manifest = bundle.manifest
+    ids, source_format, target_format = manifest.special_ids, manifest.source_format, manifest.target_format
+    is_shared = manifest.source_vocabulary == manifest.target_vocabulary
+    source = Side(
+        tokenizer=manifest.source_tokenizer,
+        vocab_size=manifest.dimensions.source_vocab_size,
+        vocabulary=manifest.source_vocabulary,
+        table=bundle.source_vocabulary,
+        special_ids={name: getattr(ids, name) for name in ("source_pad_id", "source_eos_id", "source_unk_id")},
+        unk_id=ids.source_unk_id,
+        language_ids={*source_format.language_prefix_ids.values(), *source_format.source_language_ids.values()},
+        silent_ids=target_format.silent_ids if is_shared else (),
+    )
+    target = Side(
+        tokenizer=manifest.target_tokenizer,
+        vocab_size=manifest.dimensions.target_vocab_size,
+        vocabulary=manifest.target_vocabulary,
+        table=bundle.target_vocabulary,
+        special_ids={name: getattr(ids, name) for name in ("decoder_start_id", "eos_id", "unk_id")},
+        unk_id=ids.unk_id,
+        language_ids=target_format.language_ids.values(),
+        silent_ids=target_format.silent_ids,
+    )
+    return source, target
+
+
+def _sentence_format(manifest: manifest_pb2.Manifest) -> SentenceFormat:
+    source_format = manifest.source_format
+    return SentenceFormat(
+        source_languages=tuple(manifest.source_language_codes),
+        target_languages=tuple(manifest.target_language_codes),
+        normalization=source_format.normalization,
+        end_id=manifest.special_ids.source_eos_id,
+        source_language_ids=dict(source_format.source_language_ids),
+        is_source_named_last=source_format.source_language_place == manifest_pb2.SOURCE_LANGUAGE_PLACE_AFTER_END,
+        language_prefix_ids=dict(source_format.language_prefix_ids),
+        target_language_ids=dict(manifest.target_format.language_ids),
+        max_source_length=manifest.dimensions.max_source_length,
+        target_vocab_size=manifest.dimensions.target_vocab_size,
+    )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xuanzang.server.access.callers import Caller, GlossaryWriters
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.glossaries import Glossary
-from xuanzang.server.engine.glossary_store import GlossaryDraft, GlossaryStore
+from xuanzang.server.engine.glossaries import Glossary, GlossaryDraft, GlossaryStore
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.server.rpc.messages.terms import entry_of

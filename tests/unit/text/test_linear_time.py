@@ -1,4 +1,4 @@
-"""What the server does with raw text takes time that is linear in its length, whatever it is made of."""
+"""What is done with raw text takes time that is linear in its length, whatever it is made of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from itertools import pairwise
 import pytest
 from hostile_texts import superlinear
 
-from xuanzang.server.engine.quality import has_untranslated_part, loses_name, loses_number
-from xuanzang.server.rpc.messages import requests
+from xuanzang.text.comparison import has_untranslated_part, loses_name, loses_number
 from xuanzang.text.markup.alignment import copies_of
 from xuanzang.text.markup.parsing import MAX_MARKUP_CHARACTERS, parse
 from xuanzang.text.markup.tokens import MarkupError
@@ -62,7 +61,6 @@ PASSES: Mapping[str, Callable[[str], object]] = {
     "xml": lambda text: _parsed(text, ContentFormat.XML),
     "xml text": lambda text: _parsed(f"<r>{escape(text)}</r>", ContentFormat.XML),
     "xml sections": lambda text: _parsed(f"<r>{text.replace('<', '<![CDATA[<]]>')}</r>", ContentFormat.XML),
-    "without tags": lambda text: requests._TAGS.sub(" ", text),
     "sentences": _cut,
     "normal form": lambda text: before_nfkc(text, [(0, len(nfkc(text)))]),
     "punctuation": lambda text: punctuation_of("en").normalize(text),

@@ -1,1 +1,0 @@
-"""Commands beside the server: API keys, and the probe of its health."""
