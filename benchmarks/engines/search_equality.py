@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from benchmarks.engines.models import first_sentences, load_model, write_models
 from benchmarks.engines.workload import target_limit
-from benchmarks.engines.xuanzang_engine import step_limit
+from benchmarks.engines.xuanzang_engine import steps_of
 from benchmarks.harness.bundled_model import SENTENCES, newest_bundle
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.server.bundles.bundle import Bundle
@@ -82,7 +82,7 @@ def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list
         decoder.admit(batch)
         found: dict[Sentence, list[TargetHypothesis]] = {}
         while len(decoder):
-            found.update(decoder.advance(step_limit(decoder)).done)
+            found.update(decoder.advance(steps_of(decoder)).done)
         yield from ([(one.target_ids, one.score) for one in found[sentence]] for sentence in batch)
 
 

@@ -20,7 +20,7 @@ from unittest import mock
 
 from sentencepiece import SentencePieceProcessor
 
-from benchmarks.engines.xuanzang_engine import step_limit
+from benchmarks.engines.xuanzang_engine import steps_of
 from benchmarks.harness.bundled_model import sentences
 from xuanzang.kernels.graphs import Graph
 from xuanzang.server.bundles.repository import load_bundle
@@ -62,7 +62,7 @@ def measure(sessions: Sessions, sources: list[list[int]], beam: int, batch: int)
         for first in range(0, len(sentences), batch):
             decoder.admit(sentences[first : first + batch])
             while len(decoder):
-                advance = decoder.advance(step_limit(decoder))
+                advance = decoder.advance(steps_of(decoder))
                 steps += advance.steps
                 found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in advance.done}
     seconds = time.thread_time() - start

@@ -19,7 +19,7 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.model_runner import MAX_SECONDS_AFTER_DONE, SENTENCES_PER_STEP
+from xuanzang.server.engine.scheduling.model_runner import step_limit
 from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
@@ -66,9 +66,9 @@ class Xuanzang:
         return Translated(seconds, [found[sentence].target_ids for sentence in sentences])
 
 
-def step_limit(decoder: Decoder) -> StepLimit:
-    """Return the steps that a decoder takes one after another, as in a worker that nobody interrupts."""
-    return StepLimit(64, math.inf, Interrupt(), len(decoder) // SENTENCES_PER_STEP, MAX_SECONDS_AFTER_DONE)
+def steps_of(decoder: Decoder, *, has_newcomers: bool = False) -> StepLimit:
+    """Return the steps that a decoder takes one after another, as in a worker that nobody interrupts, for a request."""
+    return step_limit(len(decoder), is_whole=not has_newcomers, steps=64, seconds=math.inf, interrupt=Interrupt())
 
 
 def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sentence, TargetHypothesis]:
@@ -79,7 +79,8 @@ def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sent
             decoder.admit(newcomers)
         if not len(decoder):
             return best
-        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(step_limit(decoder)).done)
+        limit = steps_of(decoder, has_newcomers=bool(waiting))
+        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(limit).done)
 
 
 def _take(waiting: deque[Sentence], count: int) -> Iterator[Sentence]:

@@ -99,7 +99,7 @@ class EchoDecoder(Decoder):
         finished = [sentence for sentence, left in self._left.items() if not left]
         for sentence in finished:
             del self._left[sentence]
-        return Advance(1, [(sentence, self._echo(sentence)) for sentence in finished])
+        return Advance(1, [(sentence, self._echo(sentence)) for sentence in finished], [0] * len(finished))
 
     def _echo(self, sentence: Sentence) -> list[TargetHypothesis]:
         length = self._length(sentence)

@@ -203,6 +203,25 @@ async def test_every_step_is_counted_and_timed_however_many_follow_each_other(be
     assert counts[0] == counts[1] > 12
 
 
+async def test_sentences_of_one_request_wait_for_each_other_while_nobody_wants_their_places(bench: Bench) -> None:
+    async def translated(*, has_newcomers: bool) -> tuple[int, list[SentenceResult]]:
+        parts = [bench.request(source, {"length_penalty": 1.0}) for source in SOURCES]
+        searches = [PlannedSearch(queued.sentence, queued.renderer) for part in parts for queued in part.sentences]
+        request, calls = Request(parts[0].context, searches), 0
+        bench.runner.admit(request.sentences)
+        while len(bench.runner):
+            bench.runner.advance(64, has_newcomers=has_newcomers)
+            calls += 1
+        return calls, await request.done
+
+    (often, expected), (seldom, found) = await translated(has_newcomers=True), await translated(has_newcomers=False)
+    assert [result.found for result in found] == [result.found for result in expected]
+    # As if each had been answered at once.
+    assert [result.timeline.steps for result in found] == [result.timeline.steps for result in expected]
+    assert len({result.timeline.steps for result in found}) > 1
+    assert (seldom < often) == (bench.model.sessions.step_functions is not None)
+
+
 async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench) -> None:
     request = bench.request(SOURCES[3], {"min_target_length": 20}, cutoff=time.monotonic())
     bench.runner.admit(request.sentences)

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
-from xuanzang.kernels.decode import DecodeSteps, StepLimit
+from xuanzang.kernels.decode import DecodeSteps, Done, StepLimit
 from xuanzang.kernels.graphs import Tensor
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
@@ -152,8 +152,9 @@ class BeamSearch:
         self._history.steps += taken.steps - 1
         done = [index for index in taken.inspected if self._advance_sentence(index, candidates.of(index))]
         self._history.add(self.beams.token_ids, self.beams.parents, self.beams.positions)
-        found = [self._result(index, ago) for index, ago in taken.done] + [self._result(index) for index in done]
-        return Advance(taken.steps, found), taken.order
+        all_done = [*taken.done, *(Done(index, 0) for index in done)]
+        found = [self._result(index, ago) for index, ago in all_done]
+        return Advance(taken.steps, found, [ago for _, ago in all_done]), taken.order
 
     def advance(
         self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None

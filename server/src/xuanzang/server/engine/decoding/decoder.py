@@ -149,7 +149,7 @@ class Batch:
             self._steps.slots.fit(cache.slots(search.beams.parents))
             later = self._no_edits._asdict() if has_edits else NOTHING
             limit = limit._replace(steps=steps, steps_after_done=limit.steps_after_done if self._may_reorder else 0)
-            (steps, done), order = search.advance_by(self._steps, self._candidates, limit, later)
+            (steps, done, steps_ago), order = search.advance_by(self._steps, self._candidates, limit, later)
             if order:
                 self._reorder(order)
         else:
@@ -158,7 +158,8 @@ class Batch:
             done = search.advance(
                 self._candidates, self._attention, inspection if search.required.indices.size else None
             )
-        return Advance(steps, [(self._leave(index), hypotheses) for index, hypotheses in done])
+            steps_ago = [0] * len(done)
+        return Advance(steps, [(self._leave(index), hypotheses) for index, hypotheses in done], steps_ago)
 
     def _reorder(self, order: Sequence[int]) -> None:
         """Take note that sentences have changed places: some that are done are behind the others."""
@@ -322,7 +323,8 @@ class Decoder:
             return running[0].advance(limit)
         advances = [batch.advance(ONE_STEP) for batch in running]
         steps = max((advance.steps for advance in advances), default=0)
-        return Advance(steps, [found for advance in advances for found in advance.done])
+        done = [found for advance in advances for found in advance.done]
+        return Advance(steps, done, [0] * len(done))
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""

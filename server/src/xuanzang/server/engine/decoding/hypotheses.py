@@ -190,3 +190,5 @@ class Advance(NamedTuple, Generic[_Name]):
     steps: int
     done: list[tuple[_Name, list[TargetHypothesis]]]
     """Sentences that are done, each with its hypotheses, best first."""
+    steps_ago: list[int]
+    """Steps that others have taken since each was done."""

@@ -76,7 +76,7 @@ def _target_ids(
     left = max(sentence.options.max_target_length for sentence in running) + 1
     # As many at once as in a worker.
     while len(decoder) and left > 0 and (seconds := deadline - time.monotonic()) >= 0:
-        steps, done = decoder.advance(StepLimit(left, seconds, Interrupt()))
+        steps, done, _ = decoder.advance(StepLimit(left, seconds, Interrupt(), steps_after_done=left))
         left -= steps
         found |= {running[sentence]: tuple(best.target_ids) for sentence, [best, *_] in done}
     decoder.discard([sentence for sentence, sample in running.items() if sample not in found])

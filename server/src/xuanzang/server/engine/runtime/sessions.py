@@ -205,8 +205,9 @@ class Sessions:
     def new_bindings(self, *, shrinks: bool = False) -> tuple[Binding, Binding | GraphBinding]:
         """Return bindings of encoder and decoder for one batch; `shrinks`: whether each run frees its memory."""
         copies = self._device != "cpu"
-        options = onnxruntime.RunOptions()
+        options = None
         if shrinks:
+            options = onnxruntime.RunOptions()
             device = "cpu:0" if self._device == "cpu" else "cpu:0;gpu:0"
             options.add_run_config_entry("memory.enable_memory_arena_shrinkage", device)
         encoder = Binding(self._encoder, options, copies=copies)

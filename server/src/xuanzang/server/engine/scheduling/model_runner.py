@@ -21,13 +21,13 @@ from xuanzang.text.words import has_repetition
 
 # One that is done waits a step for each so many sentences of its batch: in a large one another is done in nearly every
 # step, and each return to Python costs all of them a part of a step.
-SENTENCES_PER_STEP = 4
+_SENTENCES_PER_STEP = 4
 # What is left of the sentences is counted anew after so many steps, even if none has joined or left.
 _COUNTED_STEPS = 16
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
 _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 # Steps of a large model take longer than a return to Python, so they save nothing.
-MAX_SECONDS_AFTER_DONE = 0.05
+_MAX_SECONDS_AFTER_DONE = 0.05
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -53,14 +53,14 @@ class _RunningSentence:
             return queued.renderer.holds_terms(committed)
         return not self.earlier
 
-    def timeline(self, *, worker: int, step: int, best: TargetHypothesis) -> SentenceTimeline:
-        """Return when it was worked on, now that a step was its last, and which search found its translation."""
+    def timeline(self, *, worker: int, step: int, ended_at: float, best: TargetHypothesis) -> SentenceTimeline:
+        """Return when it was worked on, with the step that was its last, and which search found its translation."""
         is_free = bool(self.earlier) and any(best is each for each in self.earlier)
         return SentenceTimeline(
             queued_at=self.queued.queued_at,
             taken_at=self.taken_at,
             encoded_at=self.encoded_at,
-            finished_at=time.monotonic(),
+            finished_at=ended_at,
             worker=worker,
             batch_size=self.batch_size,
             steps=step - self.joined_step,
@@ -114,30 +114,32 @@ class ModelRunner:
             running.encoded_at = encoded_at
         self._count_cache()
 
-    def advance(self, steps: int, seconds: float = math.inf) -> list[DoneSentence]:
+    def advance(self, steps: int, seconds: float = math.inf, *, has_newcomers: bool = True) -> list[DoneSentence]:
         """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
 
         There are fewer steps when a sentence is done or at its cutoff, when its caller reads along, or when somebody
-        interrupts; none is begun after so many seconds.
+        interrupts; none is begun after so many seconds. Sentences of one request, which is answered as a whole, wait
+        for each other unless `has_newcomers`, which may want their places.
         """
         now, cutoff, is_read_along = time.monotonic(), math.inf, False
-        leaving = []
+        leaving, requests = [], set()
         for running in self._running.values():
             request = running.queued.request
             if request.abandoned or now >= request.cutoff:
                 leaving.append(running)
                 continue
             is_read_along |= request.has_listener
+            requests.add(request)
             cutoff = min(cutoff, request.cutoff)
         given_up = self._give_up_some(leaving, now) if leaving else []
         if not self._running:
             return given_up
-        limit = StepLimit(
-            1 if is_read_along else steps,
-            min(cutoff - now, seconds),
-            self._interrupt,
-            len(self._running) // SENTENCES_PER_STEP,
-            MAX_SECONDS_AFTER_DONE,
+        limit = step_limit(
+            len(self._running),
+            is_whole=len(requests) == 1 and not has_newcomers,
+            steps=1 if is_read_along else steps,
+            seconds=min(cutoff - now, seconds),
+            interrupt=self._interrupt,
         )
         started = time.perf_counter()
         advance = self._decoder.advance(limit)
@@ -146,8 +148,8 @@ class ModelRunner:
         self._metrics.batch_rows.observe(len(self._running), times=advance.steps)
         self._steps += advance.steps
         done = given_up
-        for sentence, hypotheses in advance.done:
-            if answered := self._answer(sentence, hypotheses):
+        for (sentence, hypotheses), steps_ago in zip(advance.done, advance.steps_ago, strict=True):
+            if answered := self._answer(sentence, hypotheses, steps_ago, each):
                 done.append(answered)
         if is_read_along:
             self._report_prefixes()
@@ -212,7 +214,8 @@ class ModelRunner:
         best = [] if reason else best_of(queued, running.earlier)[0] or self._decoder.partial(queued.sentence)
         if best:
             self._count_translated(best)
-            timeline = running.timeline(worker=self._worker, step=self._steps, best=best[0])
+            ended_at = time.monotonic()
+            timeline = running.timeline(worker=self._worker, step=self._steps, ended_at=ended_at, best=best[0])
             queued.request.deliver(queued.position, queued.render(best, cut=FinishReason.DEADLINE, timeline=timeline))
             return
         self._metrics.wasted_decode_tokens.inc(self._steps - running.first_step)
@@ -220,8 +223,10 @@ class ModelRunner:
             message = "the deadline passed before anything was translated"
             queued.request.fail(DeadlineExceededError(message, in_queue=False))
 
-    def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> DoneSentence | None:
-        """Answer a sentence; return None if it is searched again instead."""
+    def _answer(
+        self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis], steps_ago: int, step_seconds: float
+    ) -> DoneSentence | None:
+        """Answer a sentence that was done some steps ago; return None if it is searched again instead."""
         running = self._running[sentence]
         queued = running.queued
         if again := without_repetition(queued, hypotheses[0]):
@@ -234,7 +239,8 @@ class ModelRunner:
                 self._search_again(running, again, reason="terms", wasted=hypotheses[0])
                 return None
             hypotheses = best
-        timeline = running.timeline(worker=self._worker, step=self._steps, best=hypotheses[0])
+        step, ended_at = self._steps - steps_ago, time.monotonic() - steps_ago * step_seconds
+        timeline = running.timeline(worker=self._worker, step=step, ended_at=ended_at, best=hypotheses[0])
         seconds = timeline.finished_at - timeline.taken_at
         self._metrics.decode_duration_seconds.observe(seconds)
         # Counted before it is delivered, so that a caller who has the answer finds it counted.
@@ -287,6 +293,16 @@ class ModelRunner:
             held[caller] = held.get(caller, NOTHING).plus(queued.places, left)
         self.held = held
         self._counted_steps = self._steps
+
+
+def step_limit(sentences: int, *, is_whole: bool, steps: int, seconds: float, interrupt: Interrupt) -> StepLimit:
+    """Return when steps of a batch end.
+
+    `is_whole`: whether its sentences are one request, so that nobody is answered before the last one is done, and no
+    other sentence waits for a place.
+    """
+    after_done = steps if is_whole else sentences // _SENTENCES_PER_STEP
+    return StepLimit(steps, seconds, interrupt, after_done, _MAX_SECONDS_AFTER_DONE)
 
 
 def without_repetition(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:

@@ -64,6 +64,11 @@ class Scheduler:
         """Maximum bytes for the keys and values of all sentences in batches."""
         return self._reservations.max_cache_bytes
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether sentences wait for a worker; may be asked without the lock."""
+        return self._queue.count > 0
+
     def _tell_workers(self) -> None:
         """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
         self._changed.notify_all()

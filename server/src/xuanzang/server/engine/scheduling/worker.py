@@ -167,7 +167,8 @@ class Worker:
             steps, seconds = _STEPS, min(self._turns.seconds(turn[0].tier), until_joining)
         done: list[DoneSentence] = []
         for key in turn:
-            done += self._work_on(key, methodcaller("advance", steps, seconds)) or ()
+            has_newcomers = self._scheduler.has_waiting
+            done += self._work_on(key, methodcaller("advance", steps, seconds, has_newcomers=has_newcomers)) or ()
         if done:
             now = time.perf_counter()
             self._scheduler.record(self._number, done, seconds=now - self._busy_since)
