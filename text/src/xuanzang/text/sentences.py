@@ -236,6 +236,10 @@ class Joiner:
         self._end = segment[-1]
         return space + segment
 
+    def pieces(self, segments: Sequence[str]) -> list[str]:
+        """Return what each of all segments of a text adds to it."""
+        return [self.add(segment, is_last=number == len(segments)) for number, segment in enumerate(segments, start=1)]
+
     def extend(self, text: str) -> str:
         """Return the text that a continuation of the last segment adds."""
         self._end = text[-1:] or self._end

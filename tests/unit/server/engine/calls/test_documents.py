@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from markup_fragments import fragment, tags, text_of
 
-from xuanzang.server.engine.calls.documents import SplitDocument, split_document, with_markup
-from xuanzang.server.engine.calls.results import added, copied
+from xuanzang.server.engine.calls.results import copied, with_markup
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.markup.contents import SplitDocument, split_document
 from xuanzang.text.markup.tokens import TokenKind, html_tokens
 from xuanzang.text.offsets import Span
 from xuanzang.text.sentences import Joiner, is_copied, seen_text, split_sentences
@@ -83,10 +83,8 @@ def plain(split: SplitDocument, remaining: Iterator[Sequence[Hypothesis]], codec
         if isinstance(part, str):
             texts += [token.text for token in html_tokens(part)]
         else:
-            texts += added(
-                [next(remaining)[0] if each.source_ids else copied(each.text) for each in part.segments],
-                codec.joiner(),
-            )
+            parts = [next(remaining)[0] if each.source_ids else copied(each.text) for each in part.segments]
+            texts += codec.joiner().pieces([each.text for each in parts])
     return "".join(texts)
 
 

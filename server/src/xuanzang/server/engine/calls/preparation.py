@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from xuanzang.server.engine.calls.documents import SplitDocument, split_document
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
@@ -18,6 +17,7 @@ from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.text.codec import Segment, TextCodec
+from xuanzang.text.markup.contents import SplitDocument, split_document
 from xuanzang.text.markup.tokens import MarkupError
 from xuanzang.text.offsets import Span
 from xuanzang.text.terminology.terms import FoundTerm, Terms

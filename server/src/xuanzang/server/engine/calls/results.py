@@ -1,4 +1,4 @@
-"""Results of a call: hypotheses of several searches ranked, translated sentences joined to texts."""
+"""Results of a call: hypotheses of several searches ranked, translated sentences joined to texts and documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from xuanzang.server.engine.quality import combined
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
-from xuanzang.text.sentences import Joiner
+from xuanzang.text.markup.contents import SplitDocument, content_matches, written
 
 
 def ranked(count: int, owners: Iterable[int], found: Iterable[Iterable[Hypothesis]]) -> list[list[Hypothesis]]:
@@ -30,11 +30,30 @@ def joined(
     if len(segments) == 1 and segments[0].source_ids:
         # Most texts are one sentence, with nothing to join.
         return list(next(translated))
-    ranks = hypotheses_of(segments, translated)
-    return [_join(parts, codec) for parts in ranks] or [copied("".join(segment.text for segment in segments))]
+    ranks = _hypotheses_of(segments, translated)
+    merged = [
+        replace(_merged(parts), text="".join(codec.joiner().pieces([part.text for part in parts]))) for parts in ranks
+    ]
+    return merged or [copied("".join(segment.text for segment in segments))]
 
 
-def hypotheses_of(segments: Sequence[Segment], translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]], codec: TextCodec) -> list[Hypothesis]:
+    """Put the tags of a document into its translation, by the details of the tokens of its sentences.
+
+    Returns:
+        Hypotheses of the document, best first, without token details.
+    """
+    segments = split.segments
+    ranks = _hypotheses_of(segments, translated)
+    if not ranks:
+        return [copied(written(split, [copied(segment.text) for segment in segments], codec))]
+    return [
+        replace(_merged(parts), text=written(split, parts, codec), tokens=(), matches=content_matches(split, parts))
+        for parts in ranks
+    ]
+
+
+def _hypotheses_of(segments: Sequence[Segment], translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
     """Take the hypotheses of the sentences of a text from `translated`, as many as it has sentences.
 
     Returns:
@@ -52,16 +71,7 @@ def copied(text: str) -> Hypothesis:
     return Hypothesis(text=text, score=0.0, token_count=0, finish_reason=FinishReason.COPIED)
 
 
-def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
-    return replace(merged(parts), text="".join(added(parts, codec.joiner())))
-
-
-def added(parts: Sequence[Hypothesis], joiner: Joiner) -> list[str]:
-    """Return what each of the segments of a text adds to it."""
-    return [joiner.add(part.text, is_last=number == len(parts)) for number, part in enumerate(parts, start=1)]
-
-
-def merged(parts: Sequence[Hypothesis]) -> Hypothesis:
+def _merged(parts: Sequence[Hypothesis]) -> Hypothesis:
     """Return a hypothesis of a text, some segments of which are translated, without the text itself."""
     sentences = [part for part in parts if part.finish_reason is not FinishReason.COPIED]
     token_count = sum(sentence.token_count for sentence in sentences)

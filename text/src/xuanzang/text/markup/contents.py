@@ -6,17 +6,31 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from xuanzang.server.engine.calls.results import added, copied, hypotheses_of, merged
-from xuanzang.server.engine.types import Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.text.markup.document import Block, Inline
 from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.placement import placed, rendered
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
-from xuanzang.text.types import ContentFormat, GlossaryMatch
+from xuanzang.text.types import ContentFormat, GlossaryMatch, TokenDetail
+
+
+class TranslatedSegment(Protocol):
+    """A segment of a block in another language; one without source ids is as it was."""
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+
+    @property
+    def tokens(self) -> Sequence[TokenDetail]:
+        """Details of its tokens, with places in the text of the block."""
+
+    @property
+    def matches(self) -> Sequence[GlossaryMatch]:
+        """Terms that it has, with places in the text of the block."""
 
 
 class SplitBlock(NamedTuple):
@@ -69,23 +83,7 @@ def split_document(
     return SplitDocument(parts=tuple(map(split, parse(content, content_format))))
 
 
-def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]], codec: TextCodec) -> list[Hypothesis]:
-    """Put the tags of a document into its translation, by the details of the tokens of its sentences.
-
-    Returns:
-        Hypotheses of the document, best first, without token details.
-    """
-    segments = split.segments
-    ranks = hypotheses_of(segments, translated)
-    if not ranks:
-        return [copied(_written(split, [copied(segment.text) for segment in segments], codec))]
-    return [
-        replace(merged(parts), text=_written(split, parts, codec), tokens=(), matches=_matches(split, parts))
-        for parts in ranks
-    ]
-
-
-def _matches(split: SplitDocument, parts: Sequence[Hypothesis]) -> tuple[GlossaryMatch, ...]:
+def content_matches(split: SplitDocument, parts: Sequence[TranslatedSegment]) -> tuple[GlossaryMatch, ...]:
     """Return what became of the terms, with places in the content instead of those in the text of their block."""
     remaining = iter(parts)
     return tuple(
@@ -97,8 +95,8 @@ def _matches(split: SplitDocument, parts: Sequence[Hypothesis]) -> tuple[Glossar
     )
 
 
-def _written(split: SplitDocument, parts: Sequence[Hypothesis], codec: TextCodec) -> str:
-    """Write a document with one hypothesis of each segment."""
+def written(split: SplitDocument, parts: Sequence[TranslatedSegment], codec: TextCodec) -> str:
+    """Write a document with its segments in translation, whose tokens say where tags belong."""
     remaining = iter(parts)
     return "".join(
         part if isinstance(part, str) else _written_block(part, list(islice(remaining, len(part.segments))), codec)
@@ -106,16 +104,16 @@ def _written(split: SplitDocument, parts: Sequence[Hypothesis], codec: TextCodec
     )
 
 
-def _written_block(split: SplitBlock, parts: Sequence[Hypothesis], codec: TextCodec) -> str:
+def _written_block(split: SplitBlock, parts: Sequence[TranslatedSegment], codec: TextCodec) -> str:
     block = split.block
-    pieces = added(parts, codec.joiner())
+    pieces = codec.joiner().pieces([part.text for part in parts])
     text = "".join(pieces)
     alignment = Alignment(block.text, text, list(_stretches(split, parts, pieces)))
     inlines = placed(block.inlines, alignment, (0, len(text)))
     return rendered(text, inlines, block, spaced=codec.is_spaced)
 
 
-def _stretches(split: SplitBlock, parts: Sequence[Hypothesis], pieces: Sequence[str]) -> Iterator[Stretch]:
+def _stretches(split: SplitBlock, parts: Sequence[TranslatedSegment], pieces: Sequence[str]) -> Iterator[Stretch]:
     """Align each segment of a block with its translation."""
     block, segments = split
     sources = accumulate((len(segment.text) for segment in segments), initial=0)
