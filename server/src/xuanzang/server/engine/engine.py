@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -82,9 +81,6 @@ class EngineThreads:
         # Requests that are being tokenised go on to find the scheduler stopped.
         self.tokenizing.shutdown(wait=False)
         return all(await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self.workers)))
-
-
-__all__ = ["Engine", "ServedModel"]
 
 
 # A partial answer is sent this long before the deadline, so that the caller has it in time.
@@ -252,7 +248,7 @@ class Engine:
         context, writer = self._context(call, caller, deadline)
         return self._calls.run(call, context, record=record, writer=writer, **arguments)
 
-    async def translate_progressively(
+    def translate_progressively(
         self,
         call: Call,
         *,
@@ -261,28 +257,17 @@ class Engine:
         record: CallRecord | None = None,
         **arguments: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
-        """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
+        """Translate the text of a call and yield its beginning as soon as it is certain; closing cancels the work.
 
-        Args:
-            call: What is asked for, with one text.
-            caller: As in `translate`, as are the others.
-            deadline: The same.
-            record: The same.
-            **arguments: The same.
+        Arguments and errors are those of `translate`.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
             draws or alternatives nothing is certain before the end.
-
-        Raises:
-            EngineError: As `translate` says.
         """
         context, writer = self._context(call, caller, deadline)
         record = record or CallRecord()
-        translated = self._calls.run_progressively(call, context, record=record, writer=writer, **arguments)
-        async with aclosing(translated) as parts:
-            async for part in parts:
-                yield part
+        return self._calls.run_progressively(call, context, record=record, writer=writer, **arguments)
 
     def _context(self, call: Call, caller: str, deadline: float | None) -> tuple[CallContext, TraditionalWriter | None]:
         """Return the context of a call on a loaded model, and the writer of a language that the model lacks."""

@@ -144,11 +144,7 @@ class RunningCalls:
         self._hurried.set()
 
     async def end(self, timeout: float) -> bool:  # noqa: ASYNC109 - calls left by then are answered with an error
-        """Wait for the calls in progress; what is left after the time fails.
-
-        Args:
-            timeout: Maximum wait, seconds.
-        """
+        """Wait for the calls in progress, some seconds at most; what is left then fails."""
         waits = [asyncio.create_task(event.wait()) for event in (self._idle, self._hurried)]
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:

@@ -27,14 +27,9 @@ def assessed(
     *,
     has_markup: bool = False,
 ) -> list[list[Hypothesis]]:
-    """Complete the quality of the hypotheses of texts.
+    """Complete the quality of the hypotheses of texts, best first; without a detector languages are left unchecked.
 
-    Args:
-        texts: Segments of each text.
-        answer: Hypotheses of each text, best first.
-        context: Context of the call.
-        detector: Detector of languages; None to leave them unchecked.
-        has_markup: Whether the hypotheses have tags, which are in no language; segments have none.
+    `has_markup`: whether the hypotheses have tags, which are in no language; segments have none.
     """
     manifest = context.model.bundle.manifest
     languages = LanguageChoice(

@@ -22,14 +22,9 @@ class TextStreamer:
         *,
         settled: Callable[[str], str] | None = None,
     ) -> None:
-        """Begin with nothing known.
+        """Begin with nothing known; `emit` gets what comes next of the translation, never empty.
 
-        Args:
-            segments: Segments of the text.
-            codec: Codec into the target language.
-            emit: Receiver of what comes next of the translation, never empty.
-            settled: Function from the beginning of a sentence to what is certain of it as it will be written; None to
-                write it as it is.
+        `settled` returns what is certain of the beginning of a sentence, as it will be written; None: all of it.
         """
         self._settled = settled
         positions = iter(range(len(segments)))
@@ -49,12 +44,7 @@ class TextStreamer:
         self._advance()
 
     def on_result(self, position: int, result: SentenceResult) -> None:
-        """Take the result of a sentence.
-
-        Args:
-            position: Position of the sentence.
-            result: Hypotheses, best first.
-        """
+        """Take the result of a sentence, best hypothesis first."""
         self._known[position] = result.hypotheses[0].text
         self._done.add(position)
         self._advance()
