@@ -33,8 +33,9 @@ _LAYOUT = b"links, weights by label"
 
 def packed_digest() -> str:
     """Return what tells unpacked models apart: a digest of layout, version of the library and packed model."""
-    source = (_LAYOUT, version("py3langid").encode(), (MODEL_DIR / MODEL_FILE).read_bytes())
-    return hashlib.sha256(b"\0".join(source)).hexdigest()
+    digest = hashlib.sha256(b"\0".join((_LAYOUT, version("py3langid").encode(), b"")))
+    with (MODEL_DIR / MODEL_FILE).open("rb") as file:
+        return hashlib.file_digest(file, lambda: digest).hexdigest()
 
 
 def mapped_rank(language_of: Callable[[str, frozenset[str]], str], open_model: Callable[[], BinaryIO]) -> Rank:

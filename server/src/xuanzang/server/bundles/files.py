@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -118,10 +119,13 @@ def digest_of(file: BufferedReader) -> tuple[str, FileState]:
     """Return the lower-case hex SHA-256 of the bytes that an open file has now, and its state before they are read."""
     state = state_of(file)
     digest, left = hashlib.sha256(), state.size
-    chunk = memoryview(bytearray(min(left, _DIGEST_BYTES)))
-    while left > 0 and (count := file.readinto(chunk[:left])):
-        digest.update(chunk[:count])
-        left -= count
+    if not left:
+        return digest.hexdigest(), state
+    # Pages of its own go back to the system; a piece of the heap would stay.
+    with mmap.mmap(-1, min(left, _DIGEST_BYTES)) as pages, memoryview(pages) as chunk:
+        while left > 0 and (count := file.readinto(chunk[:left])):
+            digest.update(chunk[:count])
+            left -= count
     return digest.hexdigest(), state
 
 
