@@ -108,7 +108,7 @@ def _functions(built: Path) -> ctypes.CDLL:
     for function in (functions.XuanzangLastFault, functions.XuanzangChosenIsa, functions.XuanzangSupportedIsa):
         function.restype = ctypes.c_char_p
     functions.XuanzangSupportedIsa.argtypes = [ctypes.c_size_t]
-    for name in (*step_functions.NAMES, *graphs.NAMES, *graphs.BINDING_NAMES):
+    for name in (*step_functions.NAMES, *graphs.NAMES, *graphs.SHARING_NAMES, *graphs.BINDING_NAMES):
         getattr(functions, name)
     functions.XuanzangStructureSizes.restype = ctypes.POINTER(ctypes.c_int64)
     if functions.XuanzangStructureSizes()[: len(_STRUCTURES)] != [ctypes.sizeof(one) for one in _STRUCTURES]:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from xuanzang.kernels.step_functions import address, members
 
 NAMES = ("XuanzangOpenGraph", "XuanzangCloseGraph", "XuanzangGraphNames", "XuanzangRun", "XuanzangDecode")
 """Functions that take long, or that open and close graphs; they release the interpreter's lock."""
+SHARING_NAMES = ("XuanzangBeginSharing", "XuanzangEndSharing", "XuanzangReleasePages", "XuanzangFreeSharing")
+"""Functions for weights in a file, which take a moment; graphs are opened between the first two."""
 BINDING_NAMES = ("XuanzangNewBinding", "XuanzangFreeBinding", "XuanzangBind")
 """Functions that take less time than getting the lock back may."""
 
@@ -203,6 +205,42 @@ class GraphBinding:
         """
         if self.functions.run(self.address):
             raise self.functions.fault()
+
+
+class SharedColumns:
+    """File in which graphs have their weights as the library packs them; other processes may map it as well.
+
+    Graphs that the thread opens within the context write what is not there yet, if the file is open for writing. What
+    is there is compared with what they would write, so it may be damaged, and any graphs may come with any file.
+    """
+
+    def __init__(self, library: Path, descriptor: int) -> None:
+        """Take a library that `find_kernels` has found, and an open file, which may be closed after the context."""
+        functions = ctypes.PyDLL(str(library))
+        self._begin, self._end, self._release, self._free = (getattr(functions, name) for name in SHARING_NAMES)
+        self._begin.argtypes, self._begin.restype = (ctypes.c_int64,), ctypes.c_void_p
+        self._end.argtypes, self._end.restype = (ctypes.c_void_p,), ctypes.c_int64
+        self._release.argtypes = self._free.argtypes = (ctypes.c_void_p,)
+        self._release.restype = self._free.restype = None
+        self._descriptor = descriptor
+        self._address: int | None = None
+        self.has_all = False
+        """Whether all weights are in the file, once the context is left."""
+
+    def __enter__(self) -> Self:
+        """Begin; a context is entered once."""
+        self._address = self._begin(self._descriptor)
+        weakref.finalize(self, self._free, self._address).atexit = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self.has_all = bool(self._end(self._address))
+
+    def release(self) -> None:
+        """Take the weights out of this process until they are used, after the context."""
+        if self._address:
+            self._release(self._address)
 
 
 @cache

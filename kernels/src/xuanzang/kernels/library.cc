@@ -7,6 +7,7 @@
 #include "decode.h"
 #include "operators.h"
 #include "session.h"
+#include "shared_columns.h"
 #include "simd.h"
 #include "step.h"
 
@@ -83,6 +84,28 @@ XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) {
 }
 
 XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }
+
+// Lets the matrices of graphs that this thread opens be in a file, until `XuanzangEndSharing`. Returns what keeps them
+// mapped, null if there is no memory for it.
+XUANZANG_EXPORT xuanzang::SharedColumns* XuanzangBeginSharing(int64_t descriptor) {
+  using namespace xuanzang;
+  return guarded<SharedColumns*>(nullptr, [&] {
+    auto* const columns = new SharedColumns(static_cast<int>(descriptor));
+    SharedColumns::use(columns);
+    return columns;
+  });
+}
+
+// Returns 1 if the file has all matrices that were packed since `XuanzangBeginSharing`, otherwise 0.
+XUANZANG_EXPORT int64_t XuanzangEndSharing(const xuanzang::SharedColumns* columns) {
+  xuanzang::SharedColumns::use(nullptr);
+  return columns && columns->has_all();
+}
+
+// Takes the pages of matrices in a file out of the process until they are read.
+XUANZANG_EXPORT void XuanzangReleasePages(const xuanzang::SharedColumns* columns) { columns->release(); }
+
+XUANZANG_EXPORT void XuanzangFreeSharing(xuanzang::SharedColumns* columns) { delete columns; }
 
 // Opens a graph; returns null if it cannot be opened.
 XUANZANG_EXPORT xuanzang::Session* XuanzangOpenGraph(const xuanzang::SessionSettings* settings) {

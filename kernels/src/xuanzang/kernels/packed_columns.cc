@@ -1,5 +1,7 @@
 #include "packed_columns.h"
 
+#include "shared_columns.h"
+
 namespace xuanzang {
 namespace {
 
@@ -28,18 +30,18 @@ PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
   x_scale_ = matrix.x_scale.data[0], x_zero_ = matrix.x_zero.data[0];
   require(x_scale_ > 0, "the scale is not a positive number");
   const size_t columns = blocks() * kBlock;
-  lines_.resize(columns * depth_ / sizeof(Line));
   start_.resize(columns), scale_.resize(columns), bias_.resize(columns);
-  for (size_t first = 0; first < vocab_size_; first += kPanel) pack_panel(matrix, first);
+  const auto packed = own_pages(columns * depth_);
+  for (size_t first = 0; first < vocab_size_; first += kPanel) pack_panel(matrix, first, packed.get() + first * depth_);
+  integers_ = packed;
   for (size_t column = 0; column < vocab_size_; ++column) {
     scale_[column] = matrix.x_scale.data[0] * matrix.scale.data[column];
     bias_[column] = matrix.bias.data[column];
   }
 }
 
-void PackedColumns::pack_panel(const QuantizedMatrix& matrix, size_t first) {
+void PackedColumns::pack_panel(const QuantizedMatrix& matrix, size_t first, int8_t* packed) {
   const size_t count = std::min(kPanel, vocab_size_ - first);
-  int8_t* packed = reinterpret_cast<int8_t*>(lines_.data()) + first * depth_;
   int32_t sums[kPanel] = {};
   for (size_t k = 0; k < depth_; k += 4, packed += 4 * kPanel) {
     int8_t rows[4][kPanel];
@@ -58,9 +60,16 @@ void PackedColumns::pack_panel(const QuantizedMatrix& matrix, size_t first) {
   for (size_t column = 0; column < count; ++column) start_[first + column] = -zero * sums[column];
 }
 
+void PackedColumns::share() {
+  if (auto same = SharedColumns::place(integers_.get(), blocks() * kBlock * depth_)) integers_ = std::move(same);
+}
+
 PackedColumns kept_columns(const Constants& constants, size_t first) {
   const auto matrix = QuantizedMatrix::read(constants, first);
-  return matrix.exists() ? PackedColumns(matrix) : PackedColumns();
+  if (!matrix.exists()) return {};
+  PackedColumns columns(matrix);
+  columns.share();
+  return columns;
 }
 
 }  // namespace xuanzang

@@ -1,6 +1,7 @@
 // Matrices of 8-bit integers as kernels take them.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "custom_op.h"
@@ -31,6 +32,9 @@ class PackedColumns {
   PackedColumns() = default;
   explicit PackedColumns(const QuantizedMatrix& matrix);
 
+  // Takes the integers from where other processes have the same, if there is such a place.
+  void share();
+
   // These columns, or if there are none those that are given to a run, whose inputs begin with number `first`.
   const PackedColumns& or_read(const Context& context, size_t first, PackedColumns& given) const {
     if (vocab_size_) return *this;
@@ -47,21 +51,16 @@ class PackedColumns {
   float x_zero() const { return x_zero_; }
   Panels panels() const {
     const auto zero = static_cast<int32_t>(x_zero_);
-    return {lines_.data()->integers, start_.data(), scale_.data(), bias_.data(), depth_, zero};
+    return {integers_.get(), start_.data(), scale_.data(), bias_.data(), depth_, zero};
   }
 
  private:
-  // Loads of whole lines of the cache are fastest.
-  struct alignas(64) Line {
-    int8_t integers[64];
-  };
-
   // Packs the columns of the panel that begins with column `first`.
-  void pack_panel(const QuantizedMatrix& matrix, size_t first);
+  void pack_panel(const QuantizedMatrix& matrix, size_t first, int8_t* packed);
 
   size_t width_ = 0, depth_ = 0, vocab_size_ = 0;
   float x_scale_ = 1, x_zero_ = 0;
-  std::vector<Line> lines_;
+  std::shared_ptr<const int8_t> integers_;
   std::vector<int32_t> start_;
   std::vector<float> scale_, bias_;
 };

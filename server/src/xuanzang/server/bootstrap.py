@@ -39,13 +39,15 @@ def bootstrap(settings: Settings) -> Server:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     trial_loader = _trial_loader(settings)
+    cache = settings.tried_file.parent if settings.tried_file else None
     engine = Engine(
         settings.models,
         settings=settings,
         metrics=metrics,
         trial_loader=trial_loader,
         promotion=settings,
-        cache=settings.tried_file.parent if settings.tried_file else None,
+        cache=cache,
+        packed_weights=cache if settings.share_weights else None,
     )
     access_metrics = AccessMetrics(registry)
     observation = _observation(settings, metrics)

@@ -76,6 +76,9 @@ class Locations(BaseModel):
     tried_bundles: Path = Path("~/.cache/xuanzang/tried-bundles")
     """File that remembers the bundles that were loaded in a trial process without harm; others are tried before they
     are served. Its folder keeps the model that detects languages, unpacked."""
+    share_weights: bool = True
+    """Keep weights in the order of the kernels in the folder of --tried-bundles, too, as many bytes as the bundles
+    have, so that servers of a machine share them; off: each has its own in memory."""
     address: Address = "127.0.0.1:50051"
     """Address to serve gRPC on; port 0: any free one."""
     metrics_address: Address = "127.0.0.1:9464"

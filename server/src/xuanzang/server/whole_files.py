@@ -25,7 +25,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE, keeps_owner: b
     When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it and
     `keeps_owner` is true. With an OSError it is as it was.
     """
-    handle, temporary = _temporary(path)
+    handle, temporary = temporary_beside(path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -72,8 +72,11 @@ def is_private(status: os.stat_result) -> bool:
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _temporary(path: Path) -> tuple[int, Path]:
-    """Create a file beside a path, locked as long as it is open; return its descriptor and its name."""
+def temporary_beside(path: Path) -> tuple[int, Path]:
+    """Create a file beside a path, locked as long as it is open; return its descriptor and its name.
+
+    Whoever asks for it renames or removes it; `remove_abandoned` does after a crash. Nobody else may read or write it.
+    """
     while True:
         handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{path.name}.", suffix=_SUFFIX, dir=path.parent)
         fcntl.flock(handle, fcntl.LOCK_EX)

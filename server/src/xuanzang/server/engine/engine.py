@@ -104,6 +104,7 @@ class Engine:
         trial_loader: TrialLoader | None = None,
         promotion: PromotionSettings | None = None,
         cache: Path | None = None,
+        packed_weights: Path | None = None,
     ) -> None:
         """Make an engine that has loaded nothing yet.
 
@@ -111,13 +112,14 @@ class Engine:
             trial_loader: Trial loader of bundles in another process; None to trust them.
             promotion: How versions go live; None for the defaults.
             cache: Folder in which the unpacked model of the detector is kept; None for none.
+            packed_weights: Folder in which packed weights are shared with other processes; None to share none.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         promotion = promotion or PromotionSettings()
         self._repository, self._settings, self._metrics = models, settings, metrics
-        self._trial_loader = trial_loader
+        self._trial_loader, self._packed_weights = trial_loader, packed_weights
         provider = resolve_provider(settings.provider)
         self._kernels = choose_kernels(provider, enabled=settings.kernels)
         self.runtime = _runtime(provider, self._kernels)
@@ -205,7 +207,7 @@ class Engine:
         self._metrics.server.cache_limit_bytes.value = self._threads.scheduler.max_cache_bytes
 
     def _load_model(self, directory: Path) -> LoadedModel:
-        model = LoadedModel(directory, self._metrics, self._settings)
+        model = LoadedModel(directory, self._metrics, self._settings, packed_weights=self._packed_weights)
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
 

@@ -53,7 +53,14 @@ UNCONSTRAINED = TargetConstraints()
 class LoadedModel:
     """One version of a model. Nothing in it changes while its graphs are open, so threads share it."""
 
-    def __init__(self, directory: Path, metrics: Metrics, settings: EngineSettings | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        metrics: Metrics,
+        settings: EngineSettings | None = None,
+        *,
+        packed_weights: Path | None = None,
+    ) -> None:
         """Verify a bundle, read its tokenisers and check them against the samples.
 
         The digest of the weights, the graphs and the tokenisers of a large model take about a second each: they share
@@ -67,7 +74,7 @@ class LoadedModel:
         with ThreadPoolExecutor(2, thread_name_prefix="opening") as beside:
             self.bundle, require_weights = read_bundle(directory, beside)
             self._prepare(metrics)
-            opening = beside.submit(self.open, settings) if settings else None
+            opening = beside.submit(self.open, settings, packed_weights) if settings else None
             self._read_tokenizers()
             require_weights()
             if opening:
@@ -131,8 +138,8 @@ class LoadedModel:
             for target in source_format.language_prefix_ids or ("",):
                 yield self.codec.between(source, target)
 
-    def open(self, settings: EngineSettings) -> None:
-        """Open the graphs, which all workers share.
+    def open(self, settings: EngineSettings, packed_weights: Path | None = None) -> None:
+        """Open the graphs, which all workers share; `packed_weights`: folder of what other processes share as well.
 
         Raises:
             BundleError: The weights are larger than the model may be, or a graph cannot be opened or does not fit the
@@ -147,6 +154,7 @@ class LoadedModel:
             intra_op_threads=settings.intra_op_threads,
             shortlist=self.name in settings.shortlists or in_all_with_shortlist,
             kernels=settings.kernels,
+            packed_weights=packed_weights,
         )
         self._cache_shape = self._sessions.cache_shape
 
@@ -178,6 +186,11 @@ class LoadedModel:
         Requests and their sentences refer to each other, and so keep the model until Python looks for such cycles.
         """
         self._sessions = None
+
+    def release_packed_weights(self) -> None:
+        """Take weights that processes share out of this one until the model is asked."""
+        if self._sessions:
+            self._sessions.release_packed()
 
     @property
     def keeps_terms(self) -> bool:

@@ -98,6 +98,7 @@ def load_model(
         model = open_model(directory)
         stage = "replay of the samples of certificate.json"
         replay(model, only_shortest=has_replayed(model.bundle.manifest_sha256))
+        model.release_packed_weights()
         if reasons := list(changed_files(directory, model.bundle.file_states)):
             return BundleError(directory, reasons)
     except BundleError as error:

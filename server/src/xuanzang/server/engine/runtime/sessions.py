@@ -7,6 +7,7 @@ import mmap
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from onnxruntime import OrtValue
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.kernels import EXACT_PRODUCTS
-from xuanzang.kernels.graphs import Graph, GraphBinding, GraphError
+from xuanzang.kernels.graphs import Graph, GraphBinding, GraphError, SharedColumns
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
@@ -25,6 +26,7 @@ from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import choose_kernels
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
+from xuanzang.server.engine.runtime.packed_weights import packed_file, shared_weights
 from xuanzang.server.engine.runtime.pages import PageShape, Tensor
 
 _MAPS = Path("/proc/self/smaps")
@@ -93,7 +95,14 @@ class Sessions:
     """Open graphs of one bundle. All workers share them: copies would push each other out of the processor's cache."""
 
     def __init__(
-        self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False, kernels: bool = True
+        self,
+        bundle: Bundle,
+        *,
+        provider: str,
+        intra_op_threads: int,
+        shortlist: bool = False,
+        kernels: bool = True,
+        packed_weights: Path | None = None,
     ) -> None:
         """Open the graphs, on "cpu", "cuda" or "auto".
 
@@ -101,6 +110,7 @@ class Sessions:
             shortlist: Whether sentences choose only among the pieces that their sources suggest.
             kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built; otherwise
                 onnxruntime composes them of standard operators, as the bundle defines them.
+            packed_weights: Folder of files in which processes share weights as the kernels pack them; None for none.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
@@ -108,7 +118,8 @@ class Sessions:
         """
         self._device = resolve_provider(provider)
         self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
-        self._library = choose_kernels(self._device, enabled=kernels).library
+        chosen = choose_kernels(self._device, enabled=kernels)
+        self._library = chosen.library
         self.step_functions = StepFunctions(self._library) if self._library else None
         """Functions of the kernels for the time between two steps; None without kernels."""
         manifest = bundle.manifest
@@ -120,7 +131,10 @@ class Sessions:
         weights = self._directory / manifest.weights
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=shortlist)
         self._opening = _OPENING.setdefault(weights.resolve(), threading.RLock())
-        with self._opening:
+        with (
+            self._opening,
+            self._sharing(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist)) as self._packed,
+        ):
             # Those of earlier sessions, which may be closed at any time.
             others = mappings(weights)
             self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
@@ -131,6 +145,18 @@ class Sessions:
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
+
+    def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
+        """Return the context in which graphs are opened, by facts on which the order of their weights depends."""
+        if not folder or not self._library:
+            return nullcontext()
+        built = self._library.stat()
+        return shared_weights(packed_file(folder, *facts, f"{built.st_size} {built.st_mtime_ns}"), self._library)
+
+    def release_packed(self) -> None:
+        """Take weights that processes share out of this one until they are used."""
+        if self._packed:
+            self._packed.release()
 
     def _opened(self, graph: manifest_pb2.Graph) -> onnxruntime.InferenceSession:
         session = self.open(graph.file)

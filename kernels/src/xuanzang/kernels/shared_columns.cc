@@ -1,0 +1,65 @@
+#include "shared_columns.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+namespace xuanzang {
+namespace {
+
+// Mappings begin at whole pages, of 64 KiB on some systems; what lies between two blocks is never read.
+constexpr size_t kAlignment = 65536;
+
+bool write_all(int descriptor, const int8_t* bytes, size_t count, size_t position) {
+  while (count) {
+    const ssize_t written = pwrite(descriptor, bytes, count, static_cast<off_t>(position));
+    if (written <= 0) return false;
+    bytes += written, position += static_cast<size_t>(written), count -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// Maps pages of a file, or of none; null if that fails.
+std::shared_ptr<int8_t> mapped(size_t count, int protection, int flags, int descriptor, size_t position) {
+  void* const where = mmap(nullptr, count, protection, flags, descriptor, static_cast<off_t>(position));
+  if (where == MAP_FAILED) return nullptr;
+  return {static_cast<int8_t*>(where), [count](int8_t* pages) { munmap(pages, count); }};
+}
+
+}  // namespace
+
+std::shared_ptr<int8_t> own_pages(size_t count) {
+  if (!count) return nullptr;
+  auto pages = mapped(count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!pages) throw std::bad_alloc();
+  return pages;
+}
+
+std::shared_ptr<const int8_t> SharedColumns::placed(const int8_t* bytes, size_t count) {
+  if (!count) return nullptr;
+  const size_t position = position_;
+  position_ = (position + count + kAlignment - 1) / kAlignment * kAlignment;
+  struct stat state;
+  if (!fstat(descriptor_, &state)) {
+    const size_t size = static_cast<size_t>(state.st_size);
+    if (size >= position + count || (size <= position && write_all(descriptor_, bytes, count, position))) {
+      auto block = mapped(count, PROT_READ, MAP_SHARED, descriptor_, position);
+      // What was there is compared, so that whoever wrote it need not be believed.
+      if (block && !std::memcmp(block.get(), bytes, count)) {
+        blocks_.push_back({block, count});
+        return block;
+      }
+    }
+  }
+  has_all_ = false;
+  return nullptr;
+}
+
+void SharedColumns::release() const {
+  for (const Block& block : blocks_) madvise(block.bytes.get(), block.count, MADV_DONTNEED);
+}
+
+}  // namespace xuanzang

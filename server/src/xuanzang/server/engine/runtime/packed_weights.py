@@ -1,0 +1,94 @@
+"""Weights as the kernels pack them, in a file that all servers of a user on a machine map.
+
+Packed weights take as much memory as those of the bundle. What the kernels find in the file they compare with what they
+would write there, so the file may be damaged or of any origin; but nobody else may change it later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from xuanzang.kernels.graphs import SharedColumns
+from xuanzang.server.whole_files import is_private, remove_abandoned, temporary_beside
+
+_LOGGER = logging.getLogger(__name__)
+
+_PREFIX, _SUFFIX = "weights-", ".packed"
+_MAX_UNUSED_SECONDS = 30 * 24 * 3600.0
+"""Time after its last start with which a server leaves a file that no server has used since."""
+
+
+def packed_file(folder: Path, *facts: str) -> Path:
+    """Return the path for the weights of graphs, of which some facts tell how they are packed."""
+    digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    return folder / f"{_PREFIX}{digest}{_SUFFIX}"
+
+
+@contextmanager
+def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns | None]:
+    """Let graphs that this thread opens with the kernels of a library have their packed weights in a file.
+
+    Gives the weights, or None where they are in the memory of the process as no file can be written. The file is
+    written if it is not there. One that is not to be trusted is replaced, and one with other content removed.
+    """
+    try:
+        descriptor, temporary = _opened(path)
+    except OSError as error:
+        _LOGGER.info("packed weights not kept", extra={"file": str(path), "reason": error.strerror})
+        yield None
+        return
+    try:
+        with SharedColumns(library, descriptor) as columns:
+            yield columns
+        _keep(path, descriptor, temporary, has_all=columns.has_all)
+    finally:
+        os.close(descriptor)
+        if temporary:
+            temporary.unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> tuple[int, Path | None]:
+    """Open a file to be read, if there is one that only the user and root may change, or else a new one, with its name.
+
+    OSError: none can be written.
+    """
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if is_private(os.fstat(descriptor)):
+            return descriptor, None
+        os.close(descriptor)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent, f"{_PREFIX}*{_SUFFIX}")
+    return temporary_beside(path)
+
+
+def _keep(path: Path, descriptor: int, temporary: Path | None, *, has_all: bool) -> None:
+    """Take note that a file is used; give a new one its name, or remove one that graphs have found to be wrong."""
+    try:
+        if not has_all:
+            _LOGGER.info("packed weights not shared", extra={"file": str(path)})
+            if not temporary:
+                path.unlink(missing_ok=True)
+        elif not temporary:
+            os.utime(descriptor)
+        # Graphs without such weights write nothing.
+        elif os.fstat(descriptor).st_size:
+            # A part that a crash keeps from the disk is found when it is compared.
+            temporary.rename(path)
+            _remove_unused(path.parent)
+    except OSError as error:
+        _LOGGER.info("packed weights not kept", extra={"file": str(path), "reason": error.strerror})
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove files of graphs that have not been opened for long; who has mapped one keeps it."""
+    for path in list(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _MAX_UNUSED_SECONDS:
+                path.unlink()

@@ -1,0 +1,146 @@
+"""Packed weights in a file that processes share, beside those of one process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from xuanzang.kernels import find_kernels
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Sessions, mappings
+from xuanzang.server.engine.types import DecodingOptions
+
+pytestmark = pytest.mark.skipif(
+    find_kernels().isa in {"none", "generic"}, reason="needs kernels that multiply by packed weights"
+)
+OPTIONS = DecodingOptions(
+    beam_size=4, num_hypotheses=4, length_penalty=0.6, min_target_length=0, max_target_length=None
+)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    models = Path(__file__).parents[5] / "server" / "models" / "en-zh"
+    return load_bundle(max(models.iterdir(), key=lambda version: int(version.name)))
+
+
+@pytest.fixture(scope="module")
+def expected(bundle: Bundle) -> list[list[TargetHypothesis]]:
+    return translations(bundle, Sessions(bundle, provider="cpu", intra_op_threads=1))
+
+
+def opened(bundle: Bundle, folder: Path) -> Sessions:
+    return Sessions(bundle, provider="cpu", intra_op_threads=1, packed_weights=folder)
+
+
+def resident_kilobytes(path: Path) -> int:
+    """Return how much of a file the process has in memory."""
+    lines, is_of_file, total = Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines(), False, 0
+    for line in lines:
+        if " kB" not in line and "VmFlags" not in line and "THPeligible" not in line:
+            is_of_file = line.endswith(f" {path}")
+        elif is_of_file and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+def translations(bundle: Bundle, sessions: Sessions) -> list[list[TargetHypothesis]]:
+    decoder = Decoder(sessions)
+    options = SearchOptions(decoding=OPTIONS, max_target_length=40)
+    sentences = [Sentence(source_ids=list(sample.source_ids), options=options) for sample in bundle.samples]
+    decoder.admit(sentences)
+    found: dict[Sentence, list[TargetHypothesis]] = {}
+    while len(decoder):
+        found.update(decoder.step())
+    return [found[sentence] for sentence in sentences]
+
+
+def test_who_writes_and_who_maps_packed_weights_translates_as_without(
+    bundle: Bundle, expected: list[list[TargetHypothesis]], tmp_path: Path
+) -> None:
+    writing = opened(bundle, tmp_path)
+    [path] = tmp_path.iterdir()
+    written = path.stat()
+    mapping = opened(bundle, tmp_path)
+    assert (path.stat().st_ino, path.stat().st_mode & 0o777) == (written.st_ino, 0o600)
+    assert [translations(bundle, sessions) for sessions in (writing, mapping)] == [expected] * 2
+    for sessions in (writing, mapping):
+        sessions.release_packed()
+    assert resident_kilobytes(path) == 0
+    assert translations(bundle, mapping) == expected
+    # Each reads all of them there.
+    assert resident_kilobytes(path) > 0.9 * written.st_size / 1024
+
+
+def test_packed_weights_are_unmapped_with_their_graphs(bundle: Bundle, tmp_path: Path) -> None:
+    sessions = opened(bundle, tmp_path)
+    [path] = tmp_path.iterdir()
+    assert mappings(path)
+    del sessions
+    assert not mappings(path)
+
+
+@pytest.mark.parametrize("fault", ["cut", "changed", "of another model"])
+def test_a_file_with_other_content_is_not_used_and_written_anew_at_the_next_start(
+    bundle: Bundle, expected: list[list[TargetHypothesis]], tmp_path: Path, fault: str
+) -> None:
+    opened(bundle, tmp_path)
+    [path] = tmp_path.iterdir()
+    before = path.read_bytes()
+    middle = len(before) // 2
+    faulty = {"cut": before[:middle], "changed": before[:middle] + b"?" + before[middle + 1 :]}
+    path.write_bytes(faulty.get(fault, before[::-1]))
+    assert translations(bundle, opened(bundle, tmp_path)) == expected
+    assert list(tmp_path.iterdir()) == []
+    opened(bundle, tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("fault", ["writable by others", "a link"])
+def test_a_file_that_others_may_change_is_replaced(bundle: Bundle, tmp_path: Path, fault: str) -> None:
+    opened(bundle, tmp_path / "cache")
+    [path] = (tmp_path / "cache").iterdir()
+    elsewhere = tmp_path / "elsewhere"
+    if fault == "a link":
+        path.rename(elsewhere)
+        path.symlink_to(elsewhere)
+    else:
+        path.chmod(0o666)
+        os.link(path, elsewhere)
+    opened(bundle, tmp_path / "cache")
+    assert (path.is_symlink(), path.stat().st_ino == elsewhere.stat().st_ino) == (False, False)
+    assert path.read_bytes() == elsewhere.read_bytes()
+
+
+def test_weights_stay_in_the_process_where_no_file_can_be_written(
+    bundle: Bundle, expected: list[list[TargetHypothesis]], tmp_path: Path
+) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    assert translations(bundle, opened(bundle, taken)) == expected
+
+
+def test_files_that_no_server_has_opened_for_long_are_removed_when_one_is_written(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    old, recent, other = (tmp_path / name for name in ("weights-1.packed", "weights-2.packed", "languages-1.npy"))
+    for path in (old, recent, other):
+        path.write_bytes(b"")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    opened(bundle, tmp_path)
+    assert (old.exists(), recent.exists(), other.exists()) == (False, True, True)
+    [path] = (each for each in tmp_path.glob("weights-*") if each.stat().st_size)
+    os.utime(path, (0, 0))
+    opened(bundle, tmp_path)
+    assert path.stat().st_mtime > 0
+
+
+def test_graphs_without_packed_weights_leave_no_file(tiny_bundle_repository: Path, tmp_path: Path) -> None:
+    opened(load_bundle(tiny_bundle_repository / "tiny" / "1"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
