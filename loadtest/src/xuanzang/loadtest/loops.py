@@ -51,10 +51,11 @@ async def due_times(
     """
     begun, looked = perf_counter(), -1.0
     for arrival in poisson_arrivals(rate, seconds, generator):
-        look = math.ceil(arrival / tick) * tick if tick else arrival
-        if look > looked:
-            looked = look
+        if arrival > looked:
+            look = math.ceil(arrival / tick) * tick if tick else arrival
             await asyncio.sleep(max(0.0, begun + look - perf_counter()))
+            # A caller that is behind makes all calls that have come due meanwhile, and gets no further behind.
+            looked = max(look, perf_counter() - begun)
         yield begun + arrival
 
 
