@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from xuanzang.text.language_codes import primary
 from xuanzang.text.offsets import Span, before_nfkc, filled, moved, nfkc, punctuation_of
 from xuanzang.text.sentences import (
     Joiner,
@@ -90,11 +91,10 @@ class TextCodec:
         self.target_prefix_ids = _ids_of(sentence_format.target_language_ids, target_language)
         """Ids with which every hypothesis begins: that of the target language, if it has one."""
         self._normalization = sentence_format.normalization
-        primary, *others = target_language.lower().split("-")
-        self.source_language, self.target_language = source_language.lower().partition("-")[0], primary
+        self.source_language, self.target_language = primary(source_language), primary(target_language)
         """Primary subtags of the languages."""
         self._punctuation = punctuation_of(self.source_language) if self._normalization == "moses" else None
-        self.is_spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
+        self.is_spaced = self.target_language not in _UNSPACED_LANGUAGES or "latn" in target_language.lower().split("-")
         self.max_source_length = sentence_format.max_source_length
 
     def between(self, source_language: str, target_language: str) -> TextCodec:

@@ -1,8 +1,11 @@
-"""A translation compared with its source: what it copies, and the numbers and names that it lacks."""
+"""Translations compared: with their sources, with references by chrF (Popović 2015), and with one another."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xuanzang.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 
@@ -17,6 +20,9 @@ _MAX_SPELLED = "12"
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 _MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
 _MIN_LOWERCASE = 3
+# The values of the paper, and of sacrebleu's chrF2: sequences of 1 to 6 characters, recall counts four times.
+_MAX_LENGTH = 6
+_RECALL_WEIGHT = 4
 
 
 def copied_share(source: str, target: str) -> float:
@@ -79,3 +85,58 @@ def _is_name(word: str, *, strict: bool) -> bool:
     if strict:
         return _MARKED_IDENTIFIER.search(word) is not None
     return len(word) >= _MIN_LOWERCASE or not word.islower()
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Compare texts with their references.
+
+    Returns:
+        0 for nothing in common to 100 for equal texts, white space apart. Counts are summed over all texts, so long
+        ones count more; for one text it is the chrF of a sentence.
+    """
+    pairs = [
+        ("".join(text.split()), "".join(wanted.split())) for text, wanted in zip(hypotheses, references, strict=True)
+    ]
+    precisions, recalls = [], []
+    for length in range(1, _MAX_LENGTH + 1):
+        counts = [(_sequences(text, length), _sequences(reference, length)) for text, reference in pairs]
+        # A reference that is too short for a length says nothing, nor does a length that one side is too short for.
+        found = sum(ours.total() for ours, theirs in counts if theirs)
+        wanted = sum(theirs.total() for _, theirs in counts)
+        if found and wanted:
+            shared = sum((ours & theirs).total() for ours, theirs in counts)
+            precisions.append(shared / found)
+            recalls.append(shared / wanted)
+    if not any(precisions):
+        return 0.0
+    precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
+    return 100 * (1 + _RECALL_WEIGHT) * precision * recall / (_RECALL_WEIGHT * precision + recall)
+
+
+def _sequences(text: str, length: int) -> Counter[str]:
+    return Counter(text[start : start + length] for start in range(len(text) - length + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How alike two translations of the same texts are."""
+
+    exact_match: float
+    """Share of equal translations, 0 to 1."""
+    chrf: float
+    """chrF of the first with the second as references, 0 to 100."""
+    length_ratio: float
+    """Characters of the first, divided by those of the second."""
+
+
+def compare(first: Sequence[str], second: Sequence[str]) -> Agreement:
+    """Compare translations."""
+    equal = sum(ours == theirs for ours, theirs in zip(first, second, strict=True))
+    lengths = sum(map(len, first)), sum(map(len, second))
+    return Agreement(
+        exact_match=equal / len(first),
+        # Two translations without a character that is no white space agree.
+        chrf=100.0 if equal == len(first) else chrf(first, second),
+        # One character stands for the nothing that no ratio can have below it.
+        length_ratio=1.0 if lengths == (0, 0) else lengths[0] / max(1, lengths[1]),
+    )

@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-import sentencepiece
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.bundles.errors import BundleError
@@ -70,7 +69,7 @@ class TriedBundles:
     def __init__(self, file: Path, *, configuration: str) -> None:
         """Read nothing yet; the file need not exist, and the configuration decides how graphs are opened."""
         self._file = file
-        versions = onnxruntime.__version__, sentencepiece.__version__, np.__version__, version("xuanzang-server")
+        versions = onnxruntime.__version__, version("sentencepiece"), np.__version__, version("xuanzang-server")
         self._context = " ".join([*versions, onnxruntime.get_build_info(), processor(), configuration])
 
     def entry(self, directory: Path) -> str:

@@ -1,9 +1,8 @@
-"""The gate: whether a version may go live, by its certificate and a golden set, compared by chrF (Popović 2015)."""
+"""The gate: whether a version may go live, by its certificate and a golden set."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,70 +16,13 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.settings import PromotionSettings
+from xuanzang.text.comparison import chrf, compare
 
-# The values of the paper, and of sacrebleu's chrF2: sequences of 1 to 6 characters, recall counts four times.
-_MAX_LENGTH = 6
-_RECALL_WEIGHT = 4
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1000
 MAX_CHARACTERS = 2000
 """Maximum characters of a source or a reference."""
 _CALLER = "gate"
-
-
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Compare texts with their references.
-
-    Returns:
-        0 for nothing in common to 100 for equal texts, white space apart. Counts are summed over all texts, so long
-        ones count more; for one text it is the chrF of a sentence.
-    """
-    pairs = [
-        ("".join(text.split()), "".join(wanted.split())) for text, wanted in zip(hypotheses, references, strict=True)
-    ]
-    precisions, recalls = [], []
-    for length in range(1, _MAX_LENGTH + 1):
-        counts = [(_sequences(text, length), _sequences(reference, length)) for text, reference in pairs]
-        # A reference that is too short for a length says nothing, nor does a length that one side is too short for.
-        found = sum(ours.total() for ours, theirs in counts if theirs)
-        wanted = sum(theirs.total() for _, theirs in counts)
-        if found and wanted:
-            shared = sum((ours & theirs).total() for ours, theirs in counts)
-            precisions.append(shared / found)
-            recalls.append(shared / wanted)
-    if not any(precisions):
-        return 0.0
-    precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
-    return 100 * (1 + _RECALL_WEIGHT) * precision * recall / (_RECALL_WEIGHT * precision + recall)
-
-
-def _sequences(text: str, length: int) -> Counter[str]:
-    return Counter(text[start : start + length] for start in range(len(text) - length + 1))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Translations of the same texts by a candidate and by the live version."""
-
-    exact_match: float
-    """Share of equal translations, 0 to 1."""
-    chrf: float
-    """chrF of the candidate's translations with the live version's as references, 0 to 100."""
-    length_ratio: float
-    """Characters of the candidate's translations, divided by the live version's."""
-
-
-def compare(candidate: Sequence[str], live: Sequence[str]) -> Agreement:
-    """Compare translations."""
-    equal = sum(ours == theirs for ours, theirs in zip(candidate, live, strict=True))
-    lengths = sum(map(len, candidate)), sum(map(len, live))
-    return Agreement(
-        exact_match=equal / len(candidate),
-        # Two translations without a character that is no white space agree.
-        chrf=100.0 if equal == len(candidate) else chrf(candidate, live),
-        # One character stands for the nothing that no ratio can have below it.
-        length_ratio=1.0 if lengths == (0, 0) else lengths[0] / max(1, lengths[1]),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

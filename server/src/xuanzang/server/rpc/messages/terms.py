@@ -8,6 +8,7 @@ from types import MappingProxyType
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.glossaries import GlossaryFolder, entry_faults
 from xuanzang.server.engine.types import DecodingOptions, Route
+from xuanzang.text.language_codes import primary
 from xuanzang.text.terminology.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
 from xuanzang.text.types import GlossaryMatch, GlossaryOutcome, ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -82,12 +83,8 @@ def read_terms(
 
 def _serves(route: Route, source: str, target: str) -> bool:
     """Return whether a model translates between two languages, regions and scripts left out."""
-    sources = {_primary(code) for code in route.model.source_languages}
-    return _primary(source) in sources and _primary(target) == _primary(route.target_language)
-
-
-def _primary(code: str) -> str:
-    return code.lower().split("-")[0]
+    sources = {primary(code) for code in route.model.source_languages}
+    return primary(source) in sources and primary(target) == primary(route.target_language)
 
 
 def entry_of(entry: pb.GlossaryEntry) -> GlossaryEntry:
