@@ -15,9 +15,8 @@ from weakref import WeakValueDictionary
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
 from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, openings
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
-from xuanzang.server.engine.calls.results import joined, ranked, with_markup
+from xuanzang.server.engine.calls.results import TextStreamer, joined, ranked, with_markup
 from xuanzang.server.engine.calls.text_quality import assessed
-from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.load import predicted_cost

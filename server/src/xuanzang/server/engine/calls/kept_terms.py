@@ -83,15 +83,10 @@ def plan_terms(
     max_tokens: int,
     in_source: bool,
 ) -> SentenceTerms:
-    """Plan how the terms of a sentence are kept.
+    """Plan how the terms of a sentence are kept, which begins at `start` of the text that they are found in.
 
-    Args:
-        start: First character of the sentence in the text that the terms are found in.
-        max_tokens: Target tokens that the phrases may have together.
-        in_source: Whether the model reads translations in the place of terms.
-
-    Raises:
-        InvalidInputError: The suppressed texts exclude all translations of a term.
+    `max_tokens`: target tokens that the phrases may have together; `in_source`: whether the model reads translations in
+    the place of terms. InvalidInputError: the suppressed texts exclude all translations of a term.
     """
     if not found:
         return NO_SENTENCE_TERMS

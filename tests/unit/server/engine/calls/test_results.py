@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.calls.results import joined
-from xuanzang.server.engine.calls.text_streamer import TextStreamer
+from xuanzang.server.engine.calls.results import TextStreamer, joined
 from xuanzang.server.engine.models.loaded import open_codec
 from xuanzang.server.engine.scheduling.call import SentenceTimeline
 from xuanzang.server.engine.scheduling.request import SentenceResult
