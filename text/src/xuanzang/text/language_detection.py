@@ -92,12 +92,14 @@ class Detection:
     @property
     def languages(self) -> list[DetectedLanguage]:
         """Languages that the text may be in, likeliest first."""
-        ordered = sorted(self.probabilities.items(), key=lambda item: (-item[1], item[0]))
-        found = [(code, probability * self.writing.share) for code, probability in ordered[:_MAX_LANGUAGES]]
+        likely = [
+            (-confidence, code)
+            for code, probability in self.probabilities.items()
+            if (confidence := probability * self.writing.share) >= _MIN_CONFIDENCE
+        ]
         return [
-            DetectedLanguage(code=code, confidence=confidence, script=self.chinese_script if code == "zh" else "")
-            for code, confidence in found
-            if confidence >= _MIN_CONFIDENCE
+            DetectedLanguage(code=code, confidence=-negative, script=self.chinese_script if code == "zh" else "")
+            for negative, code in sorted(likely)[:_MAX_LANGUAGES]
         ]
 
 
@@ -246,7 +248,8 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
     found = detector.detect(text, choice.languages)
     if not found.writing.letters:
         return Reading(kind=TextKind.UNCERTAIN, has_letters=False)
-    best = next((each for each in found.languages if each.confidence >= _MIN_SURE), None)
+    likely = found.languages
+    best = likely[0] if likely and likely[0].confidence >= _MIN_SURE else None
     if _is_outside(found, choice.sources) and (other := _other(text, found, best, choice)):
         return other
     code = matched_language(best.code, best.script, choice.sources) if best else None

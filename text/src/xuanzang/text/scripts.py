@@ -91,7 +91,7 @@ class Writing:
     @property
     def kana_share(self) -> float:
         """Share of kana among kana and Chinese characters, 0 to 1."""
-        kana = sum(self.letters[script] for script in KANA)
+        kana = sum([self.letters.get(script, 0) for script in KANA])
         return kana / (kana + self.letters[CJK]) if kana else 0.0
 
 

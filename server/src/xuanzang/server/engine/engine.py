@@ -124,6 +124,10 @@ class Engine:
         self._kernels = choose_kernels(provider, enabled=settings.kernels)
         self.runtime = _runtime(provider, self._kernels)
         self._threads = EngineThreads(settings, provider=provider)
+        self.require_time = self._threads.scheduler.require_time
+        """Refuses an unread request of a caller, as the scheduler does."""
+        self.seconds_until_begun = self._threads.scheduler.seconds_until_begun
+        """Estimates when a request of a caller would be begun, as the scheduler does."""
         self._holds = promotion.promotion != "direct"
         self._answers = _answer_cache(settings, metrics)
         self.live = self._new_live_models()
@@ -210,14 +214,6 @@ class Engine:
         model = LoadedModel(directory, self._metrics, self._settings, packed_weights=self._packed_weights)
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
-
-    def require_time(self, caller: str, seconds: float) -> None:
-        """Raise OverloadedError for an unread request, if nothing that it may ask for could be begun in time."""
-        self._threads.scheduler.require_time(caller, seconds)
-
-    def seconds_until_begun(self, caller: str) -> float | None:
-        """Estimate when a request of a caller would be begun; None if the workers have hardly anything to do."""
-        return self._threads.scheduler.seconds_until_begun(caller)
 
     def translate(
         self,

@@ -120,26 +120,27 @@ class RequestRouter:
             InvalidInputError: Several models fit, or the language of the texts cannot be told.
         """
         readings: list[Reading] = []
+        unserved = 0
         if not source_language and texts:
             choice = self._choice(model, target_language)
             if choice.sources:
                 readings = await self._readings(texts, choice)
-                if not pass_through_unserved:
-                    self._require_served(readings, choice)
+                unserved = sum([each.kind is TextKind.UNSERVED for each in readings])
+                if unserved and not pass_through_unserved:
+                    self._unserved["refused"].inc(unserved)
+                    require_served(readings, choice)
                 source_language = self._source(readings, choice)
         route = self.resolve(model=model, source_language=source_language, target_language=target_language)
         if not readings:
             return route
-        if passed := _unserved(readings):
-            self._unserved["passed"].inc(passed)
-        return replace(route, readings=tuple(readings))
-
-    def _require_served(self, readings: Sequence[Reading], choice: LanguageChoice) -> None:
-        try:
-            require_served(readings, choice)
-        except UnservedLanguageError:
-            self._unserved["refused"].inc(_unserved(readings))
-            raise
+        if unserved:
+            self._unserved["passed"].inc(unserved)
+        return Route(
+            model=route.model,
+            target_language=route.target_language,
+            source_language=route.source_language,
+            readings=tuple(readings),
+        )
 
     def _source(self, readings: Sequence[Reading], choice: LanguageChoice) -> str:
         """Return the language to translate texts from; empty if it need not be named, or the caller must name it."""
@@ -152,13 +153,14 @@ class RequestRouter:
         return language_of(translated, choice)
 
     async def _readings(self, texts: Sequence[str], choice: LanguageChoice) -> list[Reading]:
-        work = partial(_read_all, texts, self._detector, choice)
-        if sum(min(len(text), MAX_READ_CHARACTERS) for text in texts) <= _SHORT_CHARACTERS:
-            return work()
+        if sum([min(len(text), MAX_READ_CHARACTERS) for text in texts]) <= _SHORT_CHARACTERS:
+            return _read_all(texts, self._detector, choice)
         self._reading += 1
         self._read.clear()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, _read_all, texts, self._detector, choice
+            )
         finally:
             self._reading -= 1
             if not self._reading:
@@ -181,10 +183,6 @@ class RequestRouter:
         codes = tuple(sorted({code for model in self._models for code in model.source_languages}))
         work = partial(_detected, texts, self._detector, codes)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-def _unserved(readings: Iterable[Reading]) -> int:
-    return sum([each.kind is TextKind.UNSERVED for each in readings])
 
 
 def _read_all(texts: Iterable[str], detector: LanguageDetector, choice: LanguageChoice) -> list[Reading]:
@@ -245,12 +243,12 @@ def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
     Raises:
         InvalidInputError: Nothing tells the language, or the texts are in several.
     """
-    told = {each.language for each in readings if each.kind is TextKind.SERVED}
-    written = {each.language for each in readings if each.kind is TextKind.UNCERTAIN and each.language}
     if len(choice.sources) == 1:
         return ""
-    if len(told or written) == 1:
-        return next(iter(told or written))
+    told = {each.language for each in readings if each.kind is TextKind.SERVED}
+    named = told or {each.language for each in readings if each.kind is TextKind.UNCERTAIN and each.language}
+    if len(named) == 1:
+        return named.pop()
     if not told and not any(each.has_letters for each in readings):
         # Texts such as "12:30" are alike in all languages.
         return choice.sources[0]

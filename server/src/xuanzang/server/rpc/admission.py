@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Hashable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
@@ -41,8 +41,7 @@ _MAX_CALLERS = 1024
 _MAX_REFUSALS = 64
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Places that an RPC occupies while it is in progress, and gives back."""
 
     address: Hashable
@@ -133,30 +132,26 @@ class RpcGate:
     def __init__(self, limits: RpcLimits) -> None:
         self._occupancy = Occupancy(limits)
         self._refusals = 0
-        self._opened = False
+        self.is_open = False
+        """True if RPCs are admitted."""
         self.closed = asyncio.Event()
         """Set at the drain, for good."""
         self._refusing = asyncio.Event()
         self._refusing.set()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._emptied = asyncio.Event()
 
     @property
     def running(self) -> int:
         """RPCs that entered and are not yet answered."""
         return self._occupancy.rpcs
 
-    @property
-    def is_open(self) -> bool:
-        """True if RPCs are admitted."""
-        return self._opened and not self.closed.is_set()
-
     def open(self) -> None:
-        """Admit RPCs from now on."""
-        self._opened = True
+        """Admit RPCs from now on, unless it is closed."""
+        self.is_open = not self.closed.is_set()
 
     def close(self) -> None:
         """Admit no further RPC, for good."""
+        self.is_open = False
         self.closed.set()
 
     def hold(self) -> int:
@@ -178,28 +173,29 @@ class RpcGate:
 
         Refusals are errors: NotReadyError, DrainingError, or OverloadedError if too many RPCs are running.
         """
-        if self.closed.is_set():
+        if not self.is_open:
+            if not self.closed.is_set():
+                raise NotReadyError("the models are still being loaded; try again soon")
             self._refusals += 1
             await self._refusing.wait()
             raise DrainingError("the server is stopping; try another one")
-        if not self._opened:
-            raise NotReadyError("the models are still being loaded; try again soon")
         # A unary RPC that was screened has one already.
         place = rpc.place or Place.of(rpc, is_stream=is_stream)
         self._occupancy.take(place)
-        self._idle.clear()
         # A callback of the context would do the same, but gRPC's list of them and the context hold each other.
         task: Any = asyncio.current_task()
         task.add_done_callback(partial(self._leave, place))
 
     async def idle(self) -> None:
         """Wait until no RPC is running."""
-        await self._idle.wait()
+        while self._occupancy.rpcs:
+            self._emptied.clear()
+            await self._emptied.wait()
 
     def _leave(self, place: Place, task: asyncio.Task[Any]) -> None:  # noqa: ARG002 - tasks pass themselves
         self._occupancy.give_back(place)
         if not self._occupancy.rpcs:
-            self._idle.set()
+            self._emptied.set()
 
 
 @dataclasses.dataclass(slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
@@ -51,11 +50,10 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         super().__init__(loop, None, (), (), options, None)
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop, self._begin = loop, begin
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def _request_registered_call(self, method: bytes) -> object:
         """Accept the RPCs of a method until the server stops; the serving loop, which awaits one, never gets it."""
-        accepting = [self._start(self._accept(method)) for _ in range(_REQUESTED_RPCS)]
+        accepting = [self._loop.create_task(self._accept(method)) for _ in range(_REQUESTED_RPCS)]
         for task in accepting:
             task.add_done_callback(_retrieve)
         ended, _ = await asyncio.wait(accepting, return_when=asyncio.FIRST_COMPLETED)
@@ -78,8 +76,8 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
                 answering = cygrpc._finish_handler_with_stream_responses(*handler, self._loop)
             else:
                 answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
-            task = self._start(cygrpc._handle_exceptions(call, answering, self._loop, path))
-            # Waits for the caller's end without a task, as `_refuse` does.
+            task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
+            # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
             _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
 
     def _refuse(self, call: object, refusal: Refusal) -> None:
@@ -87,12 +85,6 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         status = cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0)
         operations = (cygrpc.SendInitialMetadataOperation((), 0), status, cygrpc.ReceiveCloseOnServerOperation(0))
         _go_on(cygrpc.execute_batch(call, operations, self._loop))
-
-    def _start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = self._loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
         """Ask for the next RPC of a method; None: of all unknown ones."""
@@ -107,7 +99,8 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             call = await super()._request_call()
             context = cygrpc._ServicerContext(call, None, None, self._loop)
             refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
-            self._start(cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown"))
+            refused = cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown")
+            self._loop.create_task(refused)  # gRPC holds it as long as it writes
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
         """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""
@@ -126,8 +119,11 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
 def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = None) -> None:
     """Let operations wait for gRPC, and free their memory once they are done."""
-    with suppress(StopIteration, cygrpc.ExecuteBatchError):  # They have ended, or the caller is gone.
-        sending.send(None).add_done_callback(partial(_go_on, sending))
+    try:
+        waiting = sending.send(None)
+    except (StopIteration, cygrpc.ExecuteBatchError):
+        return  # They have ended, or the caller is gone.
+    waiting.add_done_callback(partial(_go_on, sending))
 
 
 def _retrieve(request: asyncio.Task[object]) -> None:

@@ -113,8 +113,9 @@ class _Preparation:
             if len(text) > self._max_characters:
                 self.violations.append(_too_long(field, len(text), self._max_characters, "characters"))
                 return
-            blocks, document = [_Sentences([Segment(text=text, source_ids=())])], None
-            if not is_kept:
+            if is_kept:
+                blocks, document = [_Sentences([Segment(text=text, source_ids=())])], None
+            else:
                 blocks, document = self._blocks(field, text)
             self._require_fitting(field, blocks)
             if self.violations:

@@ -50,7 +50,6 @@ class RunningCalls:
         self._refuses = False
         self._running = 0
         self._idle = asyncio.Event()
-        self._idle.set()
         self._hurried = asyncio.Event()
 
     async def run(
@@ -77,7 +76,6 @@ class RunningCalls:
         record.begin(model.name, model.version, call.texts)
         self._usage.begin(model)
         self._running += 1
-        self._idle.clear()
         try:
             if self._refuses:
                 raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
@@ -145,6 +143,10 @@ class RunningCalls:
 
     async def end(self, timeout: float) -> bool:  # noqa: ASYNC109 - calls left by then are answered with an error
         """Wait for the calls in progress, some seconds at most; what is left then fails."""
+        if self._running:
+            self._idle.clear()
+        else:
+            self._idle.set()
         waits = [asyncio.create_task(event.wait()) for event in (self._idle, self._hurried)]
         await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
@@ -190,7 +192,7 @@ def _outcome(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> t
 def _count(metrics: ModelMetrics, call: Call, record: CallRecord, outcome: str) -> None:
     """Write the metrics of a request that has ended."""
     seconds = record.ended_at - record.began_at
-    metrics.requests[outcome].inc()
+    metrics.requests[outcome].value += 1
     metrics.request_duration_seconds.observe(seconds, record.exemplar)
     if record.tokenized_at is None:
         return

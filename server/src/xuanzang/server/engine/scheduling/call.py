@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, ServedModel
 from xuanzang.text.codec import TextCodec
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
@@ -179,7 +178,8 @@ class CallContext:
 
     def __post_init__(self) -> None:
         """Derive what admission asks for again and again."""
-        limited = None if self.model.limits == UNLIMITED else self.model
+        limits = self.model.limits
+        limited = self.model if limits.workers or limits.memory_bytes else None
         object.__setattr__(self, "flow", FlowKey(self.caller, limited))
         object.__setattr__(self, "useful_until", min(self.deadline, self.cutoff))
         object.__setattr__(self, "accepts_part", not math.isinf(self.cutoff))

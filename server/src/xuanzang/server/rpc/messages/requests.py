@@ -240,9 +240,9 @@ def _format_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolat
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
     """Find the values outside of their ranges."""
-    yield from _out_of_range(_RANGES, _set_fields(options), path="options")
+    yield from _out_of_range(_RANGES, options, path="options")
     if options.HasField("sampling"):
-        yield from _out_of_range(_SAMPLING_RANGES, _set_fields(options.sampling), path="options.sampling")
+        yield from _out_of_range(_SAMPLING_RANGES, options.sampling, path="options.sampling")
     if len(options.target_prefix) > MAX_PREFIX_CHARACTERS:
         yield _size_violation("target_prefix", f"at most {MAX_PREFIX_CHARACTERS} characters", options.target_prefix)
     if len(options.suppressed_texts) > MAX_SUPPRESSED_TEXTS:
@@ -305,11 +305,11 @@ def _set_fields(options: pb.DecodingOptions | pb.SamplingOptions) -> dict[str, A
     return {field.name: value for field, value in options.ListFields()}
 
 
-def _out_of_range(ranges: Mapping[str, _Range], values: Mapping[str, Any], *, path: str) -> Iterable[FieldViolation]:
+def _out_of_range(ranges: Mapping[str, _Range], options: Any, *, path: str) -> Iterable[FieldViolation]:
     for name, limits in ranges.items():
         # NaN compares false with both bounds.
-        if name in values and not limits.minimum <= values[name] <= limits.maximum:
-            yield _value_violation(name, str(limits), values[name], path=path)
+        if options.HasField(name) and not limits.minimum <= getattr(options, name) <= limits.maximum:
+            yield _value_violation(name, str(limits), getattr(options, name), path=path)
 
 
 def _value_violation(name: str, limits: str, value: float, *, path: str = "options") -> FieldViolation:
