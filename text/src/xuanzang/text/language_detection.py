@@ -162,8 +162,9 @@ class LanguageDetector:
             return {}
         words = text if writing.script == CJK else " ".join(_words(text, writing.script))
         probabilities: dict[str, float] = {}
+        languages = _labels_of(candidates)
         for label, probability in rank(words, candidates):
-            language = _language_of(label, candidates)
+            language = languages[label]
             probabilities[language] = probabilities.get(language, 0.0) + probability
         return probabilities
 
@@ -197,9 +198,11 @@ def _words(text: str, script: str) -> Iterable[str]:
     return (word for word in _WORD.findall(text) if script_of(word[0]) == script)
 
 
-def _language_of(label: str, languages: Collection[str]) -> str:
-    """Return the language that a label of the library stands for among some."""
-    return label if label in languages else _PART_OF.get(label, "")
+@lru_cache(32)
+def _labels_of(languages: frozenset[str]) -> Mapping[str, str]:
+    """Return the labels of the library that stand for some languages, each with its language."""
+    parts = {label: language for label, language in _PART_OF.items() if language in languages}
+    return parts | {language: language for language in languages}
 
 
 def is_installed() -> bool:
@@ -218,7 +221,7 @@ def installed_libraries(open_model: Callable[[], BinaryIO] | None = None) -> Lib
 def _mapped_rank(open_model: Callable[[], BinaryIO] | None) -> Rank:
     from xuanzang.text import language_model  # noqa: PLC0415 - an extra, and numpy
 
-    return language_model.mapped_rank(_language_of, open_model or language_model.unpacked_file)
+    return language_model.mapped_rank(_labels_of, open_model or language_model.unpacked_file)
 
 
 def _chinese_script(text: str) -> str:

@@ -12,8 +12,7 @@ import math
 import mmap
 import tempfile
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import lru_cache
 from importlib.metadata import version
 from operator import itemgetter
@@ -38,10 +37,10 @@ def packed_digest() -> str:
         return hashlib.file_digest(file, lambda: digest).hexdigest()
 
 
-def mapped_rank(language_of: Callable[[str, frozenset[str]], str], open_model: Callable[[], BinaryIO]) -> Rank:
+def mapped_rank(labels_of: Callable[[frozenset[str]], Container[str]], open_model: Callable[[], BinaryIO]) -> Rank:
     """Open the model by mapping the file that a function opens, which holds what `unpacked` returns.
 
-    `language_of` returns the language among some that a label of the library stands for; empty if it is none of them.
+    `labels_of` returns the labels that stand for some languages, among them labels that the library lacks.
     """
     with open_model() as file:
         values = _mapped(file)
@@ -49,25 +48,27 @@ def mapped_rank(language_of: Callable[[str, frozenset[str]], str], open_model: C
     found_in = _Features(values)
 
     @lru_cache(32)
-    def among(languages: frozenset[str]) -> npt.NDArray[np.int64]:
-        """Return the rows of labels that stand for one of some languages."""
-        return np.flatnonzero([language_of(label, languages) in languages for label in labels])
+    def among(languages: frozenset[str]) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the labels that stand for one of some languages, their rows [label, 1], and their priors."""
+        wanted = labels_of(languages)
+        rows = np.flatnonzero([label in wanted for label in labels])
+        return [labels[row] for row in rows], rows[:, None], prior[rows]
 
     def rank(text: str, languages: frozenset[str]) -> Iterable[tuple[str, float]]:
-        rows = among(languages)
-        if not rows.size:
+        names, rows, priors = among(languages)
+        if not names:
             return ()
         encoded = _encoded(text)
-        found = Counter(found_in(encoded))
-        scores = np.zeros(len(rows), dtype=np.float32)
+        found = found_in(encoded)
+        scores = np.zeros(len(names), dtype=np.float32)
         if found:
             # Products as the library makes them, [feature, label], so that they are equal to the last bit.
-            chosen = np.ascontiguousarray(weights[rows[:, None], np.fromiter(found, np.intp)].T)
-            scores = np.log1p(np.fromiter(found.values(), np.float32)) @ chosen + prior[rows]
+            chosen = np.ascontiguousarray(weights[rows, np.fromiter(found, np.intp)].T)
+            scores = np.log1p(np.fromiter(found.values(), np.float32)) @ chosen + priors
         # The library's calibration: probabilities of a long text are less extreme.
         scores *= 1.0 / math.sqrt(len(encoded) or 1)
         np.exp(scores - scores.max(), out=scores)
-        return _by_label([labels[row] for row in rows], scores / scores.sum())
+        return _by_label(names, scores / scores.sum())
 
     return rank
 
@@ -97,10 +98,10 @@ class _Features:
         """Read the arrays of a model where they lie."""
         self._arrays = [memoryview(values[name]) for name in ("base", "children", "parent", "shorter", "feature")]
 
-    def __call__(self, text: bytes) -> list[int]:
-        """Return the numbers of the sequences, one for each time that it is found."""
+    def __call__(self, text: bytes) -> dict[int, int]:
+        """Return the numbers of the sequences, each with how often it is found."""
         base, children, parent, shorter, feature = self._arrays
-        state, found = 0, []
+        state, found = 0, dict[int, int]()
         for byte in text:
             child = children[base[state] + byte]
             while parent[child] != state:
@@ -108,7 +109,7 @@ class _Features:
                 child = children[base[state] + byte]
             state = child
             if (number := feature[state]) >= 0:
-                found.append(number)
+                found[number] = found.get(number, 0) + 1
         return found
 
 
