@@ -79,11 +79,12 @@ class Admission:
         self._require_room(flow, cost)
         seconds = useful_until - time.monotonic()
         # There is nearly always time for all that waits and runs, in any order.
-        if self._is_safe(self._seconds_for(flow, self._queue.cost + cost + self._places.held_tokens), seconds):
+        tokens = self._queue.cost + cost + self._places.held_tokens
+        if self._calibration.allows(self._seconds_for(flow, tokens), seconds):
             return
         asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
         estimate = self._seconds_until_begun(asked) if accepts_part else self._seconds_until_done(asked)
-        if not self._is_safe(estimate, seconds):
+        if not self._calibration.allows(estimate, seconds):
             raise self._too_late(asked, seconds)
 
     def admit(self, request: Request, *, now: float, follows: bool) -> None:
@@ -99,14 +100,14 @@ class Admission:
         tier = self._places.tier_of(flow.caller, sentences=sentences, tokens=cost)
         asked = _Asked(flow, tier, cost, request.longest, self._places.rows(tier, sentences))
         seconds, estimate = request.useful_until - now, self._seconds_until_done(asked)
-        is_safe = self._is_safe(estimate, seconds)
+        is_safe = self._calibration.allows(estimate, seconds)
         if is_safe:
             request.estimate = estimate
         if follows:
             return
         self._require_room(flow, cost)
         if not is_safe and request.context.accepts_part:
-            is_safe = self._is_safe(self._seconds_until_begun(asked), seconds)
+            is_safe = self._calibration.allows(self._seconds_until_begun(asked), seconds)
         if not is_safe and not self._places.is_idle:
             raise self._too_late(asked, seconds)
 
@@ -215,10 +216,6 @@ class Admission:
         before = self._queue.cost_before(flow, cost) + cost
         seconds, with_held = self._seconds_for(flow, before), self._seconds_for(flow, before + held)
         return None if seconds is None or with_held is None else max(seconds + in_batch, with_held)
-
-    def _is_safe(self, estimate: float | None, seconds: float) -> bool:
-        """Return whether a request will be done within a time, as far as anybody knows."""
-        return estimate is None or self._calibration.safe(estimate) <= seconds
 
     def _too_late(self, asked: _Asked, seconds: float) -> OverloadedError:
         """Return the refusal of a request that would not be done within a time."""

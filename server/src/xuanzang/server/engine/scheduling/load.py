@@ -222,6 +222,10 @@ class Calibration:
         """Return the time within which nearly all requests with an estimate are done, seconds."""
         return self._factor * seconds + _OVERHEAD_SECONDS
 
+    def allows(self, estimate: float | None, seconds: float) -> bool:
+        """Return whether a time is safe for an estimate, as far as anybody knows; None: nothing is estimated yet."""
+        return estimate is None or self._factor * estimate + _OVERHEAD_SECONDS <= seconds
+
     def estimate(self, safe_seconds: float) -> float:
         """Return the greatest estimate that is safe within a time, seconds; less than 0 if there is none."""
         return (safe_seconds - _OVERHEAD_SECONDS) / self._factor

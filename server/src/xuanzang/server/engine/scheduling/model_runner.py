@@ -101,16 +101,18 @@ class ModelRunner:
         if self._running:
             self._metrics.rows_joined.inc(len(newcomers))
         now, step, batch_size = time.monotonic(), self._steps, len(self._running) + len(newcomers)
-        joining = [
-            _RunningSentence(queued=queued, first_step=step, joined_step=step, batch_size=batch_size, taken_at=now)
+        joining = {
+            queued.sentence: _RunningSentence(
+                queued=queued, first_step=step, joined_step=step, batch_size=batch_size, taken_at=now
+            )
             for queued in newcomers
-        ]
-        self._running.update({running.queued.sentence: running for running in joining})
+        }
+        self._running.update(joining)
         started = time.perf_counter()
-        self._decoder.admit([queued.sentence for queued in newcomers])
+        self._decoder.admit(tuple(joining))
         self._metrics.encode_duration_seconds.observe(time.perf_counter() - started)
         encoded_at = time.monotonic()
-        for running in joining:
+        for running in joining.values():
             running.encoded_at = encoded_at
         self._count_cache()
 

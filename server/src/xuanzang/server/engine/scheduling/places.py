@@ -87,6 +87,8 @@ class Places:
         """Of each worker the tiers of which it has sentences; replaced when they change."""
         self.held = [NOTHING] * len(TIERS)
         """By tier, all workers together."""
+        self.held_tokens = 0
+        """Predicted tokens of all sentences that are decoded."""
         # Sentences and predicted tokens of requests that are not closed, and the tier of so many, by caller.
         self._asked: dict[str, tuple[int, int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
@@ -162,15 +164,11 @@ class Places:
         if (tier in self.tiers[worker]) != (self.running[worker][tier] > 0):
             self.tiers[worker] ^= {tier}
         self.held[tier] = self.held[tier].plus(held.places - before.places, held.tokens - before.tokens)
+        self.held_tokens += held.tokens - before.tokens
         if held.places:
             callers[caller] = held
         else:
             callers.pop(caller, None)
-
-    @property
-    def held_tokens(self) -> int:
-        """Predicted tokens of all sentences that are decoded."""
-        return sum([each.tokens for each in self.held])
 
     @property
     def is_idle(self) -> bool:

@@ -58,6 +58,7 @@ class Reservations:
         self.reported: list[dict[BatchKey, BatchUse]] = [{} for _ in range(workers)]
         """What each worker uses, as it reported last; it may look at it without the lock."""
         self._reserved: Counter[LoadedModel] = Counter()
+        self._total = 0
 
     def require_possible(self, sentences: Iterable[QueuedSentence]) -> None:
         """Raise MemoryLimitError for a sentence that would not fit into an empty server."""
@@ -87,9 +88,8 @@ class Reservations:
         model, key = queued.request.model, BatchKey.of(queued)
         use = self.reported[worker].get(key, _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
-        reserved = self._reserved.total()
         # One that is alone may have all.
-        if reserved and reserved + more > self.max_cache_bytes * _MEMORY_SHARES[queued.tier]:
+        if self._total and self._total + more > self.max_cache_bytes * _MEMORY_SHARES[queued.tier]:
             return "server"
         limit = model.max_cache_bytes
         if limit is not None and self._reserved[model] + more > limit:
@@ -127,7 +127,9 @@ class Reservations:
             before = uses.get(key, _UNUSED)
             if use == before:
                 continue
-            self._reserved[key.model] += use.reserved - before.reserved
+            more = use.reserved - before.reserved
+            self._reserved[key.model] += more
+            self._total += more
             uses[key] = use
             if use == _UNUSED:
                 del uses[key]
