@@ -170,6 +170,24 @@ def test_sentences_that_are_done_wait_for_others_as_long_as_they_are_told(
     assert (patient < impatient) == has_kernels
 
 
+def test_sentences_that_are_done_leave_their_pages_to_those_for_whom_they_wait(
+    runtime: Sessions, texts: list[list[int]]
+) -> None:
+    long, short = texts[-2:]
+    kind = options(4, length_penalty=1.0, max_target_length=LONGEST)
+
+    def calls(steps_after_done: int) -> int:
+        decoder, count = Decoder(runtime), 0
+        decoder.admit([Sentence(source_ids=ids, options=kind) for ids in (*[short] * 4, long * 4)])
+        while len(decoder):
+            decoder.advance(StepLimit(64, math.inf, Interrupt(), steps_after_done))
+            count += 1
+        return count
+
+    has_kernels = runtime.step_functions is not None and runtime.cache_shape.dtype == np.float32
+    assert (calls(64) < calls(0)) == has_kernels
+
+
 @settings(max_examples=5)
 @given(steps=st.lists(st.integers(0, 60), min_size=2, max_size=5))
 def test_a_translation_of_many_pages_is_the_same_in_any_batch_and_alone(

@@ -122,6 +122,7 @@ class Running {
   // Takes out the sentences that were done in the last step, the last rows first, so that those behind them go on.
   void take_out() {
     for (auto row = done_rows_.rbegin(); row != done_rows_.rend(); ++row) {
+      release_pages(slots_, *row);
       const int64_t last = --beams_.batch;
       if (*row != last) swap(*row, last);
     }

@@ -92,6 +92,16 @@ int64_t advance_slots(const SlotStep& step, Pages pages) {
   return missing;
 }
 
+void release_pages(const SlotStep& step, int64_t sentence) {
+  for (int64_t logical = 0; logical < step.logical_pages; ++logical) {
+    int64_t& page = step.page_table[sentence * step.logical_pages + logical];
+    if (page < 0) continue;
+    step.page_owners[2 * page] = step.page_owners[2 * page + 1] = 0;
+    step.free_pages[(*step.free_count)++] = page;
+    page = -1;
+  }
+}
+
 int64_t continue_best(const BeamStep& step) {
   int64_t inspected = 0;
   for (int64_t sentence = 0; sentence < step.batch; ++sentence) {

@@ -13,7 +13,7 @@ struct SlotStep {
   uint8_t* visible;           // [batch, beam, slot], changed
   int64_t* page_table;        // [batch, logical page], changed: -1 where there is no page
   int64_t* page_owners;       // [page, 2], changed: sentence and logical page
-  const int64_t* free_pages;  // [page], the next to be taken last
+  int64_t* free_pages;        // [page], changed: the next to be taken last
   int64_t* free_count;        // [1], changed: number of free pages
   int64_t* slot_indices;      // [batch, beam, heads, 3], changed: page, head and slot in the page
   int64_t* chosen;            // [batch, beam], out: the slots
@@ -40,6 +40,9 @@ enum class Pages { kMayLack, kMustSuffice };
 // next token; takes free pages for slots that have none. Returns the number of slots whose page is missing, or -1, with
 // nothing changed, if a sentence has too few slots, a parent does not exist, or free pages must suffice and do not.
 int64_t advance_slots(const SlotStep& step, Pages pages);
+
+// Frees the pages of a sentence that is done.
+void release_pages(const SlotStep& step, int64_t sentence);
 
 // Lets every sentence go on with its best candidates. Returns the number of `inspected`.
 int64_t continue_best(const BeamStep& step);

@@ -85,13 +85,13 @@ class BeamSearch:
         for index, option in zip(indices.tolist(), options, strict=True):
             state = SentenceState(option, self._step)
             self.sentences[index : index + 1] = [state]  # the next one is put at the end
-            self._inspected_from = min(self._inspected_from, state.inspected_from)
             self._edited_until = max(self._edited_until, state.edited_until)
             if option.recorder:
                 recorded = True
                 option.recorder.begin(option.decoding.no_repeat_ngram_size)
         if self._recorded or recorded:
             self._find_recorded()
+        self._find_inspected()
         beams = self.beams
         beams.token_ids[indices] = self._start_id
         beams.scores[indices] = DEAD_SCORE
@@ -107,6 +107,7 @@ class BeamSearch:
     def select(self, order: Order) -> None:
         """Keep only some sentences, in the order given."""
         self.sentences = [self.sentences[index] for index in order.kept.tolist()]
+        self._find_inspected()
         self.beams = self.beams.selected(order)
         if self._recorded:
             self._find_recorded()
@@ -117,6 +118,10 @@ class BeamSearch:
 
     def _find_recorded(self) -> None:
         self._recorded = [index for index, state in enumerate(self.sentences) if state.options.recorder]
+
+    def _find_inspected(self) -> None:
+        """Forget the limits of sentences that have left."""
+        self._inspected_from = min([state.inspected_from for state in self.sentences], default=0)
 
     @property
     def free_steps(self) -> int:
