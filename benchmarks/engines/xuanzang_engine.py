@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 
 from benchmarks.engines.workload import Translated, Workload
@@ -19,6 +18,7 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.scheduling.fair_queue import dealt
 from xuanzang.server.engine.scheduling.model_runner import step_limit
 from xuanzang.server.engine.types import DecodingOptions
 
@@ -54,10 +54,10 @@ class Xuanzang:
         )
         options = SearchOptions(decoding=decoding, max_target_length=workload.max_target_length)
         sentences = [Sentence(source_ids=list(ids), options=options) for ids in batch]
-        # Dealt out by length, so that the threads end together.
-        by_length = sorted(sentences, key=lambda sentence: -len(sentence.source_ids))
         workers = len(self._decoders)
-        waiting = deque(chain.from_iterable(by_length[worker::workers] for worker in range(workers)))
+        # The first worker's share, then the others.
+        first = dict.fromkeys(dealt([len(ids) for ids in batch], workers))
+        waiting = deque(sentences[index] for index in {**first, **dict.fromkeys(range(len(sentences)))})
         share = min(MAX_SENTENCES, math.ceil(len(waiting) / workers))
         found: dict[Sentence, TargetHypothesis] = {}
         for part in self._pool.map(lambda decoder: _decode(decoder, waiting, share), self._decoders):

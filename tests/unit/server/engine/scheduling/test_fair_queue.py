@@ -141,6 +141,24 @@ def test_no_sentence_waits_for_ever_though_newcomers_are_always_nearer(lengths: 
     assert not waiting
 
 
+@given(st.lists(st.integers(1, 300), max_size=40), st.integers(1, 5))
+def test_what_is_dealt_is_taken_once_and_no_worker_gets_more_than_an_equal_share(
+    lengths: list[int], workers: int
+) -> None:
+    queue = fill({"a": lengths[::2], "b": lengths[1::2]})
+    shares = [queue.deal(left, Open(), max_source_tokens=10**9) for left in range(workers, 0, -1)]
+    assert queue.cost == queue.count == 0
+    assert sorted(one.source_tokens for share in shares for one in share) == sorted(lengths)
+    assert max(map(len, shares)) <= -(-len(lengths) // workers)
+
+
+def test_a_share_keeps_to_both_limits_but_is_never_empty() -> None:
+    queue = fill({"a": [40, 30, 20, 10], "b": [25, 15]})
+    assert [one.source_tokens for one in queue.deal(2, Open(1), max_source_tokens=100)] == [40]
+    assert [one.source_tokens for one in queue.deal(2, Open(), max_source_tokens=5)] == [30]
+    assert queue.count == 4
+
+
 def test_sentences_of_equal_length_are_taken_oldest_first_on_the_way_down_too() -> None:
     queue = FairQueue()
     waiting = queued("a", [5, 5, 5])

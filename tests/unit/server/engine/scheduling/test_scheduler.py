@@ -108,6 +108,12 @@ async def test_idle_workers_split_what_waits(make_queue: MakeQueue) -> None:
     assert queue.take(1) == [3] * 4
 
 
+async def test_workers_that_begin_together_get_shares_that_end_together(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=2)
+    queue.submit(30, 7, 37, 10, 9, 35, 8, 12)
+    assert (queue.take(0), queue.take(1)) == ([37, 12, 10, 9], [7, 8, 30, 35])
+
+
 async def test_a_worker_with_more_than_its_share_leaves_newcomers_to_others(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=2)
     queue.submit(*[3] * 6)

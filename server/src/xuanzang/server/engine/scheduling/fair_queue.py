@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Sequence
@@ -49,6 +50,22 @@ class Sweep:
         if length != self.length:
             self.upward = length > self.length
         self.length = length
+
+
+def dealt(costs: Sequence[int], workers: int) -> list[int]:
+    """Return which of some sentences the first of several workers gets that begin together, so that they end together.
+
+    The longest goes first, each to whoever has the least to do (Graham 1969, "Bounds on multiprocessing timing
+    anomalies"); none gets more of them than an equal share.
+    """
+    share, loads = -(-len(costs) // workers), [(0, worker) for worker in range(workers)]
+    taken: list[list[int]] = [[] for _ in loads]
+    for index in sorted(range(len(costs)), key=lambda index: -costs[index]):
+        load, worker = heapq.heappop(loads)
+        taken[worker].append(index)
+        if len(taken[worker]) < share:
+            heapq.heappush(loads, (load + costs[index], worker))
+    return taken[0]
 
 
 class _Flow:
@@ -187,14 +204,34 @@ class FairQueue:
             if not gate.admits(queued):
                 continue
             tokens += queued.source_tokens
-            flow.deficit -= queued.cost
             sweep.move(queued.source_tokens)
-            self._taken += 1
-            self._remove(flow, queued)
+            self._take(flow, queued)
             taken.append(queued)
             if not self.count:
                 break
         return taken
+
+    def deal(self, workers: int, gate: Gate, *, max_source_tokens: int) -> list[QueuedSentence]:
+        """Remove the share of one of several workers that begin now: turns do not matter if nothing is left to wait.
+
+        As in `take` the gate has to admit them, and `max_source_tokens` are those of all, unless the first has more.
+        """
+        waiting = [queued for key, flow in self._flows.items() if gate.is_open(key) for queued in flow.sentences]
+        taken: list[QueuedSentence] = []
+        for index in dealt([queued.cost for queued in waiting], workers):
+            queued = waiting[index]
+            max_source_tokens -= queued.source_tokens
+            if taken and max_source_tokens < 0:
+                break
+            if gate.is_open(queued.request.flow) and gate.admits(queued):
+                self._take(self._flows[queued.request.flow], queued)
+                taken.append(queued)
+        return taken
+
+    def _take(self, flow: _Flow, queued: QueuedSentence) -> None:
+        flow.deficit -= queued.cost
+        self._taken += 1
+        self._remove(flow, queued)
 
     def _next(self, flows: Sequence[_Flow], sweep: Sweep, now: float) -> tuple[_Flow, QueuedSentence]:
         """Return the first of the sentences that their callers' shares suffice for."""

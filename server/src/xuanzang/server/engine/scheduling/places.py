@@ -175,6 +175,10 @@ class Places:
         """True if no sentence of a caller waits or is decoded."""
         return not self._queue.count and not any(self.tiers)
 
+    def beginning(self, worker: int) -> int:
+        """Return how many workers have no sentences, if this one is among them; otherwise 0."""
+        return 0 if self.tiers[worker] else sum([not tiers for tiers in self.tiers])
+
     @property
     def is_calm(self) -> bool:
         """True if nobody waits, and there are no more sentences in batches than workers."""

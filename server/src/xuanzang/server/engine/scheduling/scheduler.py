@@ -230,11 +230,7 @@ class Scheduler:
             if not self._is_worth_joining(worker, tier, room, now):
                 continue
             gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
-            max_source_tokens = self._settings.max_join_source_tokens
-            if self._places.yields_until[tier] > now:
-                max_source_tokens //= _JOINS_OF_YIELDING
-            sweep = self._sweeps[worker][tier]
-            joining = self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
+            joining = self._take_some(worker, tier, room, gate, now)
             taken += joining
             self._has_refused |= gate.has_refused
             if gate.lacking:
@@ -244,6 +240,17 @@ class Scheduler:
                 tiers.remove(tier)
                 turn = turns.begin(tiers or {0})
         return taken
+
+    def _take_some(self, worker: int, tier: int, room: Room, gate: Gate, now: float) -> list[QueuedSentence]:
+        """Take the share of a worker that begins together with others, if nothing is left to wait, or those in turn."""
+        max_source_tokens = self._settings.max_join_source_tokens
+        if self._places.yields_until[tier] > now:
+            max_source_tokens //= _JOINS_OF_YIELDING
+        beginning = self._places.beginning(worker)
+        if beginning > 1 and self._queue.count <= beginning * room.places:
+            return self._queue.deal(beginning, gate, max_source_tokens=max_source_tokens)
+        sweep = self._sweeps[worker][tier]
+        return self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
 
     def _is_worth_joining(self, worker: int, tier: int, room: Room, now: float) -> bool:
         """Return whether the sentences of a tier have waited for as long as their joining holds up those that run.
