@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
@@ -211,11 +211,11 @@ class Places:
         """Whether the next sentence of a caller is begun at once, if it is the only one of its tier that waits."""
         return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self.running)))
 
-    def have_room(self, caller: str) -> list[int]:
-        """Return the workers that may take sentences of the tier of a caller whose sentences wait."""
+    def have_room(self, caller: str, workers: Iterable[int]) -> list[int]:
+        """Return those of some workers that may take sentences of the tier of a caller whose sentences wait."""
         for tier, waiting in self.waiting().items():
             if caller in waiting:
-                return [worker for worker in range(len(self.running)) if self.room(worker, tier, waiting).callers]
+                return [worker for worker in workers if self.room(worker, tier, waiting).callers]
         return []
 
     def rooms(self, worker: int) -> dict[int, Room]:

@@ -138,9 +138,13 @@ class Scheduler:
             request.model.metrics.queue_tokens.value += request.cost
             # An idle worker has room for any sentence, unless its model may not have all workers.
             self._changed.notify(self._workers if request.flow.limited else request.sentence_count)
-            # One that is full asks by itself when it has room again.
-            for worker in self._places.have_room(request.flow.caller):
-                self.interrupts[worker].set()
+            # One in the midst of steps is told, unless it knows; one that is full asks when it has room again.
+            tiers, interrupts = self._places.tiers, self.interrupts
+            if untold := [
+                worker for worker, interrupt in enumerate(interrupts) if tiers[worker] and not interrupt.is_set
+            ]:
+                for worker in self._places.have_room(request.flow.caller, untold):
+                    interrupts[worker].set()
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
@@ -181,9 +185,7 @@ class Scheduler:
                     self._woken.remove(worker)
                     return []
                 taken = self._take_hopeful(worker)
-                if not (self._queue.count and self._places.rooms(worker)):
-                    # It was set for what is taken now; what is left may join after the first step.
-                    self.interrupts[worker].clear()
+                self._note_what_is_left(worker, was_idle=not running)
                 if taken or running:
                     _count_started(taken)
                     return taken
@@ -191,6 +193,13 @@ class Scheduler:
                 if self._queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
                     self._changed.notify()  # for what came as the time ended
                     return []
+
+    def _note_what_is_left(self, worker: int, *, was_idle: bool) -> None:
+        """Let a worker that has begun look again after its first step, if more may join, and not for what it took."""
+        if not (self._queue.count and self._places.rooms(worker)):
+            self.interrupts[worker].clear()
+        elif was_idle:
+            self.interrupts[worker].set()
 
     def wake(self, worker: int) -> None:
         """Let a worker look after its models, even if it waits for sentences."""
