@@ -109,7 +109,7 @@ BREAKING = {
         f"{ENGINE}.scheduling.worker",
     ),
     "The decoder's floors": (f"{ENGINE}.decoding.search_state", f"{ENGINE}.decoding.decoder"),
-    "Promotion's floors: what is live, the gate before it, and how texts are compared": (
+    "Promotion's floors: what is live, and the gate before it": (
         f"{ENGINE}.promotion.gate",
         f"{ENGINE}.promotion.promoter",
     ),

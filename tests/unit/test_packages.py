@@ -105,6 +105,12 @@ def test_no_document_installs_from_an_index_that_lacks_the_packages(path: Path) 
         assert "xuanzang" not in line or "--find-links" in line or ".whl" in line, line
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_names_only_extras_that_there_are(path: Path) -> None:
+    for room, extras in re.findall(rf"\b({'|'.join(ROOMS)})\[([a-z,]+)\]", path.read_text(encoding="utf-8")):
+        assert set(extras.split(",")) <= set(project(room).get("optional-dependencies", ())), room
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_message_installs_from_an_index_that_lacks_the_packages(room: str) -> None:
     for path in (ROOT / room / "src").rglob("*.py"):

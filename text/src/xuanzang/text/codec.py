@@ -48,7 +48,7 @@ class SentenceFormat:
     """BCP-47 codes, at least one."""
     target_languages: tuple[str, ...]
     normalization: str
-    """What becomes of a sentence first: "nfkc", "moses" for Moses's punctuation; anything else for nothing."""
+    """Normalisation of a sentence: "nfkc", or "moses" for Moses's punctuation rules; anything else: none."""
     end_id: int
     """Id of the end token of the source."""
     source_language_ids: Mapping[str, int]

@@ -130,7 +130,7 @@ class Agreement:
 
 
 def compare(first: Sequence[str], second: Sequence[str]) -> Agreement:
-    """Compare translations."""
+    """Compare translations of the same texts, at least one."""
     equal = sum(ours == theirs for ours, theirs in zip(first, second, strict=True))
     lengths = sum(map(len, first)), sum(map(len, second))
     return Agreement(

@@ -40,7 +40,7 @@ def packed_digest() -> str:
 def mapped_rank(labels_of: Callable[[frozenset[str]], Container[str]], open_model: Callable[[], BinaryIO]) -> Rank:
     """Open the model by mapping the file that a function opens, which holds what `unpacked` returns.
 
-    `labels_of` returns the labels that stand for some languages, among them labels that the library lacks.
+    `labels_of` returns the labels that stand for some languages; the library may lack some of them.
     """
     with open_model() as file:
         values = _mapped(file)

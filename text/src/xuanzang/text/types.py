@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class ContentFormat(enum.Enum):
-    """Format of the content of a request."""
+    """Format of content."""
 
     TEXT = "text"
     HTML = "html"
@@ -18,7 +18,7 @@ class ContentFormat(enum.Enum):
 
 
 class TextKind(enum.Enum):
-    """Treatment of a text by a request."""
+    """Treatment of a text, by its language."""
 
     __hash__ = object.__hash__
 

@@ -18,7 +18,7 @@ from xuanzang.text.types import ContentFormat, GlossaryMatch, TokenDetail
 
 
 class TranslatedSegment(Protocol):
-    """A segment of a block in another language; one without source ids is as it was."""
+    """A segment of a block in translation; one that is copied is as it was."""
 
     @property
     def text(self) -> str:

@@ -1,1 +1,1 @@
-"""Terms, protected texts, and the glossaries that hold them."""
+"""Terms and protected texts: found in a source, put into it, and held in a translation."""

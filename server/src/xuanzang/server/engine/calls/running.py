@@ -112,7 +112,7 @@ class RunningCalls:
             Next part of the best translation, and at the end all hypotheses, best first.
 
         Raises:
-            EngineError: The text is not translated, as `Engine.translate_progressively` says.
+            EngineError: The text is not translated, as `Engine.translate` says.
         """
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
