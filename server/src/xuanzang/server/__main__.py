@@ -60,9 +60,11 @@ def _run_server(flags: Sequence[str]) -> int:
     except HubError as error:
         return fail(PROGRAM, str(error), status=1)
 
-    # Until the server takes signals itself; USR1 and USR2 mean nothing to it, and would end it.
+    # Until the server takes signals itself; USR1 and USR2 mean nothing to it, and would end it, unless they are a
+    # profiler's, which runs it in its process.
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.SIG_IGN)
     configure_logging(level=settings.log_level, log_format=settings.log_format)
     _LOGGER.info("settings", extra=settings.model_dump(mode="json"))
     try:
