@@ -127,6 +127,17 @@ async def test_other_models_go_on_beside_one_whose_memory_is_taken(bench: Bench,
     assert [queued.request.model for queued in bench.take(1)] == [free]
 
 
+async def test_an_idle_worker_takes_what_fits_if_its_share_waits_for_memory(repository: Path, metrics: Metrics) -> None:
+    bench = Bench(repository, workers=3, max_cache_mb=1)
+    limited, free = bench.model(metrics, memory_bytes=10_000), bench.model(metrics)
+    bench.submit(limited, 6)
+    bench.take(0)
+    bench.submit(limited, 7)
+    # One worker is woken for it, which might leave it to the other.
+    bench.submit(free, 3)
+    assert [queued.request.model for queued in bench.take(1)] == [free]
+
+
 async def test_the_memory_of_all_models_together_is_limited(bench: Bench, metrics: Metrics) -> None:
     models = [bench.model(metrics), bench.model(metrics)]
     for model in models:

@@ -255,11 +255,12 @@ class Scheduler:
         max_source_tokens = self._settings.max_join_source_tokens
         if self._places.yields_until[tier] > now:
             max_source_tokens //= _JOINS_OF_YIELDING
-        beginning = self._places.beginning(worker)
+        beginning, dealt = self._places.beginning(worker), list[QueuedSentence]()
         if beginning > 1 and self._queue.count <= beginning * room.places:
-            return self._queue.deal(beginning, gate, max_source_tokens=max_source_tokens)
+            dealt = self._queue.deal(beginning, gate, max_source_tokens=max_source_tokens)
+        # If all of its share waits for memory, others may not have been told of what is left to them.
         sweep = self._sweeps[worker][tier]
-        return self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
+        return dealt or self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
 
     def _is_worth_joining(self, worker: int, tier: int, room: Room, now: float) -> bool:
         """Return whether the sentences of a tier have waited for as long as their joining holds up those that run.
