@@ -19,6 +19,13 @@ _ANY_RANDOM = "?" * 8
 """Stands for the random part that `tempfile` gives a name."""
 
 
+_MOUNTS = Path("/proc/self/mountinfo")
+_REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "beegfs", "ceph", "glusterfs", "gpfs", "lustre"} | {
+    f"fuse.{name}" for name in ("ceph-fuse", "glusterfs", "s3fs", "sshfs")
+}
+"""File systems of other machines, as the system names them."""
+
+
 def write_whole(path: Path, content: bytes, *, mode: int = _MODE, keeps_owner: bool = True) -> None:
     """Write a file beside its place and rename it, so that no reader and no crash sees a part of it.
 
@@ -72,6 +79,30 @@ def is_private(status: os.stat_result) -> bool:
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
+def is_remote(folder: Path) -> bool:
+    """Return whether a folder, or where it would be made, is on a file system of other machines.
+
+    What is mapped from there ends the process when another machine removes it. False where the system does not tell,
+    as only Linux does.
+    """
+    try:
+        path = folder.absolute()
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        return file_system(existing.stat().st_dev, _MOUNTS.read_text(errors="surrogateescape")) in _REMOTE
+    except OSError:
+        return False
+
+
+def file_system(device: int, mounts: str) -> str:
+    """Return the name of the file system on a device, by the lines of `/proc/self/mountinfo`; empty if none has it."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        if mount.split(maxsplit=3)[2] == number:
+            return kind.split(maxsplit=1)[0]
+    return ""
+
+
 def temporary_beside(path: Path) -> tuple[int, Path]:
     """Create a file beside a path, locked as long as it is open; return its descriptor and its name.
 
@@ -79,7 +110,12 @@ def temporary_beside(path: Path) -> tuple[int, Path]:
     """
     while True:
         handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{path.name}.", suffix=_SUFFIX, dir=path.parent)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            os.close(handle)
+            Path(name).unlink()
+            raise
         if os.fstat(handle).st_nlink:
             return handle, Path(name)
         # Another process took it for abandoned before it was locked.

@@ -50,6 +50,27 @@ def test_a_kept_model_that_is_not_to_be_trusted_is_replaced(tmp_path: Path, faul
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o600)
 
 
+@pytest.mark.parametrize("what", ["pipe", "link"])
+def test_what_is_no_file_is_not_waited_for_and_replaced(tmp_path: Path, what: str) -> None:
+    cache = tmp_path / "cache"
+    keep(cache)
+    [path] = cache.iterdir()
+    before = path.read_bytes()
+    path.rename(tmp_path / "elsewhere")
+    if what == "pipe":
+        os.mkfifo(path, 0o600)
+    else:
+        path.symlink_to(tmp_path / "elsewhere")
+    keep(cache)
+    assert (path.is_symlink(), path.read_bytes() == before) == (False, True)
+
+
+def test_nothing_is_kept_where_other_machines_may_remove_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language_detector, "is_remote", lambda _: True)
+    keep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_kept_model_that_is_refused_for_its_owner_gets_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

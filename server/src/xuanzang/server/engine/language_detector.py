@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from xuanzang.server.whole_files import is_private, remove_abandoned, write_whole
+from xuanzang.server.whole_files import is_private, is_remote, remove_abandoned, write_whole
 from xuanzang.text.language_detection import LanguageDetector, installed_libraries
 
 _LOGGER = logging.getLogger(__name__)
@@ -31,10 +31,13 @@ def shared_detector(folder: Path | None = None) -> LanguageDetector:
 def kept_model(folder: Path) -> BinaryIO:
     """Open the unpacked model in a folder, written there first if it is not there or damaged.
 
-    Its name has two digests: of what it was unpacked from, and of what the file must hold.
+    Its name has two digests: of what it was unpacked from, and of what the file must hold. Nothing is kept on a file
+    system of other machines; see `is_remote`.
     """
     from xuanzang.text import language_model  # noqa: PLC0415 - an extra
 
+    if is_remote(folder):
+        return language_model.unpacked_file()
     packed = language_model.packed_digest()
     if file := _found(folder, packed):
         return file
@@ -67,7 +70,8 @@ def _opened(path: Path) -> BinaryIO | None:
     """Open a kept model; None if it is gone, others may write it, or it does not hold what its name says."""
     name = _NAME.fullmatch(path.name)
     with suppress(OSError):
-        file = path.open("rb")
+        # Of anything but a file, such as a pipe, nobody may be writing the other end.
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
         if name and is_private(os.fstat(file.fileno())) and hashlib.file_digest(file, "sha256").hexdigest() == name[1]:
             return file
         file.close()

@@ -12,6 +12,7 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import packed_weights
 from xuanzang.server.engine.runtime.sessions import Sessions, mappings
 from xuanzang.server.engine.types import DecodingOptions
 
@@ -125,17 +126,29 @@ def test_weights_stay_in_the_process_where_no_file_can_be_written(
     assert translations(bundle, opened(bundle, taken)) == expected
 
 
+def test_weights_stay_in_the_process_where_other_machines_may_remove_the_file(
+    bundle: Bundle, expected: list[list[TargetHypothesis]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_weights, "is_remote", lambda _: True)
+    assert translations(bundle, opened(bundle, tmp_path)) == expected
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_that_no_server_has_opened_for_long_are_removed_when_one_is_written(
     bundle: Bundle, tmp_path: Path
 ) -> None:
     old, recent, other = (tmp_path / name for name in ("weights-1.packed", "weights-2.packed", "languages-1.npy"))
     for path in (old, recent, other):
         path.write_bytes(b"")
-    for path in (old, other):
+    # What cannot be removed keeps nothing else.
+    immovable = [tmp_path / f"weights-folder-{number}.packed" for number in range(3)]
+    for path in immovable:
+        path.mkdir()
+    for path in (old, other, *immovable):
         os.utime(path, (0, 0))
     opened(bundle, tmp_path)
     assert (old.exists(), recent.exists(), other.exists()) == (False, True, True)
-    [path] = (each for each in tmp_path.glob("weights-*") if each.stat().st_size)
+    [path] = (each for each in tmp_path.glob("weights-*") if each.is_file() and each.stat().st_size)
     os.utime(path, (0, 0))
     opened(bundle, tmp_path)
     assert path.stat().st_mtime > 0

@@ -6,6 +6,7 @@ would write there, so the file may be damaged or of any origin; but nobody else 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xuanzang.kernels.graphs import SharedColumns
-from xuanzang.server.whole_files import is_private, remove_abandoned, temporary_beside
+from xuanzang.server.whole_files import is_private, is_remote, remove_abandoned, temporary_beside
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -56,8 +57,10 @@ def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns | None]:
 def _opened(path: Path) -> tuple[int, Path | None]:
     """Open a file to be read, if there is one that only the user and root may change, or else a new one, with its name.
 
-    OSError: none can be written.
+    OSError: none can be written, or other machines may remove it.
     """
+    if is_remote(path.parent):
+        raise OSError(errno.EREMOTE, "other machines may remove it")
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         if is_private(os.fstat(descriptor)):
@@ -89,6 +92,6 @@ def _keep(path: Path, descriptor: int, temporary: Path | None, *, has_all: bool)
 def _remove_unused(folder: Path) -> None:
     """Remove files of graphs that have not been opened for long; who has mapped one keeps it."""
     for path in list(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             if time.time() - path.stat().st_mtime > _MAX_UNUSED_SECONDS:
                 path.unlink()
