@@ -146,7 +146,7 @@ def test_what_is_dealt_is_taken_once_and_no_worker_gets_more_than_an_equal_share
     lengths: list[int], workers: int
 ) -> None:
     queue = fill({"a": lengths[::2], "b": lengths[1::2]})
-    shares = [queue.deal(left, Open(), max_source_tokens=10**9) for left in range(workers, 0, -1)]
+    shares = [queue.deal(left, Open(), max_source_tokens=10**9, now=0.0) for left in range(workers, 0, -1)]
     assert queue.cost == queue.count == 0
     assert sorted(one.source_tokens for share in shares for one in share) == sorted(lengths)
     assert max(map(len, shares)) <= -(-len(lengths) // workers)
@@ -154,9 +154,24 @@ def test_what_is_dealt_is_taken_once_and_no_worker_gets_more_than_an_equal_share
 
 def test_a_share_keeps_to_both_limits_but_is_never_empty() -> None:
     queue = fill({"a": [40, 30, 20, 10], "b": [25, 15]})
-    assert [one.source_tokens for one in queue.deal(2, Open(1), max_source_tokens=100)] == [40]
-    assert [one.source_tokens for one in queue.deal(2, Open(), max_source_tokens=5)] == [30]
+    assert [one.source_tokens for one in queue.deal(2, Open(1), max_source_tokens=100, now=0.0)] == [40]
+    assert [one.source_tokens for one in queue.deal(2, Open(), max_source_tokens=5, now=0.0)] == [30]
     assert queue.count == 4
+
+
+def test_nothing_is_dealt_while_a_sentence_is_late_or_due() -> None:
+    queue, [urgent] = fill({"a": [40, 30]}), queued("b", [5])
+    urgent.goes_first_at = 7.0
+    queue.add([urgent])
+    assert not queue.deal(2, Open(1), max_source_tokens=10**9, now=7.0)
+    assert [one.source_tokens for one in queue.deal(2, Open(1), max_source_tokens=10**9, now=6.0)] == [40]
+    short = fill({"a": [1]})
+    for _ in range(2):
+        short.add(queued("b", [50]))
+        assert [one.source_tokens for one in short.deal(2, Open(1), max_source_tokens=10**9, now=0.0)] == [50]
+    # As many newcomers as its patience allows have gone before it.
+    short.add(queued("b", [50]))
+    assert not short.deal(2, Open(1), max_source_tokens=10**9, now=0.0)
 
 
 def test_sentences_of_equal_length_are_taken_oldest_first_on_the_way_down_too() -> None:

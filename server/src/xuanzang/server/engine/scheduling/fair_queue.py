@@ -106,6 +106,11 @@ class _Flow:
             return math.inf
         return len(self.sentences) * now - self.queued_at
 
+    def is_pressing(self, taken: int, now: float) -> bool:
+        """Return whether one of its sentences is late or due."""
+        oldest_due = next(iter(self.sentences.values()))[1]
+        return taken >= oldest_due or bool(self.by_time and self.by_time[0][0] <= now)
+
     def next(self, sweep: Sweep, taken: int, now: float) -> tuple[tuple[int, float], QueuedSentence]:
         """Return rank and sentence: a late one, else the oldest if it is due, else the nearest ahead, else behind."""
         if self.by_time and self.by_time[0][0] <= now:
@@ -211,13 +216,17 @@ class FairQueue:
                 break
         return taken
 
-    def deal(self, workers: int, gate: Gate, *, max_source_tokens: int) -> list[QueuedSentence]:
+    def deal(self, workers: int, gate: Gate, *, max_source_tokens: int, now: float) -> list[QueuedSentence]:
         """Remove the share of one of several workers that begin now: turns do not matter if nothing is left to wait.
 
         As in `take` the gate has to admit them, and `max_source_tokens` are those of all, unless the first has more.
+        Memory may not suffice for all, so nothing is dealt while a sentence is late or due.
         """
-        waiting = [queued for key, flow in self._flows.items() if gate.is_open(key) for queued in flow.sentences]
+        flows = [flow for key, flow in self._flows.items() if gate.is_open(key)]
         taken: list[QueuedSentence] = []
+        if any(flow.is_pressing(self._taken, now) for flow in flows):
+            return taken
+        waiting = [queued for flow in flows for queued in flow.sentences]
         for index in dealt([queued.cost for queued in waiting], workers):
             queued = waiting[index]
             max_source_tokens -= queued.source_tokens

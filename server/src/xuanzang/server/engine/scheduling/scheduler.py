@@ -257,7 +257,7 @@ class Scheduler:
             max_source_tokens //= _JOINS_OF_YIELDING
         beginning, dealt = self._places.beginning(worker), list[QueuedSentence]()
         if beginning > 1 and self._queue.count <= beginning * room.places:
-            dealt = self._queue.deal(beginning, gate, max_source_tokens=max_source_tokens)
+            dealt = self._queue.deal(beginning, gate, max_source_tokens=max_source_tokens, now=now)
         # If all of its share waits for memory, others may not have been told of what is left to them.
         sweep = self._sweeps[worker][tier]
         return dealt or self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
