@@ -21,10 +21,9 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 # Bits of MXCSR, the register of the vector units: denormal inputs are zero, denormal results become zero.
 _DENORMALS_ARE_ZERO, _FLUSH_TO_ZERO = 1 << 6, 1 << 15
-# Added to the niceness of threads that give way: two fifths of the share of others. More would cost them much beside
-# other processes of the same control group; with less the event loop of an overloaded server waits for a core as long
-# as it has one.
-_GIVING_WAY = 4
+# Added to the niceness of threads that give way: two thirds of the share of others. More would cost them much beside
+# other processes of the same control group.
+_GIVING_WAY = 2
 
 # Of the eight words in which the C library keeps a thread's floating-point environment, the last is MXCSR.
 _WORDS, _MXCSR = 8, 7
