@@ -9,14 +9,14 @@ namespace xuanzang {
 // Arguments of XuanzangAdvanceSlots. Arrays are contiguous.
 struct SlotStep {
   int64_t batch, beam, slots, heads, page_slots, logical_pages;
-  const int64_t* parents;     // [batch, beam]
-  uint8_t* visible;           // [batch, beam, slot], changed
-  int64_t* page_table;        // [batch, logical page], changed: -1 where there is no page
-  int64_t* page_owners;       // [page, 2], changed: sentence and logical page
-  int64_t* free_pages;        // [page], changed: the next to be taken last
-  int64_t* free_count;        // [1], changed: number of free pages
-  int64_t* slot_indices;      // [batch, beam, heads, 3], changed: page, head and slot in the page
-  int64_t* chosen;            // [batch, beam], out: the slots
+  const int64_t* parents;  // [batch, beam]
+  uint8_t* visible;        // [batch, beam, slot], changed
+  int64_t* page_table;     // [batch, logical page], changed: -1 where there is no page
+  int64_t* page_owners;    // [page, 2], changed: sentence and logical page
+  int64_t* free_pages;     // [page], changed: the next to be taken last
+  int64_t* free_count;     // [1], changed: number of free pages
+  int64_t* slot_indices;   // [batch, beam, heads, 3], changed: page, head and slot in the page
+  int64_t* chosen;         // [batch, beam], out: the slots
 };
 
 // Arguments of XuanzangContinueBest. Arrays are contiguous.
