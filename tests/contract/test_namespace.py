@@ -8,22 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rooms import ROOMS
 
 ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "proto",
-    "kernels",
-    "model",
-    "export",
-    "text",
-    "server",
-    "documents",
-    "client",
-    "hub",
-    "loadtest",
-    "batch",
-    "gateway",
-)
 PACKAGES = {"admin", "bundle", "inference", "translation"}
 """Packages of the room proto, which are nobody else's."""
 

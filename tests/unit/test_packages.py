@@ -11,22 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rooms import ROOMS
 
 ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "proto",
-    "kernels",
-    "model",
-    "export",
-    "text",
-    "server",
-    "documents",
-    "client",
-    "hub",
-    "loadtest",
-    "batch",
-    "gateway",
-)
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
 
 

@@ -17,8 +17,8 @@ _PREFIX = ".."
 _SUFFIX = ".tmp"
 _ANY_RANDOM = "?" * 8
 """Stands for the random part that `tempfile` gives a name."""
-
-
+# Of a pipe, nobody may be writing the other end.
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _MOUNTS = Path("/proc/self/mountinfo")
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "beegfs", "ceph", "glusterfs", "gpfs", "lustre"} | {
     f"fuse.{name}" for name in ("ceph-fuse", "glusterfs", "s3fs", "sshfs")
@@ -65,7 +65,7 @@ def remove_abandoned(folder: Path, name: str) -> None:
     with suppress(OSError):
         for temporary in list(folder.glob(f"{_PREFIX}{name}.{_ANY_RANDOM}{_SUFFIX}")):
             with suppress(OSError):
-                descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                descriptor = os.open(temporary, _READING)
                 try:
                     # Whoever still writes it holds the lock.
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,6 +77,16 @@ def remove_abandoned(folder: Path, name: str) -> None:
 def is_private(status: os.stat_result) -> bool:
     """Return whether only the user of this process and root may write a file, so that it is as trustworthy as both."""
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def open_private(path: Path) -> int | None:
+    """Open a file and return its descriptor; None if there is none, it is a link, or others may write it."""
+    with suppress(OSError):
+        descriptor = os.open(path, _READING)
+        if is_private(os.fstat(descriptor)):
+            return descriptor
+        os.close(descriptor)
+    return None
 
 
 def is_remote(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from xuanzang.server import whole_files
 from xuanzang.server.engine import language_detector
 from xuanzang.text.language_detection import installed_libraries, is_installed
 
@@ -88,7 +89,7 @@ def test_a_model_that_is_written_and_not_trusted_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(language_detector, "is_private", lambda _: False)
+    monkeypatch.setattr(whole_files, "is_private", lambda _: False)
     assert dict(rank_in(tmp_path)("Guten Morgen", frozenset(("de", "fr"))))["de"] > 0.5
     assert caplog.messages == ["model of languages not kept"]
 

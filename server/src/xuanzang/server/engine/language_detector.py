@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from xuanzang.server.whole_files import is_private, is_remote, remove_abandoned, write_whole
+from xuanzang.server.whole_files import is_remote, open_private, remove_abandoned, write_whole
 from xuanzang.text.language_detection import LanguageDetector, installed_libraries
 
 _LOGGER = logging.getLogger(__name__)
@@ -70,11 +70,11 @@ def _opened(path: Path) -> BinaryIO | None:
     """Open a kept model; None if it is gone, others may write it, or it does not hold what its name says."""
     name = _NAME.fullmatch(path.name)
     with suppress(OSError):
-        # Of anything but a file, such as a pipe, nobody may be writing the other end.
-        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-        if name and is_private(os.fstat(file.fileno())) and hashlib.file_digest(file, "sha256").hexdigest() == name[1]:
-            return file
-        file.close()
+        if name and (descriptor := open_private(path)) is not None:
+            file = os.fdopen(descriptor, "rb")
+            if hashlib.file_digest(file, "sha256").hexdigest() == name[1]:
+                return file
+            file.close()
     return None
 
 

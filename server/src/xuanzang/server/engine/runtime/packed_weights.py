@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xuanzang.kernels.graphs import SharedColumns
-from xuanzang.server.whole_files import is_private, is_remote, remove_abandoned, temporary_beside
+from xuanzang.server.whole_files import is_remote, open_private, remove_abandoned, temporary_beside
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -61,11 +61,8 @@ def _opened(path: Path) -> tuple[int, Path | None]:
     """
     if is_remote(path.parent):
         raise OSError(errno.EREMOTE, "other machines may remove it")
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        if is_private(os.fstat(descriptor)):
-            return descriptor, None
-        os.close(descriptor)
+    if (descriptor := open_private(path)) is not None:
+        return descriptor, None
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent, f"{_PREFIX}*{_SUFFIX}")
     return temporary_beside(path)

@@ -55,8 +55,8 @@ class Sweep:
 def dealt(costs: Sequence[int], workers: int) -> list[int]:
     """Return which of some sentences the first of several workers gets that begin together, so that they end together.
 
-    The longest goes first, each to whoever has the least to do (Graham 1969, "Bounds on multiprocessing timing
-    anomalies"); none gets more of them than an equal share.
+    The longest goes first, each to the worker that has the least to do (Graham 1969, "Bounds on multiprocessing
+    timing anomalies"); none gets more of them than an equal share.
     """
     share, loads = -(-len(costs) // workers), [(0, worker) for worker in range(workers)]
     taken: list[list[int]] = [[] for _ in loads]
