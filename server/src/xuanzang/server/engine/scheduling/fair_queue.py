@@ -102,18 +102,21 @@ class _Flow:
 
     def waited(self, now: float) -> float:
         """Return the seconds that its sentences have waited together; infinite if one of them goes first."""
-        if self.by_time and self.by_time[0][0] <= now:
+        if self._is_late(now):
             return math.inf
         return len(self.sentences) * now - self.queued_at
 
     def is_pressing(self, taken: int, now: float) -> bool:
         """Return whether one of its sentences is late or due."""
         oldest_due = next(iter(self.sentences.values()))[1]
-        return taken >= oldest_due or bool(self.by_time and self.by_time[0][0] <= now)
+        return taken >= oldest_due or self._is_late(now)
+
+    def _is_late(self, now: float) -> bool:
+        return bool(self.by_time) and self.by_time[0][0] <= now
 
     def next(self, sweep: Sweep, taken: int, now: float) -> tuple[tuple[int, float], QueuedSentence]:
         """Return rank and sentence: a late one, else the oldest if it is due, else the nearest ahead, else behind."""
-        if self.by_time and self.by_time[0][0] <= now:
+        if self._is_late(now):
             goes_first_at, _, queued = self.by_time[0]
             return (_LATE, goes_first_at), queued
         oldest, (_, due) = next(iter(self.sentences.items()))

@@ -224,7 +224,7 @@ class Calibration:
 
     def allows(self, estimate: float | None, seconds: float) -> bool:
         """Return whether a time is safe for an estimate, as far as anybody knows; None: nothing is estimated yet."""
-        return estimate is None or self._factor * estimate + _OVERHEAD_SECONDS <= seconds
+        return estimate is None or self.safe(estimate) <= seconds
 
     def estimate(self, safe_seconds: float) -> float:
         """Return the greatest estimate that is safe within a time, seconds; less than 0 if there is none."""
