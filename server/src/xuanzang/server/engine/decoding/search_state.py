@@ -180,7 +180,7 @@ class SentenceState:
         if self.options.rules.none_better:
             counted = rank(self.endings, options.beam_size)
             return len(counted) >= options.beam_size and live <= counted[-1].score
-        if options.length_penalty:
+        if self._is_penalised:
             return len(self.endings) >= options.beam_size
         # Sums only sink, so the first best continuation that ends cannot be beaten.
         return self._best_finished and len(self.endings) >= options.num_hypotheses
@@ -199,6 +199,11 @@ class SentenceState:
     @property
     def endings_left(self) -> int:
         """Hypotheses that end until the search is over; 0 where their number does not decide."""
+        decides = self._is_penalised and not self.options.rules.none_better
+        return self.options.decoding.beam_size - len(self.endings) if decides else 0
+
+    @property
+    def _is_penalised(self) -> bool:
+        """True if a final score may exceed its sum, so that a hypothesis that ends later may rank first."""
         decoding = self.options.decoding
-        decides = decoding.length_penalty and not self.options.rules.none_better
-        return decoding.beam_size - len(self.endings) if decides else 0
+        return bool(decoding.length_penalty or decoding.coverage_penalty)
