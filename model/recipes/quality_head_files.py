@@ -50,10 +50,18 @@ def add_head(
     card = bundle / CARD
     if card.is_file():
         contents[CARD] = _with_section(card.read_text(encoding="utf-8"), _section(reports, min_chrf, fitted))
+    write_files(bundle, contents)
+
+
+def write_files(bundle: Path, contents: Mapping[str, str]) -> None:
+    """Write files into a bundle, by name, and list them in its manifest.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
     manifest = json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))
     manifest["files"] = _listed(manifest["files"], contents)
-    contents[MANIFEST] = _json(manifest, indent=2)
-    for name, content in contents.items():
+    for name, content in {**contents, MANIFEST: _json(manifest, indent=2)}.items():
         _replace(bundle / name, content)
 
 

@@ -168,6 +168,7 @@ FIELDS = {
         "source_with_terms": (10, "string"),
         "terms_required": (11, "bool"),
         "kept_answer": (12, "bool"),
+        "from_lexicon": (13, "bool"),
     },
     "Hypothesis": {
         "text": (1, "string"),
@@ -274,13 +275,15 @@ GOLDENS = [
                         source_with_terms="s",
                         terms_required=True,
                         kept_answer=True,
+                        from_lexicon=True,
                     )
                 ],
             )
         ),
         (
-            "225a 0a016d 12017a 1a0132 220166 2a0169 3001 3a0163 42016b 4a0172 520173 5a016f 6207 120165 22020804 6a2f "
-            "0801 1002 1803 21000000000000e03f 29000000000000f03f 310000000000000040 3804 4001 48ac02 520173 5801 6001"
+            "225c 0a016d 12017a 1a0132 220166 2a0169 3001 3a0163 42016b 4a0172 520173 5a016f 6207 120165 22020804 6a31 "
+            "0801 1002 1803 21000000000000e03f 29000000000000f03f 310000000000000040 3804 4001 48ac02 520173 5801 6001 "
+            "6801"
         ),
     ),
     # An option set to zero is not an option left out.

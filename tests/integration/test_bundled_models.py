@@ -72,3 +72,29 @@ async def test_without_detection_the_script_of_a_text_tells_its_language(start_s
             await client.translate_one(ENGLISH, model="en-zh"),
         ]
         assert ways(*found) == [TO_EN, TO_ZH]
+
+
+async def test_first_words_get_the_translation_of_the_lexicon(client: AsyncTranslationClient) -> None:
+    words = {"hello": "你好", "Good morning!": "早上好！", "test": "测试", "再见": "Goodbye", "猫。": "Cat."}
+    for text, translation in words.items():
+        found = await client.translate_one(text, return_provenance=True)
+        assert found.text == translation
+        assert found.provenance
+        assert [each.from_lexicon for each in found.provenance.sentences] == [True]
+    markup = await client.translate_one("<b>hello</b> <i>Tom</i>", content_format="html", return_provenance=True)
+    assert markup.provenance
+    assert [each.from_lexicon for each in markup.provenance.sentences] == [False]
+    assert (await client.translate_one("<p><b>hello</b></p>", content_format="html")).text == "<p><b>你好</b></p>"
+
+
+async def test_a_first_word_has_other_hypotheses_too_and_options_are_obeyed(client: AsyncTranslationClient) -> None:
+    several = await client.translate_one("hello", num_hypotheses=3, return_scores=True)
+    assert several.hypotheses[0].text == "你好"
+    assert len({each.text for each in several.hypotheses}) == 3
+    assert several.hypotheses[0].score == 0
+    for options in ({"target_prefix": "您"}, {"suppressed_texts": ["你"]}, {"glossary": {"hello": "哈喽"}}):
+        found = await client.translate_one("hello", return_provenance=True, source_language="en", **options)
+        assert found.provenance
+        assert not any(each.from_lexicon for each in found.provenance.sentences)
+    streamed = [part.text_delta async for part in client.translate_progressively("hello")]
+    assert "".join(streamed) == "你好"

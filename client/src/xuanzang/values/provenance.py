@@ -74,6 +74,8 @@ class SentenceProvenance:
     """True if the best hypothesis is of a search that required the terms."""
     kept_answer: bool
     """True if nothing was searched, because the answer was kept or another call was waiting for it."""
+    from_lexicon: bool
+    """True if the translation is the one in the bundle's lexicon of first words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

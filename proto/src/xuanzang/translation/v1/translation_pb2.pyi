@@ -1315,6 +1315,7 @@ class SentenceProvenance(google.protobuf.message.Message):
     SOURCE_WITH_TERMS_FIELD_NUMBER: builtins.int
     TERMS_REQUIRED_FIELD_NUMBER: builtins.int
     KEPT_ANSWER_FIELD_NUMBER: builtins.int
+    FROM_LEXICON_FIELD_NUMBER: builtins.int
     sentence_index: builtins.int
     """Index of the sentence among those of the text, counted from 0."""
     worker: builtins.int
@@ -1345,6 +1346,8 @@ class SentenceProvenance(google.protobuf.message.Message):
     """Whether nothing was searched, because the answer was kept from an earlier search or another call was waiting for it.
     The numbers of worker, batch, steps and searches are 0 then.
     """
+    from_lexicon: builtins.bool
+    """Whether the translation is the one in the bundle's lexicon of first words, such as "hello"."""
     def __init__(
         self,
         *,
@@ -1360,8 +1363,9 @@ class SentenceProvenance(google.protobuf.message.Message):
         source_with_terms: builtins.str = ...,
         terms_required: builtins.bool = ...,
         kept_answer: builtins.bool = ...,
+        from_lexicon: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "kept_answer", b"kept_answer", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "source_with_terms", b"source_with_terms", "steps", b"steps", "terms_required", b"terms_required", "worker", b"worker"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "from_lexicon", b"from_lexicon", "kept_answer", b"kept_answer", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "source_with_terms", b"source_with_terms", "steps", b"steps", "terms_required", b"terms_required", "worker", b"worker"]) -> None: ...
 
 global___SentenceProvenance = SentenceProvenance
 

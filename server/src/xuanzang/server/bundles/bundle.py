@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +53,8 @@ class Bundle:
     """Target pieces ordered by id; empty if the ids are the SentencePiece model's."""
     quality_head: QualityHead | None = None
     """Estimate of how far to trust translations, if the bundle has one."""
+    lexicon: Mapping[str, str] = field(default_factory=dict)
+    """Translations of first words, by source; none if the bundle has no lexicon."""
 
     @property
     def precision(self) -> str:

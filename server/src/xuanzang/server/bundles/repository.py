@@ -15,6 +15,7 @@ from xuanzang.server.bundles.bundle import Bundle, read_samples
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import FileError, FileState, digest_of, open_regular, state_of
 from xuanzang.server.bundles.graphs import weights_faults
+from xuanzang.server.bundles.lexicon import read_lexicon
 from xuanzang.server.bundles.manifest import (
     MANIFEST,
     MAX_FILES,
@@ -171,6 +172,7 @@ def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[
         source_vocabulary=source_vocabulary,
         target_vocabulary=target_vocabulary,
         quality_head=read_quality_head(directory, manifest),
+        lexicon=read_lexicon(directory, manifest),
     )
 
     def require_weights() -> None:

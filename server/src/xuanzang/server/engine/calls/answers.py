@@ -286,7 +286,7 @@ class AnsweredSearches:
                 self._listener.on_result(position, result)
 
     def _rendered(self, position: int, found: Found) -> SentenceResult:
-        sentence, renderer = self._searches[position]
+        sentence, renderer, _ = self._searches[position]
         hypotheses = [renderer.render(sentence, each, cut=FinishReason.MAX_LENGTH) for each in found]
         now = time.monotonic()
         return SentenceResult(

@@ -13,7 +13,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
-from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, openings
+from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, lexicon_first, openings
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.results import TextStreamer, joined, ranked, with_markup
 from xuanzang.server.engine.calls.text_quality import assessed
@@ -195,7 +195,7 @@ class RunningCall:
             self._watch.begin(searches)
         if options.return_alternatives:
             return await self._alternatives(prepared)
-        planned = Expansion(range(len(searches)), searches)
+        planned = lexicon_first(searches)
         if options.sampling:
             planned = draws(searches, options.sampling)
         is_single = len(planned.searches) == len(searches)
@@ -213,7 +213,7 @@ class RunningCall:
             )
             results = await answered.results(self._decode)
         if self._call.return_provenance:
-            self._note(prepared, planned.owners, results)
+            self._note(prepared, planned, results)
         if self._watch:
             self._watch.end(searches, results)
         hypotheses = [result.hypotheses for result in results]
@@ -229,17 +229,18 @@ class RunningCall:
         planned, ended = continuations(searches, [result.found for result in begun])
         results = await self._decode(planned.searches, follows=True) if planned.searches else []
         if self._call.return_provenance:
-            self._note(prepared, range(len(searches)), begun)
-            self._note(prepared, planned.owners, results)
+            self._note(prepared, Expansion(range(len(searches)), searches), begun)
+            self._note(prepared, planned, results)
         hypotheses = [*(result.hypotheses for result in results), *([each] for _, each in ended)]
         return ranked(len(searches), [*planned.owners, *(owner for owner, _ in ended)], hypotheses)
 
-    def _note(self, prepared: PreparedTexts, owners: Iterable[int], results: Iterable[SentenceResult]) -> None:
+    def _note(self, prepared: PreparedTexts, planned: Expansion, results: Iterable[SentenceResult]) -> None:
         """Record searches that are done, of the sentences that own them."""
         counts = (sum(1 for segment in segments if segment.source_ids) for segments in prepared.texts)
         places = [(text, sentence) for text, count in enumerate(counts) for sentence in range(count)]
-        for owner, result in zip(owners, results, strict=True):
-            self._record.found.append((*places[owner], result.timeline))
+        for owner, search, result in zip(*planned, results, strict=True):
+            timeline = replace(result.timeline, from_lexicon=bool(search.lexicon_ids))
+            self._record.found.append((*places[owner], timeline))
 
     async def _decode(
         self,

@@ -1,8 +1,8 @@
-"""Expansion of a sentence into several searches: independent draws, and alternatives that begin differently."""
+"""Expansion of a sentence into several searches: first words, independent draws, and alternatives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,6 +30,36 @@ def draws(searches: Sequence[PlannedSearch], sampling: SamplingOptions) -> Expan
             owners.append(owner)
             drawn.append(_with_options(search, replace(options, decoding=decoding)))
     return Expansion(owners, drawn)
+
+
+def lexicon_first(searches: Sequence[PlannedSearch]) -> Expansion:
+    """Return the searches of sentences; the best hypothesis of first words is the translation of the lexicon.
+
+    The search is forced to it. Forced tokens cost nothing, so its score is 0, which no other hypothesis exceeds.
+    """
+    planned = [(owner, each) for owner, search in enumerate(searches) for each in _with_lexicon(search)]
+    return Expansion([owner for owner, _ in planned], [search for _, search in planned])
+
+
+def _with_lexicon(search: PlannedSearch) -> Iterator[PlannedSearch]:
+    if not search.lexicon_ids:
+        yield search
+        return
+    options = search.sentence.options
+    first, others = (
+        replace(options, decoding=replace(options.decoding, num_hypotheses=count))
+        for count in (1, options.decoding.num_hypotheses - 1)
+    )
+    ids = search.lexicon_ids
+    # The model did not choose the tokens, so its probabilities and attention say nothing: each stands for all words.
+    spans = search.renderer.source_spans
+    words = [(spans[0][0], max(end for _, end in spans))] * len(spans) if spans else ()
+    certain = search._replace(renderer=replace(search.renderer, assessor=None, source_spans=words))
+    yield _with_options(certain, replace(first, prefix_ids=ids, max_target_length=len(ids)))
+    if others.decoding.num_hypotheses:
+        # The end token is left to the search.
+        suppressed = (*options.suppressed_sequences, ids[:-1])
+        yield _with_options(search, replace(others, suppressed_sequences=suppressed))._replace(lexicon_ids=())
 
 
 def openings(searches: Sequence[PlannedSearch]) -> list[PlannedSearch]:

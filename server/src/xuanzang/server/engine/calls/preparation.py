@@ -212,7 +212,22 @@ class _Preparation:
             terms.added_to(self._constraints) if terms.target else self._constraints,
             language_ids=self._codec.target_prefix_ids,
         )
-        return PlannedSearch(sentence, renderer)
+        return PlannedSearch(sentence, renderer, self._lexicon_ids(segment, terms))
+
+    def _lexicon_ids(self, segment: Segment, terms: SentenceTerms) -> tuple[int, ...]:
+        """Return the translation in the lexicon; none for a sentence whose caller has a say in its words."""
+        options = self._options
+        is_asked_otherwise = (
+            terms.target
+            or terms.source
+            or options.target_prefix
+            or options.suppressed_texts
+            or options.sampling
+            or options.return_alternatives
+        )
+        target_ids = () if is_asked_otherwise else self._model.lexicon_ids(segment.text)
+        fits = options.min_target_length < len(target_ids) <= _max_target_length(self._model, options)
+        return target_ids if fits else ()
 
     def _terms(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> SentenceTerms:
         """Find the terms of a sentence, but not those of what is not translated."""

@@ -15,6 +15,7 @@ from xuanzang.server.bundles.bundle import Bundle, Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.bundles.graph_interface import inspects_rows
+from xuanzang.server.bundles.lexicon import LEXICON
 from xuanzang.server.bundles.manifest import MAX_FILE_BYTES
 from xuanzang.server.bundles.repository import read_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
@@ -27,6 +28,8 @@ from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.text.codec import SentenceFormat, TextCodec
+from xuanzang.text.language_codes import primary
+from xuanzang.text.lexicon import Lexicon
 from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
 from xuanzang.text.traditional import with_traditional
 
@@ -119,8 +122,25 @@ class LoadedModel:
             # A sample may be between any of the languages; its ids tell which.
             if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._framings())
         ]
+        self.lexicon = self._open_lexicon()
+        """Translations of first words; None if the bundle has no lexicon."""
         if reasons:
             raise BundleError(self.bundle.directory, reasons)
+
+    def _open_lexicon(self) -> Lexicon | None:
+        entries, manifest = self.bundle.lexicon, self.bundle.manifest
+        if not entries:
+            return None
+        reasons = [
+            f"{LEXICON}: the model cannot write {target!r}"
+            for target in entries.values()
+            if not self.codec.can_write(self.codec.encode_target(target))
+        ]
+        if len(manifest.source_language_codes) > 1 or len(manifest.target_language_codes) > 1:
+            reasons = [f"{LEXICON} is for models of one pair of languages"]
+        if reasons:
+            raise BundleError(self.bundle.directory, reasons)
+        return Lexicon(entries, writes_chinese=primary(manifest.target_language_codes[0]) == "zh")
 
     def _open_quality_head(self) -> QualityEstimator | None:
         head = self.bundle.quality_head
@@ -286,6 +306,14 @@ class LoadedModel:
             rules=self._rules,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
+
+    def lexicon_ids(self, sentence: str) -> tuple[int, ...]:
+        """Return the target ids, end token included, of a sentence that the lexicon has; none of any other."""
+        translation = self.lexicon.translation(sentence) if self.lexicon else None
+        if translation is None:
+            return ()
+        target_ids = tuple(self.codec.encode_target(translation))
+        return (*target_ids, self.bundle.manifest.special_ids.eos_id) if self.codec.can_write(target_ids) else ()
 
     def justified_tokens(self, source_tokens: int) -> int:
         """Return how many target tokens a caller may force for a source, end token not counted."""

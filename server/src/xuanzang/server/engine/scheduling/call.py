@@ -86,6 +86,8 @@ class SentenceTimeline:
     """True if the best hypothesis is of a search that required the terms."""
     is_kept: bool = False
     """True if nothing was searched, because the answer was kept or another call was waiting for it."""
+    from_lexicon: bool = False
+    """True if the translation is the lexicon's."""
     max_target_length: int = 0
     """Maximum target tokens that were in effect, eos counted."""
     source_with_terms: str = ""

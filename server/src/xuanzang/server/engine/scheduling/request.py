@@ -42,6 +42,8 @@ class PlannedSearch(NamedTuple):
 
     sentence: Sentence
     renderer: SentenceRenderer
+    lexicon_ids: tuple[int, ...] = ()
+    """The whole translation, if the lexicon of the bundle has it; see `expansion.lexicon_first`."""
 
 
 class SentenceResult(NamedTuple):
@@ -251,7 +253,7 @@ class Request:
     def _queued(self, searches: Sequence[PlannedSearch]) -> Sequence[QueuedSentence]:
         """Return the sentences of searches, and count what they take."""
         sentences = []
-        for position, (sentence, renderer) in enumerate(searches):
+        for position, (sentence, renderer, _) in enumerate(searches):
             target_tokens = predicted_target_tokens(sentence)
             cost = predicted_cost(sentence, target_tokens)
             self.cost += cost

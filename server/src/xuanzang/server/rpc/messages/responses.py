@@ -86,6 +86,7 @@ def _sentence(sentence_index: int, timeline: SentenceTimeline) -> pb.SentencePro
         searches=timeline.searches,
         max_target_length=timeline.max_target_length,
         kept_answer=timeline.is_kept,
+        from_lexicon=timeline.from_lexicon,
         source_with_terms=timeline.source_with_terms,
         terms_required=timeline.terms_required,
     )

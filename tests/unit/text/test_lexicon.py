@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from xuanzang.text.lexicon import MAX_SOURCE_CHARACTERS, Lexicon
+
+TO_CHINESE = Lexicon({"Hello": "你好", "May": "五月", "may": "可能", "I'm fine": "我很好"}, writes_chinese=True)
+TO_ENGLISH = Lexicon({"你好": "Hello", "猫": "cat"}, writes_chinese=False)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "translation"),
+    [
+        ("Hello", "你好"),
+        ("hello", "你好"),
+        (" HELLO ", "你好"),
+        ("hello!", "你好！"),
+        ("Hello ?", "你好？"),
+        ("Hello.", "你好。"),
+        ("Ｈｅｌｌｏ！", "你好！"),
+        ("May", "五月"),
+        ("may", "可能"),
+        ("I’m fine.", "我很好。"),
+    ],
+)
+def test_a_sentence_is_found_in_any_case_and_keeps_its_mark(sentence: str, translation: str) -> None:
+    assert TO_CHINESE.translation(sentence) == translation
+
+
+def test_a_word_stays_small_until_a_mark_makes_it_a_sentence() -> None:
+    assert [TO_ENGLISH.translation(text) for text in ("猫", "猫。", "你好！", "你好?")] == [
+        "cat",
+        "Cat.",
+        "Hello!",
+        "Hello?",
+    ]
+
+
+@pytest.mark.parametrize(
+    "sentence", ["", " ", "!", "Hello you", "Hello!!", "(Hello)", "Hello,", "Hell", "hello " * 10_000, "！"]
+)
+def test_any_other_sentence_is_left_to_the_model(sentence: str) -> None:
+    assert TO_CHINESE.translation(sentence) is None
+
+
+def test_an_entry_may_have_the_maximum_length() -> None:
+    longest = "a" * MAX_SOURCE_CHARACTERS
+    assert Lexicon({longest: "长"}, writes_chinese=True).translation(f"{longest}!") == "长！"
