@@ -136,4 +136,4 @@ def _authenticator(settings: Settings, keys: KeyRing | None, metrics: AccessMetr
         _LOGGER.warning("anyone who reaches the address may translate", extra={"address": settings.address})
     if keys is not None and settings.tls_certificate is None and not settings.is_loopback:
         _LOGGER.warning("API keys cross the network in plain text: turn TLS on, here or in a proxy")
-    return Authenticator(keys, anonymous=anonymous, metrics=metrics)
+    return Authenticator(keys, anonymous=anonymous, metrics=metrics, trusted_proxies=settings.trusted_proxies)

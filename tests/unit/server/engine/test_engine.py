@@ -26,7 +26,7 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.engine.types import CallerId, DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
 Script = Any
@@ -332,7 +332,9 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     script.allow(0)
 
     def translate(texts: list[str], caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
-        call = engine.translate(Call(texts=tuple(texts), model=engine.models[0], options=options), caller=caller)
+        call = engine.translate(
+            Call(texts=tuple(texts), model=engine.models[0], options=options), caller=CallerId(caller)
+        )
         return asyncio.ensure_future(call)
 
     many = translate(["hello world"] * 500, "many")
@@ -353,8 +355,8 @@ async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
     given_up = []
 
     def counted(asked: Call, context: Any, *others: Any, **named: Any) -> Any:
-        begun.append(context.caller)
-        if context.caller == "many":
+        begun.append(context.caller.share)
+        if context.caller.share == "many":
             given_up.append(not go_on.wait(timeout=20))
         return prepare(asked, context, *others, **named)
 
@@ -362,7 +364,9 @@ async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
     text = " ".join(["hello"] * 100)
 
     def translate(caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
-        translating = engine.translate(Call(texts=(text,), model=engine.models[0], options=options), caller=caller)
+        translating = engine.translate(
+            Call(texts=(text,), model=engine.models[0], options=options), caller=CallerId(caller)
+        )
         return asyncio.ensure_future(translating)
 
     many = [translate("many") for _ in range(4)]

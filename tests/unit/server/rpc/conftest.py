@@ -30,6 +30,7 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import (
+    CallerId,
     DecodingOptions,
     FinishReason,
     HoldSentences,
@@ -105,11 +106,11 @@ class FakeEngine:
             raise DetectionUnavailableError("languages are not detected here")
         return [self.detected for _ in texts]
 
-    def require_time(self, caller: str, seconds: float) -> None:
+    def require_time(self, caller: CallerId, seconds: float) -> None:
         if seconds < self.needed_seconds:
             raise OverloadedError("too busy", retry_after_seconds=self.needed_seconds - seconds)
 
-    def seconds_until_begun(self, caller: str) -> float | None:
+    def seconds_until_begun(self, caller: CallerId) -> float | None:
         return self.until_begun
 
     async def translate(self, call: Call, *, hold_sentences: HoldSentences, **asked: Any) -> list[list[Hypothesis]]:
@@ -219,6 +220,7 @@ def serve(served_model: ServedModel) -> Any:
         keys_file: Path | None = None,
         anonymous: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        trusted_proxies: str = "",
         **limits: int,
     ) -> AsyncIterator[Served]:
         engine = FakeEngine(served_model)
@@ -229,7 +231,9 @@ def serve(served_model: ServedModel) -> Any:
         rpc = RpcServer(
             cast("Engine", engine),
             address=address,
-            authenticator=Authenticator(keys, anonymous=anonymous, metrics=access_metrics),
+            authenticator=Authenticator(
+                keys, anonymous=anonymous, metrics=access_metrics, trusted_proxies=trusted_proxies
+            ),
             tls=reloaded,
             limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),

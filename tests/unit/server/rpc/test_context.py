@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
+from xuanzang.server.engine.types import CallerId
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 NAMED = (("x-client-id", "nightly"),)
@@ -21,26 +22,45 @@ async def call_every_way(served: Any, metadata: Any = ()) -> None:
     await served.rpc.join()
 
 
+ADDRESS = CallerId("ipv4:127.0.0.1")
+
+
 async def test_callers_are_identified_by_their_address_without_the_port(serve: Any) -> None:
     async with serve() as served:
         await call_every_way(served)
-    assert served.engine.asked_for("caller") == ["ipv4:127.0.0.1"] * 4
+    assert served.engine.asked_for("caller") == [ADDRESS] * 4
 
 
-async def test_a_caller_is_identified_by_its_name_which_is_never_logged(
+async def test_a_name_counts_within_its_address_and_is_never_logged(
     serve: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         async with serve() as served:
             await call_every_way(served, NAMED)
-    assert served.engine.asked_for("caller") == ["nightly"] * 4
+    assert served.engine.asked_for("caller") == [ADDRESS._replace(name="nightly")] * 4
     assert not any("nightly" in str(vars(record)) for record in caplog.records if record.name.startswith("xuanzang"))
+
+
+async def test_a_trusted_proxy_names_callers_that_have_shares_of_their_own(serve: Any) -> None:
+    async with serve(trusted_proxies="10.0.0.0/8,127.0.0.1") as served:
+        await call_every_way(served, NAMED)
+        await call_every_way(served, (("x-client-id", "other"),))
+        await call_every_way(served)
+    shares = {caller.share for caller in served.engine.asked_for("caller")}
+    assert len(shares) == 3
+    assert {caller.name for caller in served.engine.asked_for("caller")} == {""}
+
+
+async def test_a_proxy_that_is_not_trusted_names_nobody_outside_its_share(serve: Any) -> None:
+    async with serve(trusted_proxies="10.0.0.0/8") as served:
+        await call_every_way(served, NAMED)
+    assert {caller.share for caller in served.engine.asked_for("caller")} == {ADDRESS.share}
 
 
 async def test_an_empty_name_is_ignored(serve: Any) -> None:
     async with serve() as served:
         await call_every_way(served, (("x-client-id", ""),))
-    assert set(served.engine.asked_for("caller")) == {"ipv4:127.0.0.1"}
+    assert set(served.engine.asked_for("caller")) == {ADDRESS}
 
 
 async def test_a_name_that_is_too_long_is_refused(serve: Any) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.types import CallerId
 from xuanzang.server.observation.callers import network_of
 from xuanzang.server.rpc.admission import Occupancy, Place
 from xuanzang.server.rpc.limits import RpcLimits
@@ -25,7 +26,7 @@ LIMITS = RpcLimits(
 
 
 def place(address: str = "a", caller: str = "c", *, is_stream: bool = False) -> Place:
-    return Place(address=address, caller=(address, caller), is_stream=is_stream)
+    return Place(address=address, caller=CallerId(address, caller), is_stream=is_stream)
 
 
 def filled(occupancy: Occupancy, wanted: Place) -> tuple[int, str]:

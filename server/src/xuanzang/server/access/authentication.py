@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import stat
 import time
@@ -16,10 +17,14 @@ from xuanzang.server.access.errors import UnauthenticatedError, WrongRoleError
 from xuanzang.server.access.keys import ApiKey, Role, id_of, new_key, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.quotas import Clock
+from xuanzang.server.engine.types import CallerId
 from xuanzang.server.watched_files import ReloadedContent
 from xuanzang.server.whole_files import remove_abandoned
 
 _LOGGER = logging.getLogger(__name__)
+
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
@@ -90,9 +95,25 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
 class Authenticator:
     """Finds callers by their keys."""
 
-    def __init__(self, keys: KeyRing | None, *, anonymous: bool, metrics: AccessMetrics, role: Role = "caller") -> None:
-        """Connect the keys, None for a server that asks for none; `anonymous` says whether others are answered."""
+    def __init__(
+        self,
+        keys: KeyRing | None,
+        *,
+        anonymous: bool,
+        metrics: AccessMetrics,
+        role: Role = "caller",
+        trusted_proxies: str = "",
+    ) -> None:
+        """Connect the keys.
+
+        Args:
+            keys: Keys of callers; None for a server that asks for none.
+            anonymous: Whether callers without a key are answered.
+            role: Role of the keys that may call.
+            trusted_proxies: Networks, with commas between, whose callers are told apart by `x-client-id`.
+        """
         self._role = role
+        self._proxies = [ipaddress.ip_network(part.strip()) for part in trusted_proxies.split(",") if part.strip()]
         self.keys = keys
         self._anonymous = anonymous
         self._metrics = metrics
@@ -119,6 +140,21 @@ class Authenticator:
             return None
         message = "an API key is needed: metadata authorization: Bearer KEY"
         raise UnauthenticatedError(message, self._metrics.refusals["missing"])
+
+    def anonymous_caller(self, network: str, address: IPAddress | None, name: str) -> Caller:
+        """Return a caller without a key.
+
+        Anybody can send any name, so a name counts only within the network of its sender, unless a trusted proxy sends
+        it.
+
+        Args:
+            network: Network that has one share.
+            address: Address of the sender; None for a socket of this machine.
+            name: Name that the caller gives itself; empty for none.
+        """
+        if name and address is not None and any(address in proxy for proxy in self._proxies):
+            return Caller(CallerId(f"{network}\0{name}"))
+        return Caller(CallerId(network, name))
 
 
 def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:

@@ -20,7 +20,7 @@ from xuanzang.server.access.metrics import KeyMetrics
 from xuanzang.server.access.quotas import Bucket, Clock, Places
 from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
-from xuanzang.server.engine.types import Route, ServedModel
+from xuanzang.server.engine.types import CallerId, Route, ServedModel
 from xuanzang.server.metric_series import Counter
 
 Resolve = Callable[..., Awaitable[Route]]
@@ -34,13 +34,11 @@ _FREE = nullcontext()
 class Caller:
     """A caller without a key, who may use everything."""
 
-    is_authenticated = False
-    """True if nobody else can have the caller's name."""
     key_id: str | None = None
 
-    def __init__(self, name: str) -> None:
-        """Name a caller; a busy server shares its time by the name, which is neither logged nor a label."""
-        self.name = name
+    def __init__(self, identity: CallerId) -> None:
+        """Make a caller; a busy server shares its time by the identity."""
+        self.identity = identity
 
     def allows(self, model: ServedModel) -> bool:  # noqa: ARG002 - those who hold a key use it
         """Return whether the caller may use a model."""
@@ -74,11 +72,9 @@ class Caller:
 class KeyCaller(Caller):
     """The holder of a key: one object for all its RPCs."""
 
-    is_authenticated = True
-
     def __init__(self, key: ApiKey, metrics: KeyMetrics, *, revoked: Counter, clock: Clock = time.monotonic) -> None:
-        # No x-client-id can hold the control character.
-        super().__init__(f"key\0{key.id}")
+        # No network address can hold the control character.
+        super().__init__(CallerId(f"key\0{key.id}"))
         self.key_id = key.id
         self._metrics, self._revoked = metrics, revoked
         self._requests = Bucket(key.requests_per_minute, clock)

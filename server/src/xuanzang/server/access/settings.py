@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated
 
@@ -19,6 +20,17 @@ def _checked_writers(text: str) -> str:
     return text
 
 
+def _checked_networks(text: str) -> str:
+    for part in filter(None, text.split(",")):
+        try:
+            ipaddress.ip_network(part.strip())
+        except ValueError:
+            raise ValueError(
+                "must be network addresses, such as 10.0.0.7 or 10.0.0.0/24, with commas between"
+            ) from None
+    return text
+
+
 class AccessSettings(BaseModel):
     """Settings of who may call."""
 
@@ -32,6 +44,9 @@ class AccessSettings(BaseModel):
     admin_anonymous: bool | None = None
     """Answer administrators without an API key. Unless set: on for a loopback --admin-address, and with
     --tls-client-ca; otherwise keys of the role admin are needed."""
+    trusted_proxies: Annotated[str, AfterValidator(_checked_networks)] = ""
+    """Network addresses of proxies that set x-client-id for their callers, such as 10.0.0.7,10.1.0.0/24: each name from
+    there is a caller of its own. Unless set: none, and a name counts only within the network address that sends it."""
     glossary_writers: Annotated[str, AfterValidator(_checked_writers)] = ""
     """Callers who may store glossaries in the folder of the models, delete them and read their entries: ids of API
     keys, separated by commas, or "*" for every caller that is answered. Unless set: nobody."""

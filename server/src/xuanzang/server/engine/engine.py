@@ -36,7 +36,7 @@ from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
-from xuanzang.server.engine.types import Hypothesis, Runtime, ServedModel
+from xuanzang.server.engine.types import NO_CALLER, CallerId, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.text.language_codes import matched
@@ -219,7 +219,7 @@ class Engine:
         self,
         call: Call,
         *,
-        caller: str = "",
+        caller: CallerId = NO_CALLER,
         deadline: float | None = None,
         record: CallRecord | None = None,
         **arguments: Unpack[CallArguments],
@@ -228,7 +228,7 @@ class Engine:
 
         Args:
             call: Texts, one of the engine's models, and how they are to be translated.
-            caller: Identity of the caller, neither logged nor counted: callers take turns.
+            caller: Identity of the caller: callers take turns.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             record: New record, which the engine fills in.
             **arguments: What else the call needs.
@@ -250,7 +250,7 @@ class Engine:
         self,
         call: Call,
         *,
-        caller: str = "",
+        caller: CallerId = NO_CALLER,
         deadline: float | None = None,
         record: CallRecord | None = None,
         **arguments: Unpack[CallArguments],
@@ -267,7 +267,9 @@ class Engine:
         record = record or CallRecord()
         return self._calls.run_progressively(call, context, record=record, writer=writer, **arguments)
 
-    def _context(self, call: Call, caller: str, deadline: float | None) -> tuple[CallContext, TraditionalWriter | None]:
+    def _context(
+        self, call: Call, caller: CallerId, deadline: float | None
+    ) -> tuple[CallContext, TraditionalWriter | None]:
         """Return the context of a call on a loaded model, and the writer of a language that the model lacks."""
         # By name and version: whether it is the default may have changed since it was resolved.
         loaded = self.live.catalog.loaded.get((call.model.name, call.model.version))

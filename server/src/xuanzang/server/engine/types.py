@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xuanzang.text.types import GlossaryMatch, Reading, TokenDetail
 
@@ -196,6 +196,21 @@ class Route:
     """Source language as the model spells it: the requested one, else empty, which means its first."""
     readings: tuple[Reading, ...] = ()
     """How the texts are read, one by one, if the request named no source language; else empty."""
+
+
+class CallerId(NamedTuple):
+    """Identity of a caller, neither logged nor a label: the share that it divides with others, and its name there.
+
+    A share is what one key or one network address may have, however many names use it. Names without a key are not
+    proved, so a name means nothing outside its share.
+    """
+
+    share: str = ""
+    name: str = ""
+
+
+NO_CALLER = CallerId()
+"""Identity of all callers where none is told from another."""
 
 
 class ModelState(enum.Enum):

@@ -28,7 +28,7 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
-from xuanzang.server.engine.types import HoldSentences, Hypothesis
+from xuanzang.server.engine.types import CallerId, HoldSentences, Hypothesis
 from xuanzang.server.explanation.forced_decoding import (
     AttentionGraphs,
     ForcedDecoding,
@@ -178,7 +178,7 @@ def _tokens(best: TargetHypothesis, eos_id: int) -> list[int]:
 class EngineArguments(TypedDict, total=False):
     """Arguments of `Engine.translate` for a call that is explained."""
 
-    caller: str
+    caller: CallerId
     deadline: float | None
     record: CallRecord | None
     hold_sentences: HoldSentences

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.engine.types import CallerId
 from xuanzang.server.observation.callers import network_of
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotReadyError, Refusal, refusal_of
@@ -46,8 +47,7 @@ class Place(NamedTuple):
 
     address: Hashable
     """Network address of the caller, as `network_of` returns it."""
-    caller: Hashable
-    """Name of the caller; with its address unless it is proved, so that nobody uses up another's places."""
+    caller: CallerId
     is_stream: bool = False
     """True if the caller sends a stream of messages."""
     connection: str = ""
@@ -56,8 +56,7 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, rpc: RpcContext, *, is_stream: bool = False) -> Place:
         """Return the place of an RPC."""
-        address, caller = network_of(rpc.host), rpc.caller
-        return cls(address, (None if caller.is_authenticated else address, caller.name), is_stream, rpc.peer)
+        return cls(network_of(rpc.host), rpc.caller.identity, is_stream, rpc.peer)
 
 
 class Occupancy:
@@ -243,13 +242,13 @@ class Screen:
         self._gate = gate
         self._engine = engine
         # By caller; those refused longest ago are forgotten first.
-        self._scarcities: dict[str, _Scarcity] = {}
+        self._scarcities: dict[CallerId, _Scarcity] = {}
 
     def refusal(self, rpc: RpcContext) -> Refusal | None:
         """Return the refusal of an RPC that has just arrived, of a caller who may call; None to read it."""
         if not self._gate.is_open:
             return None
-        now, caller = time.monotonic(), rpc.caller.name
+        now, caller = time.monotonic(), rpc.caller.identity
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
         scarcity = self._scarcities.get(caller)
         if scarcity is not None:
@@ -274,7 +273,7 @@ class Screen:
 
     def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
         """Take note of the refusal of an RPC that was read: the next ones need not be while much is to be done."""
-        caller, now = rpc.caller.name, time.monotonic()
+        caller, now = rpc.caller.identity, time.monotonic()
         until_begun = self._engine.seconds_until_begun(caller)
         if until_begun is None:
             # It was refused for what it asks for itself.
@@ -289,11 +288,11 @@ class Screen:
 
     def learn_answer(self, rpc: RpcContext) -> None:
         """Take note of an answer: there is room for another request."""
-        scarcity = self._scarcities.get(rpc.caller.name) if self._scarcities else None
+        scarcity = self._scarcities.get(rpc.caller.identity) if self._scarcities else None
         if scarcity is not None:
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
-    def _scarcity(self, caller: str, refusal: Refusal, seconds: float, now: float) -> _Scarcity:
+    def _scarcity(self, caller: CallerId, refusal: Refusal, seconds: float, now: float) -> _Scarcity:
         """Return what is known of a caller, an RPC of which with so much time has just been refused."""
         known = self._scarcities.pop(caller, None)
         if known is None:
@@ -307,7 +306,7 @@ class Screen:
         return known
 
     def _require_time(self, rpc: RpcContext, seconds: float) -> None:
-        share, caller = self._gate.share(rpc), rpc.caller.name
+        share, caller = self._gate.share(rpc), rpc.caller.identity
         if share <= _BUSY_SHARE:
             self._engine.require_time(caller, seconds)
             return

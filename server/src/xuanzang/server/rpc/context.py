@@ -14,8 +14,9 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.types import CallerId
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation.callers import host_of
+from xuanzang.server.observation.callers import host_of, ip_of, network_of
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -31,7 +32,7 @@ REQUEST_ID = "x-request-id"
 """Name of the id in the metadata of the caller and of the answer."""
 _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
-_NOBODY = Caller("")
+_NOBODY = Caller(CallerId())
 
 
 class RpcContext:
@@ -105,8 +106,7 @@ class RpcContext:
 def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
     """Find out who sends an RPC; those who may not call are refused once the RPC is counted.
 
-    A caller without a key has the name that its metadata `x-client-id` gives, else that of its network address; a busy
-    server shares its time by it, and it is never logged and no label.
+    A caller without a key is identified by its network address and by the name in its metadata `x-client-id`.
     """
     if authenticator is None:
         return RpcContext(context)
@@ -122,7 +122,7 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
         description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
         rpc.refusal = InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
     else:
-        rpc.caller = caller or Caller(name or rpc.host)
+        rpc.caller = caller or authenticator.anonymous_caller(network_of(rpc.host), ip_of(rpc.host), name)
     return rpc
 
 

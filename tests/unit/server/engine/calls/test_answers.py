@@ -31,7 +31,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceListener, SentenceResult
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
+from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 
 DECODING = DecodingOptions(
@@ -56,7 +56,7 @@ class Caller:
     """Calls of one caller with one model."""
 
     def __init__(self, model: LoadedModel, name: str = "", *, deadline: float = math.inf, cutoff: float = math.inf):
-        self.context = CallContext(model=model, caller=name, deadline=deadline, cutoff=cutoff)
+        self.context = CallContext(model=model, caller=CallerId(name), deadline=deadline, cutoff=cutoff)
 
     def search(self, *ids: int, options: SearchOptions = OPTIONS) -> PlannedSearch:
         return PlannedSearch(sentence(*ids, options=options), SentenceRenderer(codec=self.context.codec))
@@ -92,8 +92,8 @@ def test_an_equal_sentence_gets_the_kept_answer_and_others_do_not(model: LoadedM
     kept = keep(cache, caller, 5, 6, 2)
     assert cache.get(key_of(cache, caller, 5, 6, 2)) == found(5, 6, 2)
     assert cache.get(key_of(cache, caller, 5, 7, 2)) is None
-    assert cache.get(AnswerKey("", "other", (5, 6, 2), OPTIONS)) is None
-    assert cache.get(AnswerKey("", kept.manifest_sha256, (5, 6, 2), OPTIONS, is_streamed=True)) is None
+    assert cache.get(AnswerKey(NO_CALLER, "other", (5, 6, 2), OPTIONS)) is None
+    assert cache.get(AnswerKey(NO_CALLER, kept.manifest_sha256, (5, 6, 2), OPTIONS, is_streamed=True)) is None
     for changed in (
         replace(OPTIONS, max_target_length=63),
         replace(OPTIONS, prefix_ids=(9,)),
@@ -140,7 +140,7 @@ def test_the_answers_used_last_are_kept_within_the_bytes(
 def test_the_answers_of_a_model_are_dropped_with_it(model: LoadedModel, metrics: Metrics) -> None:
     cache, caller = AnswerCache(100_000, metrics.server), Caller(model)
     dropped = keep(cache, caller, 5)
-    kept = AnswerKey("", "other", (5,), OPTIONS)
+    kept = AnswerKey(NO_CALLER, "other", (5,), OPTIONS)
     cache.end(kept, found(5))
     cache.drop(dropped.manifest_sha256)
     assert cache.get(dropped) is None

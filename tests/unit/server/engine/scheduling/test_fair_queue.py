@@ -19,6 +19,7 @@ from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSentence, Request
 from xuanzang.server.engine.settings import UNLIMITED
+from xuanzang.server.engine.types import CallerId
 
 QUANTUM = 256
 
@@ -53,7 +54,7 @@ def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
     searches = [PlannedSearch(Sentence(source_ids=[5] * length, options=options), renderer) for length in lengths]
 
     async def make() -> Request:
-        return Request(CallContext(model=FreeModel(), caller=caller), searches)
+        return Request(CallContext(model=FreeModel(), caller=CallerId(caller)), searches)
 
     return list(asyncio.run(make()).sentences)
 
@@ -76,7 +77,7 @@ def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> Non
     queue = fill({"many": [20] * 1000})
     queue.take(Sweep(), Open(7), max_source_tokens=10**9, now=0.0)
     queue.add(queued("one", [20]))
-    callers = [taken.request.flow.caller for taken in take_all(queue)]
+    callers = [taken.request.flow.caller.share for taken in take_all(queue)]
     assert callers.index("one") <= QUANTUM // 40 + 1
     assert len(callers) == 994
 
@@ -108,8 +109,8 @@ def test_shares_of_waiting_callers_differ_by_at_most_two_turns_and_a_sentence(
     served = Counter(dict.fromkeys(waiting, 0))
     longest = 2 * max(max(lengths) for lengths in waiting.values())
     for one in take_all(queue):
-        served[one.request.flow.caller] += one.cost
-        left[one.request.flow.caller] -= 1
+        served[one.request.flow.caller.share] += one.cost
+        left[one.request.flow.caller.share] -= 1
         shares = [served[caller] for caller in waiting if left[caller]]
         if len(shares) == len(waiting):
             assert max(shares) - min(shares) <= 2 * QUANTUM + longest
@@ -187,7 +188,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
     first, second, third = queued("a", [1, 2, 3])
     queue.add([first, second, third])
     assert queue.remove([second, second]) == [second]
-    assert (queue.count, queue.cost, queue.backlog(FlowKey("a"))) == (2, 8, 8)
+    assert (queue.count, queue.cost, queue.backlog(FlowKey(CallerId("a")))) == (2, 8, 8)
     assert take_all(queue) == [first, third]
     assert queue.remove([first]) == []
 
@@ -197,7 +198,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
 )
 def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, cost: int, before: int) -> None:
     queue = fill({"a": [10], "b": [50], "c": [3]})
-    assert queue.cost_before(FlowKey(caller), cost) == before
+    assert queue.cost_before(FlowKey(CallerId(caller)), cost) == before
 
 
 times = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20) | st.none()), min_size=1, max_size=20)

@@ -16,7 +16,7 @@ from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSente
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 
@@ -47,7 +47,7 @@ class Bench:
         )
         renderer = SentenceRenderer(codec=model.codec)
         searches = [PlannedSearch(model.sentence((5,) * length, options), renderer) for length in lengths]
-        request = Request(CallContext(model=model, caller=caller), searches)
+        request = Request(CallContext(model=model, caller=CallerId(caller)), searches)
         self.scheduler.submit(request)
         return request
 

@@ -18,7 +18,7 @@ from xuanzang.server.engine.scheduling.request import DoneSentence, PlannedSearc
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 
@@ -44,7 +44,7 @@ class Queue:
         deadline: float = math.inf,
         cutoff: float = math.inf,
     ) -> Request:
-        context = CallContext(model=self._model, caller=caller, deadline=deadline, cutoff=cutoff)
+        context = CallContext(model=self._model, caller=CallerId(caller), deadline=deadline, cutoff=cutoff)
         renderer = SentenceRenderer(codec=self._model.codec)
         sentences = [self._model.sentence((5,) * length, self._options) for length in lengths]
         request = Request(context, [PlannedSearch(sentence, renderer) for sentence in sentences])
@@ -62,7 +62,7 @@ class Queue:
         self.scheduler.record(0, [done], seconds=seconds)
 
     def require(self, cost: int, *, deadline: float = math.inf, accepts_part: bool = False) -> None:
-        self.scheduler.require_admission(FlowKey(""), cost, useful_until=deadline, accepts_part=accepts_part)
+        self.scheduler.require_admission(FlowKey(NO_CALLER), cost, useful_until=deadline, accepts_part=accepts_part)
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""
@@ -345,11 +345,11 @@ async def test_an_rpc_is_refused_unread_only_if_nothing_could_be_begun_in_time(m
     with pytest.raises(OverloadedError):
         queue.require(100, deadline=time.monotonic() + 0.9)
     queue.require(100, deadline=time.monotonic() + 0.9, accepts_part=True)
-    queue.scheduler.require_time("", 0.9)
+    queue.scheduler.require_time(NO_CALLER, 0.9)
     queue.submit(50)
-    queue.scheduler.require_time("", 2.0)
+    queue.scheduler.require_time(NO_CALLER, 2.0)
     with pytest.raises(OverloadedError):
-        queue.scheduler.require_time("", 0.9)
+        queue.scheduler.require_time(NO_CALLER, 0.9)
 
 
 async def test_an_unread_rpc_is_taken_to_be_as_small_as_any_of_the_last_requests(make_queue: MakeQueue) -> None:
@@ -360,31 +360,31 @@ async def test_an_unread_rpc_is_taken_to_be_as_small_as_any_of_the_last_requests
     queue.submit(50, caller="other")
     # Before as many tokens of the other caller are taken as it asks for.
     with pytest.raises(OverloadedError):
-        queue.scheduler.require_time("", 0.9)
+        queue.scheduler.require_time(NO_CALLER, 0.9)
     queue.submit(5, caller="third")
-    queue.scheduler.require_time("", 0.9)
+    queue.scheduler.require_time(NO_CALLER, 0.9)
 
 
 async def test_the_wait_of_an_rpc_is_known_unless_workers_have_hardly_any_work(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=2, max_batch_sentences=2)
-    assert queue.scheduler.seconds_until_begun("") is None
+    assert queue.scheduler.seconds_until_begun(NO_CALLER) is None
     queue.work(50, seconds=1.0)
     queue.submit(50)
     assert queue.take() == [50]
-    assert queue.scheduler.seconds_until_begun("") is None
+    assert queue.scheduler.seconds_until_begun(NO_CALLER) is None
     queue.submit(50, 50)
     assert queue.take(1) == [50, 50]
-    assert queue.scheduler.seconds_until_begun("") == 0.0
+    assert queue.scheduler.seconds_until_begun(NO_CALLER) == 0.0
     queue.submit(50)
     queue.take()
     queue.submit(50)
-    assert (queue.scheduler.seconds_until_begun("") or 0.0) > 0.4
+    assert (queue.scheduler.seconds_until_begun(NO_CALLER) or 0.0) > 0.4
 
 
 async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_queue_tokens=20)
     queue.submit(1)
-    queue.scheduler.require_time("", math.inf)
+    queue.scheduler.require_time(NO_CALLER, math.inf)
     queue.submit(4)
     queue.take()
     queue.submit(4)
@@ -392,7 +392,7 @@ async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: M
         queue.submit(4)
     queue.submit(1)
     with pytest.raises(OverloadedError, match="the queue is full"):
-        queue.scheduler.require_time("", math.inf)
+        queue.scheduler.require_time(NO_CALLER, math.inf)
 
 
 async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_request(make_queue: MakeQueue) -> None:
@@ -401,7 +401,7 @@ async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_reque
     for length in (1, 30, 30):
         queue.submit(length)
     with pytest.raises(OverloadedError) as refusal:
-        queue.scheduler.require_time("", 1.0)
+        queue.scheduler.require_time(NO_CALLER, 1.0)
     # 122 tokens wait and a typical request has 60, at 20 tokens a second; in a batch it takes at least 12 seconds.
     assert refusal.value.retry_after_seconds > 182 / 20 + 12 - 1.0
 

@@ -31,7 +31,7 @@ from xuanzang.server.engine.scheduling.request import (
 )
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.types import CallerId, DecodingOptions
 
 ASKING_SECONDS = 0.02
 PAUSE_SECONDS = 0.003
@@ -84,9 +84,9 @@ class Tally:
         return self.expired / max(1, self.answered + self.expired)
 
 
-def held_of(sentences: Iterable[tuple[QueuedSentence, int]]) -> list[dict[str, Held]]:
+def held_of(sentences: Iterable[tuple[QueuedSentence, int]]) -> list[dict[CallerId, Held]]:
     """Return what callers hold by tier, of sentences that still need so many predicted tokens."""
-    held: list[dict[str, Held]] = [{} for _ in TIERS]
+    held: list[dict[CallerId, Held]] = [{} for _ in TIERS]
     for queued, left in sentences:
         callers, caller = held[queued.tier], queued.request.flow.caller
         callers[caller] = callers.get(caller, NOTHING).plus(queued.places, left)
@@ -228,7 +228,7 @@ class VirtualServer:
     def _request(
         self, lengths: Sequence[int], seconds: float, *, caller: str = "", options: DecodingOptions = GREEDY
     ) -> Request:
-        context = CallContext(model=self._model, deadline=self.now + seconds, caller=caller)
+        context = CallContext(model=self._model, deadline=self.now + seconds, caller=CallerId(caller))
         renderer = SentenceRenderer(codec=self._model.codec)
         searches = [PlannedSearch(self._model.sentence((5,) * length, options), renderer) for length in lengths]
         return Request(context, searches)

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceListener, SentenceResult
-from xuanzang.server.engine.types import FinishReason
+from xuanzang.server.engine.types import NO_CALLER, CallerId, FinishReason
 from xuanzang.server.metrics import ServerMetrics
 
 Found = Sequence[TargetHypothesis]
@@ -41,14 +41,14 @@ class AnswerKey:
 
     def __init__(
         self,
-        scope: str,
+        scope: CallerId,
         manifest_sha256: str,
         source_ids: Sequence[int],
         options: SearchOptions,
         *,
         is_streamed: bool = False,
     ) -> None:
-        """Make a key of a sentence; `scope` is the identity of the caller, or empty if callers share answers.
+        """Make a key of a sentence; `scope` is the identity of the caller, or `NO_CALLER` if callers share answers.
 
         Where the caller reads along, a translation that repeats itself stands, because it has been seen.
         """
@@ -95,7 +95,7 @@ class _Entry(NamedTuple):
 class _InFlight(NamedTuple):
     """A search that is being made."""
 
-    caller: str
+    caller: CallerId
     useful_until: float
     waiting: list[asyncio.Future[Found | None]]
     """One for each other call that waits for what it finds; None if it is given up or cut short."""
@@ -132,7 +132,7 @@ class AnswerCache:
         sentence, options = search.sentence, search.sentence.options
         if options.recorder or options.phrases or options.expected_phrases or options.decoding.sampling:
             return None
-        scope = "" if self._is_shared else context.caller
+        scope = NO_CALLER if self._is_shared else context.caller
         digest = context.model.bundle.manifest_sha256
         return AnswerKey(scope, digest, sentence.source_ids, options, is_streamed=is_streamed)
 

@@ -30,7 +30,7 @@ from xuanzang.server.engine.scheduling.request import (
 )
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.engine.types import CallerId, FinishReason, HoldSentences, Hypothesis
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
 from xuanzang.text.language_detection import LanguageDetector
 from xuanzang.text.traditional import TraditionalWriter, settled_by
@@ -56,7 +56,7 @@ class SharedResources:
     settings: EngineSettings
     detector: LanguageDetector | None = None
     """Detector of languages, for the quality of translations; None if the server has none."""
-    turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    turns: WeakValueDictionary[CallerId, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By caller: held while texts of one of its calls are split and tokenised in a thread."""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     """Deadlines of the calls."""

@@ -16,13 +16,14 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.settings import PromotionSettings
+from xuanzang.server.engine.types import CallerId
 from xuanzang.text.comparison import chrf, compare
 
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1000
 MAX_CHARACTERS = 2000
 """Maximum characters of a source or a reference."""
-_CALLER = "gate"
+_CALLER = CallerId("gate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, ServedModel
+from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, ServedModel
 from xuanzang.text.codec import TextCodec
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
 from xuanzang.text.types import ContentFormat, Reading, TextKind
@@ -58,7 +58,7 @@ class Call:
 class FlowKey(NamedTuple):
     """Whose sentences wait in one line: a caller's, with one line more for each model that has limits of its own."""
 
-    caller: str
+    caller: CallerId
     limited: LoadedModel | None = None
     """Model with limits of its own; None for all others together."""
 
@@ -161,8 +161,8 @@ class CallContext:
     """For whom sentences are searched, by which model and until when: what the scheduler knows of a call."""
 
     model: LoadedModel
-    caller: str = ""
-    """Identity of the caller, neither logged nor counted: callers take turns."""
+    caller: CallerId = NO_CALLER
+    """Identity of the caller: callers take turns."""
     source_language: str = ""
     """Language that the model reads, or empty for its first."""
     target_language: str = ""

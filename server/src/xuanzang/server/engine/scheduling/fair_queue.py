@@ -14,6 +14,7 @@ from typing import Protocol
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.types import CallerId
 
 # Share of a caller per round, in predicted tokens: a few sentences of usual length at a usual beam size.
 _QUANTUM = 256
@@ -149,7 +150,7 @@ class FairQueue:
         self._taken = 0
         self.count = 0
         self.cost = 0
-        self.places: dict[str, int] = {}
+        self.places: dict[CallerId, int] = {}
         """Places that the waiting sentences of each caller will take."""
 
     def backlog(self, key: FlowKey) -> int:
@@ -157,7 +158,7 @@ class FairQueue:
         flow = self._flows.get(key)
         return flow.cost if flow else 0
 
-    def waited(self, callers: Collection[str], now: float) -> tuple[float, int]:
+    def waited(self, callers: Collection[CallerId], now: float) -> tuple[float, int]:
         """Return for how long the sentences of some callers have waited, and how many they are.
 
         The seconds are those of all together, infinite if a deadline makes one go first.

@@ -16,7 +16,7 @@ from xuanzang.server.engine.scheduling.call import SentenceTimeline
 from xuanzang.server.engine.scheduling.places import NOTHING, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.types import FinishReason
+from xuanzang.server.engine.types import CallerId, FinishReason
 from xuanzang.text.words import has_repetition
 
 # One that is done waits a step for each so many sentences of its batch: in a large one another is done in nearly every
@@ -85,7 +85,7 @@ class ModelRunner:
         self._metrics = model.metrics
         self._counted_cache_bytes = 0
         self._counted_steps = 0
-        self.held: dict[str, Held] = {}
+        self.held: dict[CallerId, Held] = {}
         """By caller; replaced when sentences have joined or left, and from time to time."""
         self.uses: dict[BatchKey, BatchUse] = {}
         """Sentences and memory of each batch; replaced when sentences have joined or left."""
@@ -288,7 +288,7 @@ class ModelRunner:
         self._counted_cache_bytes = held
 
     def _count_held(self) -> None:
-        held: dict[str, Held] = {}
+        held: dict[CallerId, Held] = {}
         for running in self._running.values():
             queued, caller = running.queued, running.queued.request.flow.caller
             left = queued.cost - queued.cost_of(self._steps - running.first_step)

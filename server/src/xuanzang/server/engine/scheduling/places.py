@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
 from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
+from xuanzang.server.engine.types import NO_CALLER, CallerId
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
 _GROUP_SHARE = 0.25
@@ -63,7 +64,7 @@ class Room(NamedTuple):
 
     places: int
     """Places, all callers together."""
-    callers: Mapping[str, int]
+    callers: Mapping[CallerId, int]
     """Places of each caller; those who are not in it may take none."""
 
 
@@ -78,7 +79,7 @@ class Places:
     def __init__(self, queue: FairQueue, *, workers: int, max_batch_sentences: int) -> None:
         self._queue = queue
         self._limit = max_batch_sentences
-        self.reported: list[list[dict[str, Held]]] = [[{} for _ in TIERS] for _ in range(workers)]
+        self.reported: list[list[dict[CallerId, Held]]] = [[{} for _ in TIERS] for _ in range(workers)]
         """By worker and tier what each caller has, as the worker reported last; it may look at it without the lock."""
         # Sums, because each call looks at them.
         self.running = [[0] * len(TIERS) for _ in range(workers)]
@@ -90,9 +91,9 @@ class Places:
         self.held_tokens = 0
         """Predicted tokens of all sentences that are decoded."""
         # Sentences and predicted tokens of requests that are not closed, and the tier of so many, by caller.
-        self._asked: dict[str, tuple[int, int, int]] = {}
+        self._asked: dict[CallerId, tuple[int, int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
-        self._alone = (0, "", -math.inf)
+        self._alone = (0, NO_CALLER, -math.inf)
         self.yields_until = [-math.inf] * len(TIERS)
         """By tier, until when callers of lighter ones are expected, who must not wait for long steps."""
 
@@ -103,7 +104,7 @@ class Places:
         _, _, tier = self._asked[caller]
         heaviest, alone, until = self._alone
         if len(self._asked) > 1:
-            self._alone = (0, "", -math.inf)
+            self._alone = (0, NO_CALLER, -math.inf)
             heavier = len(TIERS) - tier - 1
             self.yields_until[tier + 1 :] = [now + _EXPECTED_SECONDS] * heavier
         elif caller != alone or tier >= heaviest or now > until:
@@ -121,7 +122,7 @@ class Places:
             tokens += sign * request.cost
             self._asked[caller] = sentences, tokens, _tier_of(sentences, tokens)
 
-    def tier_of(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
+    def tier_of(self, caller: CallerId, *, sentences: int = 0, tokens: int = 0) -> int:
         """Return the tier in which the next sentence of a caller is decoded, if it asks for some more.
 
         A caller goes back to a lighter tier when the heavier one has none of its sentences, and a lone one after a
@@ -151,13 +152,13 @@ class Places:
         before = self.reported[worker][tier][caller]
         self._hold(worker, tier, caller, before.plus(-queued.places, -queued.cost))
 
-    def report(self, worker: int, held: Sequence[Mapping[str, Held]]) -> None:
+    def report(self, worker: int, held: Sequence[Mapping[CallerId, Held]]) -> None:
         """Take over what a worker decodes, by tier and caller."""
         for tier, callers in enumerate(held):
             for caller in self.reported[worker][tier].keys() | callers.keys():
                 self._hold(worker, tier, caller, callers.get(caller, NOTHING))
 
-    def _hold(self, worker: int, tier: int, caller: str, held: Held) -> None:
+    def _hold(self, worker: int, tier: int, caller: CallerId, held: Held) -> None:
         callers = self.reported[worker][tier]
         before = callers.get(caller, NOTHING)
         self.running[worker][tier] += held.places - before.places
@@ -184,9 +185,9 @@ class Places:
         """True if nobody waits, and there are no more sentences in batches than workers."""
         return not self._queue.count and sum(each.places for each in self.held) <= len(self.running)
 
-    def waiting(self) -> dict[int, dict[str, int]]:
+    def waiting(self) -> dict[int, dict[CallerId, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
-        tiers: dict[int, dict[str, int]] = {}
+        tiers: dict[int, dict[CallerId, int]] = {}
         for caller, places in self._queue.places.items():
             tiers.setdefault(self.tier_of(caller), {})[caller] = places
         return tiers
@@ -207,11 +208,11 @@ class Places:
         """Return the places that are taken in the batches of a tier and of lighter ones."""
         return sum(self.running[worker][: tier + 1])
 
-    def has_room(self, caller: str, tier: int) -> bool:
+    def has_room(self, caller: CallerId, tier: int) -> bool:
         """Whether the next sentence of a caller is begun at once, if it is the only one of its tier that waits."""
         return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self.running)))
 
-    def have_room(self, caller: str, workers: Iterable[int]) -> list[int]:
+    def have_room(self, caller: CallerId, workers: Iterable[int]) -> list[int]:
         """Return those of some workers that may take sentences of the tier of a caller whose sentences wait."""
         for tier, waiting in self.waiting().items():
             if caller in waiting:
@@ -227,7 +228,7 @@ class Places:
                 rooms[tier] = room
         return rooms
 
-    def room(self, worker: int, tier: int, waiting: Mapping[str, int]) -> Room:
+    def room(self, worker: int, tier: int, waiting: Mapping[CallerId, int]) -> Room:
         """Return how many places a worker may give to callers whose sentences wait.
 
         It takes its fair share of them, so that two idle cores split the work. Whoever has less than an equal share of
@@ -257,7 +258,7 @@ class Places:
         grown = {caller: min(places, self._own_room(worker, tier, caller, waiting)) for caller, places in poor.items()}
         return Room(limit - counted, {caller: places for caller, places in grown.items() if places > 0})
 
-    def _own_room(self, worker: int, tier: int, caller: str, waiting: Mapping[str, int]) -> int:
+    def _own_room(self, worker: int, tier: int, caller: CallerId, waiting: Mapping[CallerId, int]) -> int:
         """Return how many places a worker may give to a caller before others have as many of its sentences."""
         places = [held[tier].get(caller, NOTHING).places for held in self.reported]
         return -(-(sum(places) + waiting[caller]) // len(places)) - places[worker]

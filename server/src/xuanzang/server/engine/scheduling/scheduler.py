@@ -18,6 +18,7 @@ from xuanzang.server.engine.scheduling.places import TIERS, Held, Places, Room, 
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import CallerId
 
 # While lighter callers are expected, so many times fewer source tokens are encoded before the next look at the queue.
 _JOINS_OF_YIELDING = 4
@@ -95,7 +96,7 @@ class Scheduler:
         with self._lock:
             self._admission.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
 
-    def require_time(self, caller: str, seconds: float) -> None:
+    def require_time(self, caller: CallerId, seconds: float) -> None:
         """Raise OverloadedError for an unread request, if nothing that it may ask for could be begun in so much time.
 
         It may be as small as any of late, and a part of the answer may be enough for its caller.
@@ -105,7 +106,7 @@ class Scheduler:
             useful_until = time.monotonic() + seconds
             self._admission.require(FlowKey(caller), cost, useful_until=useful_until, accepts_part=True)
 
-    def seconds_until_begun(self, caller: str) -> float | None:
+    def seconds_until_begun(self, caller: CallerId) -> float | None:
         """Estimate when a request of a caller would be begun; None if no worker has more than a sentence to work on."""
         with self._lock:
             return self._admission.seconds_until_begun(FlowKey(caller))
@@ -311,7 +312,9 @@ class Scheduler:
         for queued in self._queue.remove(request.sentences):
             request.model.metrics.queue_tokens.value -= queued.cost
 
-    def report(self, worker: int, *, held: Sequence[Mapping[str, Held]], uses: Mapping[BatchKey, BatchUse]) -> None:
+    def report(
+        self, worker: int, *, held: Sequence[Mapping[CallerId, Held]], uses: Mapping[BatchKey, BatchUse]
+    ) -> None:
         """Take what a worker decodes: what its callers have by tier, and its batches, empty ones included."""
         # Changed by this worker only.
         if held == self._places.reported[worker] and uses == self._reservations.reported[worker]:

@@ -20,6 +20,7 @@ from xuanzang.server.engine.scheduling.places import NOTHING, TIERS, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.types import CallerId
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class Worker:
 
     def _report(self) -> None:
         uses: dict[BatchKey, BatchUse] = {}
-        held: list[dict[str, Held]] = [{} for _ in TIERS]
+        held: list[dict[CallerId, Held]] = [{} for _ in TIERS]
         for key, runner in self._runners.items():
             uses |= runner.uses
             callers = held[key.tier]

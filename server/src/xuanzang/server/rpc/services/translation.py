@@ -222,7 +222,7 @@ class ChargedCall:
     def arguments(self) -> EngineArguments:
         """Arguments for the engine besides the call; not kept, for they hold this object."""
         return EngineArguments(
-            caller=self._rpc.caller.name,
+            caller=self._rpc.caller.identity,
             deadline=self._rpc.deadline,
             record=self.record,
             hold_sentences=self.hold_sentences,
