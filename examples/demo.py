@@ -28,21 +28,23 @@ STOP_SECONDS = 30
 GROUPS = {
     "Everyday language and software": (
         "我有一只猫。",
-        "今天天气很好。",
+        "今天的天气很好，我们去公园吧。",
         "她每天早上六点起床。",
-        "你能帮我一个忙吗？",
+        "你能帮帮我吗？",
         "这本书太难了，我看不懂。",
-        "昨天我和朋友去看了一场电影。电影很有意思，我们都很喜欢。",
+        "昨天我看了一部很有意思的电影。我非常喜欢。",
         "如果文件不存在，则返回错误。",
         "点击“保存”按钮以应用更改。",
-        "Could you tell me how to get to the station?",
+        "hello",
+        "Where is the nearest hospital?",
+        "My friends and I watched a movie yesterday. We all liked it.",
         "If the file does not exist, an error is returned.",
         "Click the Save button to apply the changes.",
     ),
     "News and names, where these small models are weak": (
         "中国人民银行星期三宣布降低利率。",
         "王小明住在成都，他姐姐在广州工作。",
-        "The president of France arrived in Beijing on Wednesday.",
+        "The French president arrived in Beijing on Wednesday.",
         "Mary Smith has worked for Siemens in Munich since 2015.",
     ),
 }
