@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hub_stand_in import HubStandIn, serving
 from hub_user import HubUser
+from path_like import tree
 
 from xuanzang.server import published
 
@@ -161,6 +162,36 @@ def test_an_earlier_pull_serves_while_the_hub_is_unreachable(user: HubUser, read
     again = user.run("pull", READY, HF_ENDPOINT=closed_port)
     assert (again.returncode, again.stdout) == (0, first.stdout)
     assert f"{first.stdout.strip()} is from an earlier pull" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["..", "../../..", ".", "../zh-en", "/", ""])
+def test_no_name_makes_a_pull_delete_models(user: HubUser, hub: HubStandIn, ready: Path, name: str) -> None:
+    """The model is there already, so the pull would only tidy up."""
+    assert user.run("pull", READY).returncode == 0
+    before = tree(user.home)
+    done = user.run("pull", READY, "--name", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "argument --name: a name must be 1 to 63 of a-z" in done.stderr
+    assert tree(user.home) == before
+
+
+def test_a_checkpoint_without_a_name_needs_one(user: HubUser, tmp_path: Path) -> None:
+    folder = tmp_path / "模型"
+    write_config(folder, model_type="llama")
+    done = user.run("pull", str(folder))
+    assert done.returncode == 1
+    assert "has no letter or digit for the name of a bundle: give --name" in done.stderr
+    assert not user.repository.exists()
+
+
+def test_a_pull_of_the_folder_above_deletes_nothing(user: HubUser) -> None:
+    (user.home / "letter").write_text("mine")
+    write_config(user.repository / "zh-en" / "1", model_type="llama")
+    before = tree(user.home)
+    done = user.run("pull", "..", "--repository", str(user.repository))
+    assert done.returncode == 1
+    assert "xuanzang import ended with status" in done.stderr
+    assert tree(user.home) | before == tree(user.home)
 
 
 def write_config(folder: Path, **config: object) -> None:

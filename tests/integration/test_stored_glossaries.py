@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from api_keys import add_key
+from path_like import path_like, tree
 
 from xuanzang.client import (
     AccessDeniedError,
@@ -19,6 +20,7 @@ from xuanzang.client import (
     TranslationError,
 )
 from xuanzang.client.__main__ import main
+from xuanzang.command.names import PathName
 
 TEXT = "我有一只猫。"
 PAIR: Any = {"source_language": "zh", "target_language": "en"}
@@ -50,6 +52,26 @@ async def test_a_stored_glossary_is_kept_listed_and_deleted(start_server: Any, m
         assert await client.list_glossaries() == []
         with pytest.raises(GlossaryNotFoundError):
             await client.delete_glossary("animals")
+
+
+async def test_no_name_leads_out_of_the_folder_of_glossaries(start_server: Any, models: Path) -> None:
+    (models / "letter.tsv").write_text("mine")
+    async with (
+        start_server(models=models, glossary_writers="*") as server,
+        AsyncTranslationClient(server.address) as client,
+    ):
+        before = tree(models.parent)
+        for name in path_like():
+            if PathName.fits(name):
+                await client.create_glossary(name, {"猫": "tiger"}, **PAIR)
+                await client.delete_glossary(name)
+                continue
+            with pytest.raises(InvalidRequestError, match="name"):
+                await client.create_glossary(name, {"猫": "tiger"}, **PAIR)
+            for call in (client.delete_glossary(name), client.list_glossary_entries(name)):
+                with pytest.raises((GlossaryNotFoundError, InvalidRequestError)):
+                    await call
+        assert {**tree(models.parent), "models/glossaries": None} == {**before, "models/glossaries": None}
 
 
 async def test_a_server_stores_nothing_unless_it_is_told_who_may(running: Any, client: AsyncTranslationClient) -> None:

@@ -11,7 +11,7 @@ from batch_jobs import KilledError, MakeJob
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xuanzang.batch.errors import ChangedInputError, OtherJobError
+from xuanzang.batch.errors import ChangedInputError, InputError, OtherJobError
 from xuanzang.batch.job import RowFormat
 from xuanzang.batch.translator import Refusal
 
@@ -98,6 +98,43 @@ def test_an_output_of_something_else_is_left_alone(make_job: MakeJob) -> None:
         job.run()
     assert job.output == ["precious"]
     assert not folder_of(job.job.output).exists()
+
+
+@pytest.mark.parametrize("name", ["output.job/letter", "output.job/parts/00000000.part", "output.failed.jsonl"])
+def test_files_that_no_job_wrote_are_left_alone(make_job: MakeJob, name: str) -> None:
+    job = make_job(TEN)
+    mine = job.job.output.parent / name
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("mine")
+    with pytest.raises(OtherJobError, match=r"exists, and no job of this command wrote it"):
+        job.run()
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    assert job.run()["lines"] == 10
+
+
+def test_only_parts_of_the_job_are_deleted(make_job: MakeJob) -> None:
+    job = make_job(TEN)
+    with pytest.raises(KilledError):
+        job.run(stop_after=1)
+    mine = folder_of(job.job.output) / "parts" / "letter"
+    mine.write_text("mine")
+    job.run()
+    assert [path.name for path in mine.parent.iterdir()] == ["letter"]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_the_input_is_no_output_under_any_name(make_job: MakeJob, *, is_link: bool) -> None:
+    job = make_job(TEN)
+    source, failures = job.job.input, job.job.output.with_name("output.failed.jsonl")
+    if is_link:
+        failures.hardlink_to(source)
+    else:
+        source.rename(failures)
+    job = job.with_job(input=source if is_link else failures)
+    with pytest.raises(InputError, match="is a file of the input"):
+        job.run()
+    assert failures.read_text() == TEN
 
 
 def test_an_output_of_another_job_is_left_alone(make_job: MakeJob) -> None:

@@ -110,11 +110,11 @@ def test_a_configuration_that_does_not_fit_is_refused(saved: Path, change: dict[
 
 def test_a_failed_write_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    with replacing(folder) as scratch:
+    with replacing(folder, marker="file") as scratch:
         (scratch / "file").write_text("old")
 
     def write_half() -> None:
-        with replacing(folder) as scratch:
+        with replacing(folder, marker="file") as scratch:
             (scratch / "file").write_text("new")
             raise KeyboardInterrupt
 
@@ -122,6 +122,23 @@ def test_a_failed_write_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
         write_half()
     assert (folder / "file").read_text() == "old"
     assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_folder_of_other_things_is_never_replaced(
+    tmp_path: Path, model: Transformer, data: Path, *, is_link: bool
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter").write_text("mine")
+    folder = tmp_path / "link" if is_link else home
+    if is_link:
+        folder.symlink_to(home)
+    with pytest.raises(FileExistsError, match=r"has no training\.json"):
+        save_checkpoint(folder, dict(model.named_parameters()), model.config, data, training={"step": 8})
+    assert {path.name: path.read_text() for path in home.iterdir()} == {"letter": "mine"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"home"}
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_replacement_cut_off_between_its_renames_is_still_readable_and_is_undone(saved: Path) -> None:

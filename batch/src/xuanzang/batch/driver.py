@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from xuanzang.batch.errors import InputError
 from xuanzang.batch.formats import format_of
 from xuanzang.batch.job import Job, Shard, Source
 from xuanzang.batch.job_folder import JobFolder
@@ -36,7 +37,8 @@ def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str,
         BatchError: The job cannot go on; what is finished stays finished.
     """
     plan = make_plan(job)
-    folder = JobFolder(job.output)
+    _require_inputs_apart(job, plan)
+    folder = JobFolder(job.output, others=[failures_file(job.output)])
     with folder.claimed(job.identity(plan.sources)):
         totals = folder.totals()
         if totals is not None:
@@ -54,6 +56,15 @@ def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str,
 def failures_file(output: Path) -> Path:
     """Return the file of the rows without a translation, in JSON lines."""
     return output.with_name(f"{output.name}.failed.jsonl")
+
+
+def _require_inputs_apart(job: Job, plan: Plan) -> None:
+    """Raise InputError if the job would write over a file of its input, under whatever name."""
+    names = [source.path.name for source in plan.sources] if job.input.is_dir() else []
+    for written in (job.output, failures_file(job.output), *(job.output / name for name in names)):
+        for source in plan.sources:
+            if written.exists() and written.samefile(source.path):
+                raise InputError(f"{written} is a file of the input: choose another output")
 
 
 def _join(job: Job, plan: Plan, folder: JobFolder) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,15 @@ from xuanzang.batch.records import Parts, replaced
 class JobFolder:
     """`<output>.job`: the description of the job, a lock, the parts, and at the end `_SUCCESS` with the totals."""
 
-    def __init__(self, output: Path) -> None:
-        """Name the folder."""
+    def __init__(self, output: Path, others: Sequence[Path] = ()) -> None:
+        """Name the folder.
+
+        Args:
+            output: File or folder that the job writes.
+            others: Other files that the job writes beside it.
+        """
         self._output = output
+        self._others = others
         self.path = output.with_name(f"{output.name}.job")
         self.parts = Parts(self.path / "parts")
         self._description = self.path / "job.json"
@@ -31,8 +37,10 @@ class JobFolder:
         Raises:
             OtherJobError: The output is there and of another job, or another process holds the folder.
         """
-        if self._output.exists() and not self._description.exists():
-            raise OtherJobError(f"{self._output} exists, and no job of this command wrote it: choose another output")
+        if not self._description.exists():
+            for path in (self._output, *self._others, *self._strange_files()):
+                if path.exists() or path.is_symlink():
+                    raise OtherJobError(f"{path} exists, and no job of this command wrote it: choose another output")
         self.parts.folder.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("ab") as lock:
             try:
@@ -76,7 +84,13 @@ class JobFolder:
         for partial in (*self.path.glob(".*.partial"), *self.parts.folder.glob(".*.partial")):
             partial.unlink(missing_ok=True)
 
+    def _strange_files(self) -> Iterator[Path]:
+        """Yield what a process that was killed before it described its job would not have left."""
+        if self.path.is_dir():
+            yield from (each for each in self.path.iterdir() if each.name not in ("lock", "parts"))
+            yield from (self.path / "parts").glob("*")
+
     def _empty(self) -> None:
-        for path in self.parts.folder.iterdir():
-            path.unlink()
-        self.parts.folder.rmdir()
+        self.parts.remove()
+        with suppress(OSError):  # somebody keeps other files there
+            self.parts.folder.rmdir()

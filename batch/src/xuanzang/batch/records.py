@@ -80,6 +80,12 @@ class Parts:
         """Return whether any shard is finished."""
         return any(self.folder.glob("*.json"))
 
+    def remove(self) -> None:
+        """Delete parts and records, and nothing else that is in the folder."""
+        for kind in ("part", "json"):
+            for path in self.folder.glob(f"{'[0-9]' * 8}.{kind}"):
+                path.unlink()
+
     def _record(self, number: int) -> Path:
         return self.folder / f"{number:08d}.json"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from xuanzang.command.names import PathName
 
 
 class ExportSettings(BaseModel):
@@ -18,7 +20,7 @@ class ExportSettings(BaseModel):
     """Folder with model.safetensors, config.json and tokenisers, such as the `best` of a training run."""
     repository: Path
     """Folder of models; the bundle becomes <repository>/<model>/<version>."""
-    model: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    model: Annotated[str, AfterValidator(PathName)]
     """Name that clients ask for, such as zh-en."""
     version: int = Field(default=0, ge=0)
     """Version of the bundle; 0 takes the next free one."""

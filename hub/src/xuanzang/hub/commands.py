@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from xuanzang.command.names import PathName
 from xuanzang.command.parser import CommandParser, fail, say
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
-from xuanzang.hub.pulling import Wish, pull
+from xuanzang.hub.pulling import PullRequest, bundle_name, pull
 from xuanzang.server.published import HubError, default_repository
 
+# Names of branches and tags that cannot be taken for paths out of a folder.
+_REVISION = re.compile(r"[A-Za-z0-9][\w.@+/-]{0,254}")
 _PULL = """\
 Brings a published model into the folder that `xuanzang serve` reads: downloads what is needed, imports it, exports it
 in int8 with a certificate, and names it after the model. A bundle that somebody has pushed needs neither import nor
@@ -25,22 +29,22 @@ available` lists models that work. Flags of `xuanzang export` may follow after -
 
 
 def pull_command(given: Sequence[str]) -> int:
-    """Pull a model; return 0, 1 if it cannot be had, or 130 if interrupted."""
+    """Pull a model; return 0, 1 if that is not possible, or 130 if interrupted."""
     program, arguments = "xuanzang pull", given[1:]
     place = arguments.index("--") if "--" in arguments else len(arguments)
     options = _pull_parser(program).parse_args(arguments[:place])
     importing = [f"--{side}-language={code}" for side in ("source", "target") for code in getattr(options, side) or ()]
-    wish = Wish(
-        model=options.model,
-        repository=options.repository.absolute(),
-        revision=options.revision,
-        name=options.name,
-        import_flags=[*importing, *([f"--punctuation={options.punctuation}"] if options.punctuation else [])],
-        export_flags=arguments[place + 1 :],
-    )
     try:
-        folder = pull(wish, say)
-    except HubError as error:
+        request = PullRequest(
+            model=options.model,
+            repository=options.repository.absolute(),
+            revision=options.revision,
+            name=options.name or bundle_name(options.model),
+            import_flags=[*importing, *([f"--punctuation={options.punctuation}"] if options.punctuation else [])],
+            export_flags=arguments[place + 1 :],
+        )
+        folder = pull(request, say)
+    except (HubError, OSError) as error:
         return fail(program, str(error), status=1)
     except KeyboardInterrupt:
         return fail(program, "interrupted; the same command goes on", status=130)
@@ -94,8 +98,12 @@ def _pull_parser(program: str) -> argparse.ArgumentParser:
         metavar="PATH",
         help=f"folder to put the bundle into (default: {place})",
     )
-    parser.add_argument("--revision", metavar="NAME", help="branch, tag or commit (default: the main branch)")
-    parser.add_argument("--name", default="", metavar="NAME", help="name of the bundle (default: that of the model)")
+    parser.add_argument(
+        "--revision", type=_revision, metavar="NAME", help="branch, tag or commit (default: the main branch)"
+    )
+    parser.add_argument(
+        "--name", type=_name, metavar="NAME", help=f"name of the bundle: {PathName.RULE} (default: that of the model)"
+    )
     languages = parser.add_argument_group("languages of a checkpoint")
     for side in ("source", "target"):
         languages.add_argument(
@@ -107,3 +115,16 @@ def _pull_parser(program: str) -> argparse.ArgumentParser:
         )
     languages.add_argument("--punctuation", choices=("as-is", "moses"), help="as for `xuanzang import`")
     return parser
+
+
+def _name(text: str) -> PathName:
+    try:
+        return PathName(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _revision(text: str) -> str:
+    if not _REVISION.fullmatch(text) or ".." in text or "//" in text:
+        raise argparse.ArgumentTypeError(f"must be the name of a branch, a tag or a commit, not {text[:80]!r}")
+    return text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,8 @@ _TOKENIZERS: Mapping[str, Sequence[str]] = {
     "mbart": (_SENTENCEPIECE,),
 }
 """By the family that config.json names."""
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""A commit is part of a path in the cache."""
 _ATTEMPTS = 4
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
@@ -83,6 +86,8 @@ def published(name: str, revision: str | None, report: Callable[[str], None]) ->
     """Ask the hub for a model, at a branch, tag or commit, or None for the main branch; may raise HubError."""
     api = HfApi(library_name="xuanzang")
     info = _asked(name, revision, report, lambda: api.model_info(name, revision=revision, files_metadata=True))
+    if not _COMMIT.fullmatch(str(info.sha)):
+        raise HubError(f"the hub names {str(info.sha)[:80]!r} as the commit of {name}, which is none")
     siblings = info.siblings or []
     licence = getattr(info.card_data, "license", None) or next(
         (tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), ""
@@ -167,8 +172,10 @@ def download(model: Published, files: Sequence[str], report: Callable[[str], Non
     digests = {name: _digest(folder / name) for name in files}
     for name, digest in digests.items():
         if digest != model.digests.get(name, digest):
-            # Else the next run would take it for whole.
-            (folder / name).resolve().unlink()
+            # Otherwise the next run would take it for complete. It lies in the cache's folder of this model.
+            file = (folder / name).resolve()
+            if file.is_relative_to(folder.resolve().parents[1]):
+                file.unlink()
             raise HubError(
                 f"{name} of {model.name} came damaged: its SHA-256 is {digest}, the hub says {model.digests[name]}; it "
                 "is deleted, so the next run downloads it again"

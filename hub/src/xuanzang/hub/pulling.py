@@ -1,15 +1,13 @@
 """From the name of a published model to a bundle in the folder of the models.
 
 A checkpoint is imported and exported by the commands `xuanzang import` and `export`, each in a process of its own,
-whose memory is free afterwards. Everything unfinished is in a hidden folder, which no server reads, and is renamed when
-it is whole: a pull may be killed at any point, and the next one goes on. The commands hold the lock as well: the next
-pull waits for one that has outlived its parent, and does not repeat what that has done.
+whose memory is free afterwards. Unfinished work is in a hidden folder and is renamed when it is complete: a pull may be
+killed at any point, and the next one continues. The commands hold the lock as well: the next pull waits for a command
+that has outlived its parent, and does not repeat its work.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -17,26 +15,27 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.command.names import PathName
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
+from xuanzang.hub.unfinished import UnfinishedPull
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.published import HubError, pulled_bundle
+from xuanzang.server.whole_files import write_whole
 
 if TYPE_CHECKING:
     from xuanzang.hub.download import Published
 
-_UNFINISHED = ".pulling"
 _PULLED_FILE = "pulled.json"
-_NAME = re.compile(r"[^a-z0-9._-]+")
-_BUNDLE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_OUTSIDE_NAMES = re.compile(r"[^a-z0-9._-]+")
 _GIGABYTE = 1e9
 # Measured at 77 and 615 million parameters: 1.4 and 3.9 GB, the larger of import and export.
 _MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.2, 1.1e9
@@ -45,7 +44,7 @@ _DISK_PER_WEIGHT_BYTE = 2.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PullRequest:
     """Model to pull, and options of the pull."""
 
     model: str
@@ -53,91 +52,115 @@ class Wish:
     repository: Path
     revision: str | None = None
     """Branch, tag or commit; None: the main branch."""
-    name: str = ""
-    """Name of the bundle; empty: that of the model, in lower case."""
+    name: PathName
+    """Name of the bundle."""
     import_flags: Sequence[str] = ()
     export_flags: Sequence[str] = ()
 
-    @property
-    def bundle_name(self) -> str:
-        """Name of the bundle."""
-        return self.name or _NAME.sub("-", Path(self.model).name.lower()).strip("-._")[:63]
+
+def bundle_name(model: str) -> PathName:
+    """Return the name of the bundle of a model: the last part of the model's, in lower case.
+
+    Args:
+        model: Name on the hub, or folder of a checkpoint.
+
+    Raises:
+        HubError: Nothing of the name can be part of a bundle's.
+    """
+    last = Path(model).resolve().name if Path(model).is_dir() else model.rpartition("/")[2]
+    name = _OUTSIDE_NAMES.sub("-", last.lower()).strip("-._")[:63]
+    if not PathName.fits(name):
+        raise HubError(f"{model} has no letter or digit for the name of a bundle: give --name")
+    return PathName(name)
 
 
 def published_bundle(name: str, repository: Path, report: Callable[[str], None]) -> Path:
     """Pull a model for `xuanzang.server.published`, and return its bundle."""
-    return pull(Wish(model=name, repository=repository.absolute()), report)
+    return pull(PullRequest(model=name, name=bundle_name(name), repository=repository.absolute()), report)
 
 
-def pull(wish: Wish, report: Callable[[str], None]) -> Path:
-    """Bring a model into the folder of bundles, unless it is there already; HubError says why it cannot be had."""
-    if is_pair(wish.model) and not Path(wish.model).is_dir():
-        names = ", ".join(each.name for each in known_models(wish.model) if each.translates(wish.model))
-        raise HubError(f"{wish.model} is a pair of languages; models for it: {names}")
-    wish.repository.mkdir(parents=True, exist_ok=True)
-    with _alone(wish, report):
-        if Path(wish.model).is_dir():
-            return _converted(wish, Path(wish.model), {}, report)
-        return _pulled(wish, report)
+def pull(request: PullRequest, report: Callable[[str], None]) -> Path:
+    """Bring a model into the folder of bundles, unless it is there already, and return its bundle.
+
+    Raises:
+        HubError: The model cannot be pulled; the message says why.
+        OSError: A folder cannot be written.
+    """
+    is_folder = Path(request.model).is_dir()
+    if is_pair(request.model) and not is_folder:
+        names = ", ".join(each.name for each in known_models(request.model) if each.translates(request.model))
+        raise HubError(f"{request.model} is a pair of languages; models for it: {names}")
+    request.repository.mkdir(parents=True, exist_ok=True)
+    unfinished = UnfinishedPull(request.repository, request.name)
+    with unfinished.claimed(report):
+        if is_folder:
+            return _convert(request, unfinished, Path(request.model).absolute(), {}, report)
+        return _pull_published(request, unfinished, report)
 
 
-def _pulled(wish: Wish, report: Callable[[str], None]) -> Path:
+def _pull_published(request: PullRequest, unfinished: UnfinishedPull, report: Callable[[str], None]) -> Path:
     try:
         require_endpoint()
         from xuanzang.hub import download as hub  # noqa: PLC0415 - its library takes long to import
 
-        model = hub.published(wish.model, wish.revision, report)
+        model = hub.published(request.model, request.revision, report)
     except HubError as error:
-        if wish.revision is None and (there := pulled_bundle(wish.repository, wish.model)):
+        if request.revision is None and (there := pulled_bundle(request.repository, request.model)):
             report(f"{error}; {there} is from an earlier pull")
             return there
         raise
-    if there := pulled_bundle(wish.repository, model.name, model.revision):
-        shutil.rmtree(_unfinished(wish), ignore_errors=True)
+    if there := pulled_bundle(request.repository, model.name, model.revision):
+        unfinished.remove()
         return there
     if forbids_commerce(model.licence):
         report(f"licence {model.licence}: commercial use is forbidden")
     if model.is_bundle:
-        return _ready(wish, model, report)
+        return _pull_bundle(request, unfinished, model, report)
     files = hub.checkpoint_files(model, report)
     size = sum(model.sizes[name] for name in files)
-    _require_room(wish, size, size)
+    _require_room(request.repository, size, size)
     report(f"1 of 3: download, {size / _GIGABYTE:.2f} GB, commit {model.revision[:12]}")
-    here = hub.download(model, files, report)
-    origin = {"name": model.name, "revision": model.revision, "licence": model.licence, "files": dict(here.digests)}
-    with _view(wish, here.folder, files, origin) as folder:
-        return _converted(wish, folder, origin, report)
+    downloaded = hub.download(model, files, report)
+    digests = dict(downloaded.digests)
+    origin = {"name": model.name, "revision": model.revision, "licence": model.licence, "files": digests}
+    view = unfinished.emptied(f"{_work(request, origin)}/files")
+    for name in files:
+        (view / name).symlink_to((downloaded.folder / name).resolve())
+    (view / _PULLED_FILE).write_text(json.dumps(origin), encoding="utf-8")
+    return _convert(request, unfinished, view, origin, report)
 
 
-def _ready(wish: Wish, model: Published, report: Callable[[str], None]) -> Path:
-    """Download a bundle, check it as a server would, and put it into its place."""
+def _pull_bundle(
+    request: PullRequest, unfinished: UnfinishedPull, model: Published, report: Callable[[str], None]
+) -> Path:
+    """Download a bundle, check it as a server would, and move it into its folder."""
     from xuanzang.hub import download as hub  # noqa: PLC0415 - as above
 
     files = sorted(name for name in model.sizes if not name.startswith(".") and "/" not in name)
     size = sum(model.sizes[name] for name in files)
-    _require_room(wish, size, 0)
+    _require_room(request.repository, size, 0)
     report(f"download of a bundle, {size / _GIGABYTE:.2f} GB, commit {model.revision[:12]}")
-    here = hub.download(model, files, report).folder
-    manifest = _manifest(model.name, here)
+    downloaded = hub.download(model, files, report).folder
+    manifest = _manifest(model.name, downloaded)
+    place = _place(request.repository, PathName(manifest.model)) / str(manifest.version)
     listed = {file.name for file in manifest.files} | {"manifest.json"}
-    scratch = _unfinished(wish) / manifest.model / str(manifest.version)
-    shutil.rmtree(_unfinished(wish), ignore_errors=True)
-    scratch.mkdir(parents=True)
+    unfinished.remove()
+    # A bundle is checked in folders of its own names.
+    scratch = unfinished.emptied(f"{manifest.model}/{manifest.version}")
     for name in listed & set(files):
-        shutil.copyfile(here / name, scratch / name)
+        shutil.copyfile(downloaded / name, scratch / name)
     try:
         load_bundle(scratch)
     except BundleError as error:
-        shutil.rmtree(_unfinished(wish), ignore_errors=True)
+        unfinished.remove()
         raise HubError(f"{model.name} is not a sound bundle: {'; '.join(error.reasons)}") from error
-    place = wish.repository / manifest.model / str(manifest.version)
     if place.exists():
         raise HubError(f"{place} exists and is another bundle: remove it, or give another --repository")
     place.parent.mkdir(exist_ok=True)
     origin = {"name": model.name, "revision": model.revision}
-    (place.parent / f".{place.name}.pulled").write_text(json.dumps(origin), encoding="utf-8")
+    write_whole(place.parent / f".{place.name}.pulled", json.dumps(origin).encode())
     scratch.rename(place)
-    shutil.rmtree(_unfinished(wish), ignore_errors=True)
+    unfinished.remove()
     return place
 
 
@@ -147,35 +170,56 @@ def _manifest(name: str, folder: Path) -> manifest_pb2.Manifest:
         manifest, _ = read_manifest(folder)
     except BundleError as error:
         raise HubError(f"{name} is not a sound bundle: {'; '.join(error.reasons)}") from error
-    if not _BUNDLE_NAME.fullmatch(manifest.model) or manifest.version < 1:
+    if not PathName.fits(manifest.model) or manifest.version < 1:
         raise HubError(f"{name} is not a sound bundle: it names itself {manifest.model!r}, {manifest.version}")
     return manifest
 
 
-def _converted(wish: Wish, folder: Path, origin: Mapping[str, object], report: Callable[[str], None]) -> Path:
-    work = _work_folder(wish, origin)
-    checkpoint = work / "checkpoint"
+def _place(repository: Path, name: PathName) -> Path:
+    """Return the folder of a model's versions, which is in the repository itself."""
+    folder = repository / name
+    if folder.is_symlink():
+        raise HubError(f"{folder} is a link: give the folder that it leads into as --repository")
+    return folder
+
+
+def _convert(
+    request: PullRequest,
+    unfinished: UnfinishedPull,
+    folder: Path,
+    origin: Mapping[str, object],
+    report: Callable[[str], None],
+) -> Path:
+    """Import and export a checkpoint in a folder; `origin` is empty for a folder of the user."""
+    _place(request.repository, request.name)
+    work = _work(request, origin)
+    checkpoint = unfinished.folder / work / "checkpoint"
     # A folder on this machine may have changed since.
     if not (origin and (checkpoint / "config.json").is_file()):
         report("2 of 3: import" if origin else "1 of 2: import")
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        _run(["import", str(folder), "--output", str(checkpoint), *wish.import_flags], work / "scratch")
+        checkpoint = unfinished.cleared(f"{work}/checkpoint")
+        flags = [str(folder), "--output", str(checkpoint), *request.import_flags]
+        _run(["import", *flags], unfinished.emptied(f"{work}/scratch"))
     report("3 of 3: export, int8 unless flags say otherwise" if origin else "2 of 2: export")
-    flags = ["--checkpoint", str(checkpoint), "--repository", str(wish.repository), "--model", wish.bundle_name]
-    shown = _run(["export", *flags, *wish.export_flags], work / "scratch")
-    shutil.rmtree(_unfinished(wish), ignore_errors=True)
+    flags = ["--checkpoint", str(checkpoint), "--repository", str(request.repository), "--model", request.name]
+    shown = _run(["export", *flags, *request.export_flags], unfinished.emptied(f"{work}/scratch"))
+    unfinished.remove()
     return Path(shown.splitlines()[-1])
 
 
+def _work(request: PullRequest, origin: Mapping[str, object]) -> str:
+    """Return the name of the folder that pulls with the same result continue in."""
+    result = json.dumps([origin.get("name"), origin.get("revision"), *request.import_flags])
+    return hashlib.sha256(result.encode()).hexdigest()[:12]
+
+
 def _run(arguments: Sequence[str], scratch: Path) -> str:
-    """Run a command of this program in a process of its own and return what it printed.
+    """Run a command of this program in a process of its own and return its output.
 
     Args:
         arguments: Name of the command, and its arguments.
-        scratch: Folder for its temporary files; those of a process that was killed are deleted.
+        scratch: Empty folder for its temporary files.
     """
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
     command = [sys.executable, "-m", "xuanzang.command", *arguments]
     done = subprocess.run(  # noqa: S603 - our own program
         command,
@@ -190,50 +234,12 @@ def _run(arguments: Sequence[str], scratch: Path) -> str:
     return done.stdout
 
 
-@contextlib.contextmanager
-def _view(wish: Wish, folder: Path, files: Sequence[str], origin: Mapping[str, object]) -> Iterator[Path]:
-    """Yield a folder of links to the files that were asked for, and what is known of them."""
-    view = _work_folder(wish, origin) / "files"
-    shutil.rmtree(view, ignore_errors=True)
-    view.mkdir(parents=True)
-    for name in files:
-        (view / name).symlink_to((folder / name).resolve())
-    (view / _PULLED_FILE).write_text(json.dumps(origin), encoding="utf-8")
-    yield view
-
-
-def _unfinished(wish: Wish) -> Path:
-    """Return the folder of all that is not finished, for whoever holds the lock."""
-    return wish.repository / _UNFINISHED / wish.bundle_name
-
-
-def _work_folder(wish: Wish, origin: Mapping[str, object]) -> Path:
-    """Return the folder of what a pull with the same result can go on with."""
-    result = json.dumps([origin.get("name"), origin.get("revision"), *wish.import_flags])
-    return _unfinished(wish) / hashlib.sha256(result.encode()).hexdigest()[:12]
-
-
-@contextlib.contextmanager
-def _alone(wish: Wish, report: Callable[[str], None]) -> Iterator[None]:
-    """Let no other process pull the same model into the same folder meanwhile."""
-    folder = wish.repository / _UNFINISHED
-    folder.mkdir(exist_ok=True)
-    with (folder / f"{wish.bundle_name}.lock").open("w") as file:
-        os.set_inheritable(file.fileno(), True)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"another process is pulling {wish.bundle_name} into {wish.repository}: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _require_room(wish: Wish, download: float, weights: float) -> None:
-    """Raise HubError unless disk and memory suffice, before gigabytes are moved."""
+def _require_room(repository: Path, download: float, weights: float) -> None:
+    """Raise HubError unless disk and memory suffice for bytes of a download and of weights to convert."""
     needed = download + _DISK_PER_WEIGHT_BYTE * weights
-    free = shutil.disk_usage(wish.repository).free
+    free = shutil.disk_usage(repository).free
     if free < needed:
-        raise HubError(f"{wish.repository} needs {needed / _GIGABYTE:.1f} GB, and {free / _GIGABYTE:.1f} GB are free")
+        raise HubError(f"{repository} needs {needed / _GIGABYTE:.1f} GB, and {free / _GIGABYTE:.1f} GB are free")
     memory = _MEMORY_PER_WEIGHT_BYTE * weights + _MEMORY_FLOOR
     available = _available_memory()
     if weights and available is not None and available < memory:

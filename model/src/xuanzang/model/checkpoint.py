@@ -175,7 +175,7 @@ def save_checkpoint(
         tokenizer_folder: Folder of the tokenisers and metadata.json: prepared data, or a checkpoint.
         training: Facts of the run.
     """
-    with replacing(folder) as scratch:
+    with replacing(folder, marker=TRAINING_FILE) as scratch:
         save_weights(scratch / WEIGHTS_FILE, weights)
         _write_json(scratch / CONFIG_FILE, dataclasses.asdict(config))
         _write_json(scratch / TRAINING_FILE, training)

@@ -9,10 +9,22 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `folder` if the block raises nothing, else vanishes."""
-    scratch, old = folder.with_name(f".{folder.name}.partial"), _old(folder)
+def replacing(folder: Path, *, marker: str) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of `folder` if the block raises nothing, and otherwise vanishes.
+
+    Args:
+        folder: Folder to write.
+        marker: Name of a file that every folder of this kind has. Only such a folder, or an empty one, is replaced.
+
+    Raises:
+        FileExistsError: Something else is there.
+    """
+    # "." and ".." have no name to write beside.
+    folder = folder.resolve() if folder.name in ("", "..") else folder
     recover(folder)
+    if _holds_other_things(folder, marker):
+        raise FileExistsError(f"{folder} exists and has no {marker}: it is not replaced; choose another folder")
+    scratch, old = folder.with_name(f".{folder.name}.partial"), _old(folder)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
@@ -49,6 +61,12 @@ def settled(folder: Path) -> Path:
     """Return where to read `folder`, which may be between the two renames of a replacement; changes nothing."""
     old = _old(folder)
     return old if old.exists() and not folder.exists() else folder
+
+
+def _holds_other_things(folder: Path, marker: str) -> bool:
+    if not folder.is_dir():
+        return folder.exists() or folder.is_symlink()
+    return not (folder / marker).is_file() and any(folder.iterdir())
 
 
 def _old(folder: Path) -> Path:

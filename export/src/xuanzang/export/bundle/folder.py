@@ -112,7 +112,7 @@ def write_bundle(
     """
     complete = manifest_pb2.Manifest()
     complete.CopyFrom(manifest)
-    with replacing(folder) as scratch:
+    with replacing(folder, marker=MANIFEST_FILE) as scratch:
         for name, content in files.items():
             (scratch / name).write_bytes(content)
         write_more(scratch)

@@ -139,7 +139,7 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
     """
     _require_free(settings)
     gathered, counts = _gather(settings)
-    with replacing(settings.output) as folder:
+    with replacing(settings.output, marker=METADATA_FILE) as folder:
         tokenizers = _tokenizers(settings, [pair for pairs in gathered.corpora.values() for pair in pairs], folder)
         metadata = _write_ids(settings, folder, gathered, tokenizers, counts)
         write_card(folder, metadata, counts)

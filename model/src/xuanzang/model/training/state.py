@@ -67,7 +67,7 @@ class TrainingState:
         Args:
             folder: Folder to write or replace.
         """
-        with replacing(folder) as scratch:
+        with replacing(folder, marker=STATE_FILE) as scratch:
             save_weights(scratch / MODEL_FILE, dict(self.model.named_parameters()))
             save_weights(scratch / AVERAGE_FILE, self.average.weights)
             save_weights(scratch / OPTIMIZER_FILE, self.optimizers.state())

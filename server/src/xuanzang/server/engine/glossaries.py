@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from xuanzang.command.names import PathName
 from xuanzang.server.engine.errors import (
     FieldViolation,
     GlossaryExistsError,
@@ -31,7 +32,6 @@ MAX_FILE_ENTRIES = 100_000
 MAX_FILES = 1000
 
 _LOGGER = logging.getLogger(__name__)
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
 _DISPLAY_NAME = re.compile(r"#\s*(display_name):\s*(\S.{0,1023})")
 _MAX_FAULTS = 3
@@ -149,8 +149,8 @@ def read_glossary(path: Path) -> Glossary:
     Each line of NAME.tsv, in UTF-8, has a source and one or more targets, with tabs between them. GlossaryError names
     the first lines that are no entries.
     """
-    if not _NAME.fullmatch(path.stem):
-        raise GlossaryError("its name must be lower-case letters, digits, '-', '_' and '.'")
+    if not PathName.fits(path.stem):
+        raise GlossaryError(f"its name must be {PathName.RULE}")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -299,9 +299,8 @@ def _checked_content(draft: GlossaryDraft) -> bytes:
 
 
 def _head_violations(draft: GlossaryDraft) -> Iterator[FieldViolation]:
-    if not _NAME.fullmatch(draft.name):
-        description = "must be 1 to 63 of a-z, 0-9, '-', '_' and '.', the first a letter or digit"
-        yield FieldViolation(field="name", description=description)
+    if not PathName.fits(draft.name):
+        yield FieldViolation(field="name", description=f"must be {PathName.RULE}")
     for field, code in (
         ("source_language_code", draft.source_language),
         ("target_language_code", draft.target_language),

@@ -1,0 +1,76 @@
+"""Names of users in paths: no command reads, writes or removes anything outside the folder that it was given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from path_like import path_like, tree
+
+from xuanzang.command.commands import installed
+from xuanzang.command.names import PathName
+
+NAMES = tuple(path_like())
+COMMANDS = (
+    ("pull", "team/model", "--name=NAME", "--repository=models"),
+    ("pull", "team/model", "--revision=NAME", "--repository=models"),
+    ("pull", "--repository=models", "--", "NAME"),
+    ("push", "models/zh-en/1", "--", "NAME"),
+    ("export", "--checkpoint=models/zh-en/1", "--repository=models", "--model=NAME"),
+    ("batch", "letter.txt", "output.txt", "--models=models", "--model=NAME"),
+)
+
+
+@pytest.mark.parametrize("name", [*NAMES[:3], "", "..", "../../..", "a/b", ".hidden", "-x", "A", "a\nb", "x" * 64])
+def test_a_name_that_is_no_single_part_of_a_path_is_refused(name: str) -> None:
+    if PathName.fits(name):
+        assert PathName(name) == name
+        return
+    with pytest.raises(ValueError, match="a name must be 1 to 63 of a-z"):
+        PathName(name)
+
+
+def test_every_name_stays_in_its_folder(tmp_path: Path) -> None:
+    fitting = [name for name in NAMES if PathName.fits(name)]
+    assert 5 < len(fitting) < len(NAMES) / 4
+    for name in fitting:
+        path = tmp_path / PathName(name)
+        assert (path.resolve().parent, path.name) == (tmp_path.resolve(), name)
+        path.touch(exist_ok=False)
+    assert {path.name for path in tmp_path.iterdir()} == set(fitting)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, with models and a letter, inside of which and beside which nothing is to change."""
+    for folder in ("beside", "home", "home/models", "home/models/zh-en", "home/models/zh-en/1"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "letter.txt").write_text("mine\n")
+    monkeypatch.chdir(tmp_path / "home")
+    # No hub is called: the address is refused after the folders of a pull are made.
+    monkeypatch.setenv("HF_ENDPOINT", "nowhere")
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_name_leads_a_command_out_of_its_folder(
+    command: tuple[str, ...], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(home.parent)
+    main = installed()[command[0]].load()
+    for number, name in enumerate(NAMES):
+        if command[-1] == "NAME" and Path(name).name and len(name) < 250 and Path(name).is_dir():
+            continue  # a checkpoint to import
+        try:
+            status = main([part.replace("NAME", name) for part in command])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        errors = capsys.readouterr().err
+        assert status in (1, 2), name
+        assert "Traceback" not in errors
+        if number % 50 and name != NAMES[-1]:
+            continue
+        after = {path: kept for path, kept in tree(home.parent).items() if not path.startswith("home/models/.pulling")}
+        assert after == before, NAMES[max(0, number - 49) : number + 1]
+    locks = list((home / "models" / ".pulling").glob("*"))
+    assert all(path.name.startswith(".") and path.name.endswith(".lock") and path.is_file() for path in locks)
