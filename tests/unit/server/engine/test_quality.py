@@ -15,6 +15,7 @@ from xuanzang.server.engine.quality import (
     QualityEstimator,
     SearchedSentence,
     combined,
+    omits_word,
     sentence_flags,
     unknown_features,
     with_flags,
@@ -209,3 +210,21 @@ def test_any_head_and_text_give_a_probability(
 
 def test_features_of_a_later_version_are_named() -> None:
     assert unknown_features(head(feature(), feature("entropy"))) == ["entropy"]
+
+
+@pytest.mark.parametrize(
+    ("source", "spans", "attention", "is_omitted"),
+    [
+        ("Mary works for Siemens", [(0, 4), (4, 10), (10, 14), (15, 18), (18, 22)], [1.0, 1.0, 0.0, 0.1, 0.1], True),
+        ("Mary works for Siemens", [(0, 4), (4, 10), (10, 14), (15, 18), (18, 22)], [1.0, 1.0, 0.0, 0.1, 0.9], False),
+        ("Mary works for Siemens", [], [0.0] * 5, False),
+        ("我和朋友去", [(0, 1), (1, 2), (2, 4), (4, 5)], [1.0, 0.1, 0.1, 0.1], True),
+        ("我和朋友去", [(0, 1), (1, 2), (2, 4), (4, 5)], [1.0, 0.1, 0.5, 0.1], False),
+        ("有一个人", [(0, 1), (1, 3), (3, 4)], [1.0, 0.0, 1.0], False),
+    ],
+)
+def test_a_whole_word_without_attention_is_omitted(
+    source: str, spans: list[tuple[int, int]], attention: list[float], *, is_omitted: bool
+) -> None:
+    sentence = dataclasses.replace(SENTENCE, source=source, spans=spans, attention=attention)
+    assert omits_word(sentence) is is_omitted

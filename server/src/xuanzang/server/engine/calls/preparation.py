@@ -201,7 +201,7 @@ class _Preparation:
             source_spans=terms.offsets(segment, self._codec, start) if options.token_details else (),
             source_with_terms=terms.source.text if terms.source else "",
             terms=terms.target,
-            assessor=_assessor(self._model, segment) if options.quality else None,
+            assessor=self._assessor(segment, terms) if options.quality else None,
             writer=self._writer,
             written=self._written,
             prefix=options.target_prefix,
@@ -213,6 +213,13 @@ class _Preparation:
             language_ids=self._codec.target_prefix_ids,
         )
         return PlannedSearch(sentence, renderer, self._lexicon_ids(segment, terms))
+
+    def _assessor(self, segment: Segment, terms: SentenceTerms) -> SentenceAssessor:
+        model = self._model
+        if model.quality_estimator is None:
+            raise ValueError(f"{model.name}/{model.version} has no quality head")
+        spans = () if terms.source else self._codec.sentence_offsets(segment.text)
+        return SentenceAssessor(estimator=model.quality_estimator, source=segment.text, spans=spans)
 
     def _lexicon_ids(self, segment: Segment, terms: SentenceTerms) -> tuple[int, ...]:
         """Return the translation in the lexicon; none for a sentence whose caller has a say in its words."""
@@ -262,13 +269,6 @@ def _simplified(options: DecodingOptions, writer: TraditionalWriter) -> Decoding
         target_prefix=writer.simplify(options.target_prefix),
         suppressed_texts=tuple(map(writer.simplify, options.suppressed_texts)),
     )
-
-
-def _assessor(model: LoadedModel, segment: Segment) -> SentenceAssessor:
-    estimator = model.quality_estimator
-    if estimator is None:
-        raise ValueError(f"{model.name}/{model.version} has no quality head")
-    return SentenceAssessor(estimator=estimator, source=segment.text)
 
 
 def _overlaps(term: FoundTerm, spans: Iterable[Span]) -> bool:
