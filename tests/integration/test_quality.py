@@ -68,7 +68,9 @@ async def test_french_has_a_flag_and_no_verdict_if_it_is_called_chinese_or_short
         in_tags: Any = {"content_format": "html", "return_quality": True}
         marked = await client.translate(["<b>Bonjour</b>, je suis un développeur à Paris."], **asked | in_tags)
         marked += await client.translate(["<p>Merci</p>", "<b>It</b> rains."], target_language="zh", **in_tags)
-        words = await client.translate(["Merci", "Danke!", "Hola", "garden"], target_language="zh", return_quality=True)
+        words = await client.translate(
+            ["Merci", "Danke!", "Hola", "a house"], target_language="zh", return_quality=True
+        )
         qualities = [each.hypotheses[0].quality for each in found]
         scrape = await running.scrape()
     assert [QualityFlag.SOURCE_LANGUAGE in each.flags for each in qualities if each] == [True, False, True, False]
