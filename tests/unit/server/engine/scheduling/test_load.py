@@ -111,7 +111,7 @@ def test_a_sentence_that_is_given_up_early_counts_for_its_part() -> None:
     assert 1.0 < time.seconds_for(10) < 1.1
 
 
-@given(st.floats(0.01, 1.0), st.floats(1.0, 10.0))
+@given(st.floats(0.01, 1.0), st.floats(1.0, 3.5))
 def test_after_a_request_runs_out_of_time_one_like_it_is_not_safe(estimate: float, error: float) -> None:
     calibration, had = Calibration(), estimate * error + 0.05
     calibration.observe_expiry(estimate, had, now=10.0)
@@ -123,6 +123,15 @@ def test_after_a_request_runs_out_of_time_one_like_it_is_not_safe(estimate: floa
     for _ in range(5000):
         calibration.observe(estimate, 0.0, submitted_at=11.0)
     assert calibration.safe(estimate) == pytest.approx(estimate + 0.05)
+
+
+def test_what_is_above_the_estimate_is_forgotten_within_seconds() -> None:
+    calibration = Calibration()
+    calibration.forget(0.0)
+    calibration.observe_expiry(1.0, 1000.0, now=0.0)
+    assert calibration.safe(1.0) <= 4.1
+    calibration.forget(20.0)
+    assert calibration.safe(1.0) < 1.3
 
 
 @pytest.mark.parametrize("slowness", [0.5, 1.0, 3.0])

@@ -117,6 +117,9 @@ class VirtualServer:
         self._left: dict[Request, int] = {}
         self._then: dict[Request, Callable[[], None]] = {}
         self._counts_from = 0.0
+        self._tallied: set[Request] = set()
+        self.steps_of: Callable[[QueuedSentence], int] = lambda queued: queued.target_tokens
+        """Steps that a sentence takes; other than predicted only where a test says so."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -151,6 +154,13 @@ class VirtualServer:
             return
         self._left[request] = len(lengths)
         self._then[request] = partial(self.attack, caller, lengths, until=until, options=options)
+
+    def hang_up(self, caller: str, length: int, *, after: float) -> None:
+        """Let a caller ask for a sentence without a deadline, and hang up after some seconds."""
+        request = self._request([length], math.inf, caller=caller)
+        self.scheduler.submit(request)
+        self._left[request] = 1
+        self.at(self.now + after, lambda: self._close(request, "cancelled"))
 
     def serial(self, caller: str, length: int, *, deadline: float, until: float) -> list[float]:
         """Let a caller ask for one sentence after the other; return the seconds that each takes, to be filled."""
@@ -207,6 +217,7 @@ class VirtualServer:
                 self.tally.told.append(refusal.retry_after_seconds)
             return
         self._left[request] = len(lengths)
+        self._tallied.add(request)
         # The error of one that is given up has no reader.
         request.done.add_done_callback(asyncio.Future.exception)
         self.at(request.context.deadline, lambda: self._close(request, "deadline"))
@@ -236,7 +247,7 @@ class VirtualServer:
     def _close(self, request: Request, reason: AbandonReason | None) -> None:
         if self._left.pop(request, None) is None:
             return
-        if request.submitted_at >= self._counts_from:
+        if request in self._tallied and request.submitted_at >= self._counts_from:
             self.tally.answered += reason is None
             self.tally.expired += reason is not None
         self.scheduler.close(request, reason)
@@ -250,7 +261,7 @@ class VirtualServer:
         for request in [request for request in self._left if request.abandoned]:
             self._close(request, "deadline")
         done = [
-            DoneSentence(each.queued, each.queued.cost_of(each.steps), self.now - each.since, each.steps)
+            DoneSentence(each.queued, each.queued.worked(each.steps), self.now - each.since, each.steps, is_whole=False)
             for each in running
             if each.queued.request.abandoned
         ]
@@ -283,9 +294,10 @@ class VirtualServer:
         running, done = self._running[worker], []
         for each in [each for each in running if each.queued.tier == tier]:
             each.steps += 1
-            if each.steps >= each.queued.target_tokens:
+            if each.steps >= self.steps_of(each.queued):
                 running.remove(each)
-                done.append(DoneSentence(each.queued, each.queued.cost, self.now - each.since, each.steps))
+                worked = each.queued.worked(each.steps)
+                done.append(DoneSentence(each.queued, worked, self.now - each.since, each.steps))
                 self._answer(each.queued.request)
         self._record(worker, done)
 

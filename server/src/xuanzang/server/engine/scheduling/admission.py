@@ -11,7 +11,14 @@ from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import FlowKey
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSize, RequestSizes, Throughput
+from xuanzang.server.engine.scheduling.load import (
+    Calibration,
+    DecodingTime,
+    LengthRatio,
+    RequestSize,
+    RequestSizes,
+    Throughput,
+)
 from xuanzang.server.engine.scheduling.places import Places
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
 
@@ -20,6 +27,8 @@ _UNMEASURED_WAIT_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.01
 # Share of the time that a sentence may wait after which it goes before others of its caller.
 _PATIENT_SHARE = 0.7
+# Clocks of callers are ahead of ours by at most so much.
+_CLOCK_SECONDS = 0.02
 
 
 class _Asked(NamedTuple):
@@ -46,12 +55,13 @@ class Admission:
         self._throughput = Throughput(workers=workers)
         # All tiers together: in one that refuses everything nothing would be measured.
         self._decoding_time = DecodingTime()
+        self._lengths = LengthRatio()
         self._calibration = Calibration()
         self.request_sizes = RequestSizes()
 
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
-        return self._throughput.seconds_for(self._queue.cost) or 0.0
+        return self._throughput.seconds_for(self._queue.cost * self._lengths.value) or 0.0
 
     def seconds_until_begun(self, flow: FlowKey) -> float | None:
         """Estimate when a small request of a flow would be begun; None if no worker has more than a sentence to do."""
@@ -77,7 +87,9 @@ class Admission:
         if not cost or self._places.is_idle:
             return
         self._require_room(flow, cost)
-        seconds = useful_until - time.monotonic()
+        now = time.monotonic()
+        self._calibration.forget(now)
+        seconds = useful_until - now
         # There is nearly always time for all that waits and runs, in any order.
         tokens = self._queue.cost + cost + self._places.held_tokens
         if self._calibration.allows(self._seconds_for(flow, tokens), seconds):
@@ -96,6 +108,7 @@ class Admission:
         Raises:
             OverloadedError: It does not fit now, or would not be done in time.
         """
+        self._calibration.forget(now)
         flow, cost, sentences = request.flow, request.cost, request.sentence_count
         tier = self._places.tier_of(flow.caller, sentences=sentences, tokens=cost)
         asked = _Asked(flow, tier, cost, request.longest, self._places.rows(tier, sentences))
@@ -136,8 +149,9 @@ class Admission:
         seconds = now - request.submitted_at
         if abandoned is None:
             calibration.observe(estimate, seconds, submitted_at=request.submitted_at)
-        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here.
-        elif abandoned == "deadline" or (abandoned == "cancelled" and seconds > calibration.safe(estimate)):
+        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here. One that hangs up
+        # before says nothing of the server, however long it has waited: it alone knows how long it meant to.
+        elif abandoned == "deadline" or (abandoned == "cancelled" and now >= request.useful_until - _CLOCK_SECONDS):
             allowed = request.useful_until - request.submitted_at
             calibration.observe_expiry(estimate, allowed, now=now)
 
@@ -147,7 +161,9 @@ class Admission:
         for sentence in done:
             tokens += sentence.cost
             if sentence.target_tokens:
-                tier, share = sentence.queued.tier, sentence.target_tokens / sentence.queued.target_tokens
+                tier, share = sentence.queued.tier, min(1.0, sentence.target_tokens / sentence.queued.target_tokens)
+                if sentence.is_whole:
+                    self._lengths.record(sentence.queued.target_tokens, sentence.target_tokens)
                 # Those that are done have just left.
                 rows = self._places.rows_of(worker, tier) + len(done)
                 self._decoding_time.record(sentence.target_tokens, sentence.seconds, rows=rows, share=share)
@@ -191,7 +207,7 @@ class Admission:
 
     def _seconds_for(self, flow: FlowKey, tokens: int) -> float | None:
         """Estimate the time for tokens of a flow, which not all workers may decode."""
-        seconds = self._throughput.seconds_for(tokens)
+        seconds = self._throughput.seconds_for(tokens * self._lengths.value)
         workers = flow.limited.limits.workers if flow.limited else None
         return seconds if seconds is None or not workers else seconds * max(1.0, self._workers / workers)
 
@@ -207,7 +223,8 @@ class Admission:
 
     def _seconds_until_done(self, asked: _Asked) -> float | None:
         """Estimate when a request would be done if it were submitted now; None before the first measurement."""
-        in_batch = self._decoding_time.seconds_for(asked.longest, asked.rows) if asked.longest else 0.0
+        longest = asked.longest * self._lengths.value
+        in_batch = self._decoding_time.seconds_for(longest, asked.rows) if longest else 0.0
         flow, cost = asked.flow, asked.cost
         held = self._held_tokens(asked)
         if not self._queue.count:

@@ -13,6 +13,8 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence
 _HALF_LIFE_SECONDS = 5.0
 # Weight of the last sentence in the mean time of a token.
 _SENTENCE_WEIGHT = 0.05
+# Of how much longer or shorter than predicted a sentence counts at most.
+_MAX_LENGTH_RATIO = 2.0
 # Smallest share of the mean time of a token, in a batch of one sentence.
 _MIN_ROW_SHARE = 0.1
 # A step takes about as long as so many sentences of it, whatever their number.
@@ -27,7 +29,9 @@ _TELLING_SPREAD = 0.1
 _LATE_SHARE = 0.02
 _FOLLOWING_RATE = 0.05
 # Below 1 more would be admitted than can be done: requests are often done before their turn, but never all of them.
-_MIN_FACTOR, _MAX_FACTOR = 1.0, 16.0
+_MIN_FACTOR, _MAX_FACTOR = 1.0, 4.0
+# Time after which half of what is above 1 is forgotten.
+_FACTOR_SECONDS = 5.0
 # Shorter estimates than a step takes, seconds.
 _MIN_ESTIMATE = 1e-3
 # After a request that ran out of time the factor is greater by so much than what would just have refused it.
@@ -58,7 +62,7 @@ def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:
 
 
 class Throughput:
-    """Predicted tokens per second of all workers while they are busy: past tokens and seconds, old ones fading."""
+    """Tokens per second of all workers while they are busy: past tokens and seconds, old ones fading."""
 
     def __init__(self, *, workers: int) -> None:
         self._workers = workers
@@ -66,7 +70,7 @@ class Throughput:
         self._seconds = 0.0
 
     def record(self, tokens: int, seconds: float) -> None:
-        """Add a measurement of one worker: predicted tokens that are done, and its busy time since the last one."""
+        """Add a measurement of one worker: tokens that went through the network, and its busy time since the last."""
         fading = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
         self._tokens = self._tokens * fading + tokens
         self._seconds = self._seconds * fading + seconds
@@ -76,6 +80,22 @@ class Throughput:
         if not self._tokens:
             return None
         return tokens * self._seconds / self._tokens / self._workers
+
+
+class LengthRatio:
+    """Target tokens of sentences for each predicted one, recent sentences counting more.
+
+    One sentence counts for at most twice or half of what was predicted, so no caller moves it by much with searches
+    that do not find their ends.
+    """
+
+    def __init__(self) -> None:
+        self.value = 1.0
+
+    def record(self, predicted: int, found: int) -> None:
+        """Add a sentence that is done."""
+        ratio = min(max(found / predicted, 1 / _MAX_LENGTH_RATIO), _MAX_LENGTH_RATIO)
+        self.value += _SENTENCE_WEIGHT * (ratio - self.value)
 
 
 class _Line:
@@ -119,7 +139,7 @@ class DecodingTime:
         """
         self._by_rows.record(rows, seconds / target_tokens, weight=_SENTENCE_WEIGHT * share)
 
-    def seconds_for(self, target_tokens: int, rows: float | None = None) -> float:
+    def seconds_for(self, target_tokens: float, rows: float | None = None) -> float:
         """Estimate the seconds that a sentence stays in a batch of so many; None: as many as there were of late.
 
         It is 0 before the first measurement.
@@ -209,6 +229,13 @@ class Calibration:
         self._factor = 1.0
         self._typical = 1.0
         self._raised_at = -math.inf
+        self._forgot_at = -math.inf
+
+    def forget(self, now: float) -> None:
+        """Let the factor sink towards 1 by itself: a server that refuses everything would observe nothing."""
+        if now > self._forgot_at:
+            self._factor = 1 + (self._factor - 1) * 0.5 ** ((now - self._forgot_at) / _FACTOR_SECONDS)
+            self._forgot_at = now
 
     def wait(self, estimate: float, safe_seconds: float) -> float:
         """Return the time after which an estimate will be safe within a time, if nothing is added to the work.

@@ -203,10 +203,7 @@ class ModelRunner:
         """Return what was worked on a sentence that is given up."""
         queued, steps = running.queued, self._steps - running.first_step
         return DoneSentence(
-            queued,
-            queued.cost_of(steps),
-            seconds=now - running.taken_at,
-            target_tokens=min(steps, queued.target_tokens),
+            queued, queued.worked(steps), seconds=now - running.taken_at, target_tokens=steps, is_whole=False
         )
 
     def _give_up(self, running: _RunningSentence) -> None:
@@ -253,7 +250,8 @@ class ModelRunner:
         self._metrics.detokenize_duration_seconds.observe(time.perf_counter() - began)
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
-        return DoneSentence(queued, queued.cost, seconds=seconds, target_tokens=queued.target_tokens)
+        steps = step - running.first_step
+        return DoneSentence(queued, queued.worked(steps), seconds=seconds, target_tokens=steps)
 
     def _search_again(
         self, running: _RunningSentence, again: Sentence, *, reason: str, wasted: TargetHypothesis

@@ -107,8 +107,11 @@ class QueuedSentence:
 
     def cost_of(self, steps: int) -> int:
         """Return the part of the predicted tokens that has been worked on."""
-        decoded = self.cost - self.source_tokens
-        return self.source_tokens + decoded * min(steps, self.target_tokens) // self.target_tokens
+        return self.worked(min(steps, self.target_tokens))
+
+    def worked(self, steps: int) -> int:
+        """Return the tokens that have gone through the network after some steps, which may be more than predicted."""
+        return self.source_tokens + (self.cost - self.source_tokens) * steps // self.target_tokens
 
     def render(
         self, found: Sequence[TargetHypothesis], *, cut: FinishReason, timeline: SentenceTimeline
@@ -140,11 +143,13 @@ class DoneSentence(NamedTuple):
 
     queued: QueuedSentence
     cost: int
-    """Predicted tokens that were worked on."""
+    """Tokens that went through the network."""
     seconds: float
     """Time from its joining a batch to its last step."""
     target_tokens: int
-    """Predicted target tokens of what was decoded in this time: all, or fewer if it was given up."""
+    """Steps that were taken in this time."""
+    is_whole: bool = True
+    """False if it was given up."""
 
 
 class LoopInbox:
