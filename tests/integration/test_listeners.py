@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
 from xuanzang.client._commands.admin import run_admin_command
 from xuanzang.server.__main__ import is_serving
+from xuanzang.server.lifecycle import BrokenServerError
 
 
 @pytest.fixture
@@ -98,3 +99,28 @@ async def test_who_watches_health_apart_from_callers_sees_the_drain(start_server
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         await running.server.rpc.close()
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_a_server_that_has_lost_a_worker_stops_serving_and_ends(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_server(load=False, drain_timeout_seconds=5) as running:
+        server = running.server
+        statuses = []
+
+        async def watch() -> None:
+            async with grpc.aio.insecure_channel(running.address) as channel:
+                stub = health_pb2_grpc.HealthStub(channel)
+                async for answer in stub.Watch(health_pb2.HealthCheckRequest()):
+                    statuses.append(answer.status)
+                    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                        monkeypatch.setattr(server.engine._threads.scheduler, "take", None)
+                        server.engine._threads.scheduler.wake(0)
+
+        monkeypatch.setattr(server, "listen", lambda: asyncio.sleep(0))
+        watching = asyncio.create_task(watch())
+        with pytest.raises(BrokenServerError, match="a worker"):
+            await server.run()
+        watching.cancel()
+    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    assert [status for status in statuses if status in (serving, not_serving)][-2:] == [serving, not_serving]

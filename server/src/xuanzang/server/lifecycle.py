@@ -31,8 +31,8 @@ _LEAST_SENDING_SECONDS = 0.5
 _PROGRESS_SECONDS = 3.0
 
 
-class ListenerEndedError(OSError):
-    """The serving loop of gRPC ended although nobody stopped it: the process must be replaced."""
+class BrokenServerError(OSError):
+    """The serving loop of gRPC or a worker ended although nobody stopped it: the process must be replaced."""
 
 
 def keep_heap() -> None:
@@ -100,13 +100,16 @@ class Server:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; SIGQUIT stops without waiting, SIGHUP reloads.
 
-        BundleError: a bundle cannot be served. ListenerEndedError: the server no longer accepts RPCs, and has finished
-        those in progress.
+        BundleError: a bundle cannot be served. BrokenServerError: the server no longer accepts RPCs or has lost a
+        worker, and has finished the RPCs in progress.
         """
         with _handled_signals() as signals:
             ended = asyncio.create_task(self.rpc.ended())
-            ended.add_done_callback(lambda _: signals.stop.set())
+            broken = asyncio.create_task(self.engine.broken.wait())
+            for fault in (ended, broken):
+                fault.add_done_callback(lambda _: signals.stop.set())
             tasks = (
+                broken,
                 asyncio.create_task(trim_heap_when_idle(lambda: not self.rpc.running)),
                 asyncio.create_task(self._reload_at(signals.reload)),
             )
@@ -116,12 +119,14 @@ class Server:
                 self._is_loaded.set()
                 await signals.stop.wait()
             finally:
-                has_ended = ended.done()
+                has_ended, is_broken = ended.done(), broken.done()
                 for task in (ended, *tasks):
                     task.cancel()
                 await self.drain(signals)
         if has_ended:
-            raise ListenerEndedError("gRPC no longer accepts RPCs; the process ends so that another replaces it")
+            raise BrokenServerError("gRPC no longer accepts RPCs; the process ends so that another replaces it")
+        if is_broken:
+            raise BrokenServerError("an error has ended a worker; the process ends so that another replaces it")
 
     async def listen(self) -> None:
         """Answer health checks and scrapes; nothing is translated yet."""

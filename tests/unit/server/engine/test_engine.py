@@ -15,6 +15,7 @@ import pytest
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls import call, preparation
+from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
@@ -25,6 +26,7 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.scheduling.call import Call
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId, DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
@@ -250,6 +252,50 @@ async def test_a_fault_of_a_worker_reaches_all_who_wait_and_the_worker_goes_on(
     assert value(metrics, "request_failures_total", reason="backend") == 2
     script.fault = None
     assert (await translate("hello"))[0][0].text == "hello"
+
+
+async def test_a_sentence_that_cannot_be_rendered_ends_its_own_call_alone(
+    translate: Translate, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    render = SentenceRenderer.render
+
+    def fail_for_one(renderer: SentenceRenderer, sentence: Sentence, *found: Any, **named: Any) -> Hypothesis:
+        made = render(renderer, sentence, *found, **named)
+        if made.text == "a cat":
+            raise ArithmeticError("cannot be rendered")
+        return made
+
+    monkeypatch.setattr(SentenceRenderer, "render", fail_for_one)
+    script.allow(0)
+    calls = [asyncio.ensure_future(translate(text)) for text in ("a cat", "hello world", "hello", "a cat")]
+    await script.until(lambda script: script.blocked)
+    script.allow(math.inf)
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(outcome, ArithmeticError) for outcome in outcomes] == [True, False, False, True]
+    assert (await translate("hello"))[0][0].text == "hello"
+
+
+async def test_a_fault_is_named_under_load_too(
+    make_engine: MakeEngine, script: Script, options: Any, metrics: Metrics
+) -> None:
+    engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 80, "max_batch_sentences": 1}))
+    await engine.start()
+    script.allow(0)
+
+    def translate(text: str) -> asyncio.Task[list[list[Hypothesis]]]:
+        call = Call(texts=(text,), model=engine.models[0], options=options)
+        return asyncio.ensure_future(engine.translate(call))
+
+    running = translate("hello world")
+    await script.until(lambda script: script.blocked)
+    waiting = translate("hello world")
+    await until_waiting(metrics, 1)
+    with pytest.raises(OverloadedError):
+        await translate("hello world")
+    with pytest.raises(InvalidInputError, match="must have at most 20000 characters"):
+        await translate("a" * 20_001)
+    script.allow(math.inf)
+    await asyncio.gather(running, waiting)
 
 
 async def test_draining_refuses_what_is_new_and_finishes_what_was_accepted(

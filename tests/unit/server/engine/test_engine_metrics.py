@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.errors import ModelNotFoundError, UnservedLanguageError
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
@@ -31,21 +31,23 @@ async def test_a_started_engine_shows_its_workers_memory_and_bundles(make_engine
     assert value(metrics, "memory_limit_bytes") == memory_limit()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_a_worker_that_ends_by_an_error_is_counted(
-    make_engine: Any, metrics: Metrics, options: Any, monkeypatch: pytest.MonkeyPatch
+async def test_workers_that_errors_have_ended_are_counted_and_nobody_waits_for_them(
+    make_engine: Any, metrics: Metrics, options: Any, monkeypatch: pytest.MonkeyPatch, script: Any
 ) -> None:
     engine = make_engine(SETTINGS)
     await engine.start()
 
     def fail(*args: object, **named: object) -> None:
-        raise RuntimeError("a fault of the scheduler")
+        raise ArithmeticError("a fault of the scheduler")
 
-    monkeypatch.setattr(engine._threads.scheduler, "record", fail)
-    await engine.translate(Call(texts=("hello",), model=engine.models[0], options=options))
-    while value(metrics, "workers_stopped") == 0:  # noqa: ASYNC110 - a thread that dies has no event
-        await asyncio.sleep(0)
-    assert value(metrics, "workers_stopped") == 1
+    monkeypatch.setattr(engine._threads.scheduler, "report", fail)
+    calls = [engine.translate(Call(texts=("hello",), model=engine.models[0], options=options)) for _ in range(20)]
+    waiting = asyncio.gather(*calls, return_exceptions=True)
+    await engine.broken.wait()
+    # As the server does then.
+    await engine.join(60)
+    assert all(isinstance(outcome, list | ArithmeticError | DrainingError) for outcome in await waiting)
+    assert value(metrics, "workers_stopped") == 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -61,10 +61,22 @@ class EngineThreads:
         self.tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing", initializer=give_way)
         self.workers: list[Worker] = []
         """Workers; none before `start`."""
+        self.broken = asyncio.Event()
+        """Set when an error has ended a worker: the process must be replaced."""
 
-    def start(self, metrics: ServerMetrics) -> None:
-        """Start the workers."""
-        self.workers = [Worker(number, scheduler=self.scheduler) for number in range(self._count)]
+    def start(self, metrics: ServerMetrics, *, on_last_fault: Callable[[], None]) -> None:
+        """Start the workers; `on_last_fault` is called when errors have ended all of them."""
+        loop = asyncio.get_running_loop()
+
+        def note_fault() -> None:
+            self.broken.set()
+            if all(worker.has_failed for worker in self.workers):
+                on_last_fault()
+
+        def on_fault() -> None:
+            loop.call_soon_threadsafe(note_fault)
+
+        self.workers = [Worker(number, scheduler=self.scheduler, on_fault=on_fault) for number in range(self._count)]
         metrics.workers.value = self._count
         for tier, name in enumerate(TIERS):
             metrics.held_places[name].set_function(partial(self.scheduler.held_places, tier))
@@ -73,7 +85,8 @@ class EngineThreads:
 
     async def drop(self, model: LoadedModel) -> None:
         """Let the workers drop a model that no call uses."""
-        await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self.workers))
+        living = [worker for worker in self.workers if not worker.has_stopped]
+        await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in living))
 
     async def stop(self) -> bool:
         """Stop the workers after their step, and wait for their end."""
@@ -128,6 +141,8 @@ class Engine:
         """Refuses an unread request of a caller, as the scheduler does."""
         self.seconds_until_begun = self._threads.scheduler.seconds_until_begun
         """Estimates when a request of a caller would be begun, as the scheduler does."""
+        self.broken = self._threads.broken
+        """Set when an error has ended a worker: the process must be replaced."""
         self._holds = promotion.promotion != "direct"
         self._answers = _answer_cache(settings, metrics)
         self.live = self._new_live_models()
@@ -191,7 +206,7 @@ class Engine:
         kept = await self._state_file.read(matters=self._holds)
         require_models(self._repository, models, refusals, self._settings)
         self.live.begin(restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds), refusals)
-        self._threads.start(self._metrics.server)
+        self._threads.start(self._metrics.server, on_last_fault=self.hurry)
         self.promoter.start(kept)
         if self._settings.watch_models:
             followed = FollowedFolder(self.live, watch)

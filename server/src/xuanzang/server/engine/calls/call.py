@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
 from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, lexicon_first, openings
-from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
+from xuanzang.server.engine.calls.preparation import PreparedTexts, has_plain_faults, prepare
 from xuanzang.server.engine.calls.results import TextStreamer, joined, ranked, with_markup
 from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.errors import DeadlineExceededError
@@ -150,10 +150,12 @@ class RunningCall:
     async def _prepare(self) -> PreparedTexts:
         """Refuse what is too much, then split and tokenise the texts."""
         shared, context, record = self._shared, self._context, self._record
-        # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
-        shared.scheduler.require_admission(
-            context.flow, self._min_cost(), useful_until=context.useful_until, accepts_part=context.accepts_part
-        )
+        # Refusing takes less time before tokenising, which is what counts when there is much to refuse. A fault that is
+        # seen at once is named first: another try would not help.
+        if not has_plain_faults(self._call, context.model, self._options, shared.settings):
+            shared.scheduler.require_admission(
+                context.flow, self._min_cost(), useful_until=context.useful_until, accepts_part=context.accepts_part
+            )
         work = partial(
             prepare,
             self._call,

@@ -79,6 +79,15 @@ def prepare(
     return prepared
 
 
+def has_plain_faults(call: Call, model: LoadedModel, options: DecodingOptions, settings: EngineSettings) -> bool:
+    """Return whether `prepare` would refuse a call for faults that are seen before its texts are tokenised."""
+    if any(len(text) > settings.max_content_characters for text in call.texts):
+        return True
+    if call.terms.fields and not model.keeps_terms:
+        return True
+    return bool((options.target_prefix or options.suppressed_texts) and _target_constraints(model, options)[1])
+
+
 class _Preparation:
     """Texts of a call as they are prepared one after another, and all that is wrong with them."""
 

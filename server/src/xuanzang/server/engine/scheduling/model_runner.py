@@ -151,7 +151,12 @@ class ModelRunner:
         self._steps += advance.steps
         done = given_up
         for (sentence, hypotheses), steps_ago in zip(advance.done, advance.steps_ago, strict=True):
-            if answered := self._answer(sentence, hypotheses, steps_ago, each):
+            try:
+                answered = self._answer(sentence, hypotheses, steps_ago, each)
+            except Exception as error:  # noqa: BLE001 - what is wrong with one sentence is nothing to the others
+                self._lose(self._running.pop(sentence), error)
+                continue
+            if answered:
                 done.append(answered)
         if is_read_along:
             self._report_prefixes()
@@ -190,10 +195,18 @@ class ModelRunner:
             self._metrics.rows_retired["error"].inc()
             queued.request.fail(error)
 
+    def _lose(self, running: _RunningSentence, error: Exception) -> None:
+        """End the call of a sentence that cannot be answered; the other sentences go on."""
+        self._metrics.rows_retired["error"].inc()
+        running.queued.request.fail(error)
+
     def _give_up_some(self, leaving: Sequence[_RunningSentence], now: float) -> list[DoneSentence]:
         """Let sentences leave that are abandoned or at their cutoff; return them with what was worked on them."""
         for running in leaving:
-            self._give_up(running)
+            try:
+                self._give_up(running)
+            except Exception as error:  # noqa: BLE001 - as in `advance`
+                self._lose(running, error)
             del self._running[running.queued.sentence]
         self._decoder.discard([running.queued.sentence for running in leaving])
         self._count_cache()
@@ -268,9 +281,12 @@ class ModelRunner:
             queued = running.queued
             if queued.request.has_listener:
                 committed = self._decoder.committed(queued.sentence)
-                if len(committed) > running.reported_tokens and running.may_report(committed):
-                    running.reported_tokens = len(committed)
-                    queued.request.report_prefix(queued.position, committed)
+                try:
+                    if len(committed) > running.reported_tokens and running.may_report(committed):
+                        running.reported_tokens = len(committed)
+                        queued.request.report_prefix(queued.position, committed)
+                except Exception as error:  # noqa: BLE001 - as in `advance`; its sentence leaves when the call closes
+                    queued.request.fail(error)
 
     def _count_translated(self, hypotheses: Sequence[TargetHypothesis]) -> None:
         self._metrics.sentences.inc()

@@ -292,7 +292,7 @@ class Request:
     def report_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         """Hand over the beginning of a sentence that will not change, from any thread."""
         if self._listener:
-            self._inbox.leave(self._listener.on_prefix, position, self.context.codec.decode(target_ids))
+            self._inbox.leave(self._keep_prefix, position, self.context.codec.decode(target_ids))
 
     def fail(self, error: Exception) -> None:
         """End the request with an error, unless it is answered already, from any thread."""
@@ -302,12 +302,22 @@ class Request:
         """Let go of the sentences: they have their request, so that each would keep the other."""
         self.sentences = ()
 
+    def _keep_prefix(self, position: int, text: str) -> None:
+        try:
+            if self._listener:
+                self._listener.on_prefix(position, text)
+        except Exception as error:  # noqa: BLE001 - a fault of its caller, who gets it
+            self._keep_error(error)
+
     def _keep(self, position: int, result: SentenceResult) -> None:
         self._results[position] = result
-        if self._on_result:
-            self._on_result(position, result)
-        if self._listener:
-            self._listener.on_result(position, result)
+        try:
+            if self._on_result:
+                self._on_result(position, result)
+            if self._listener:
+                self._listener.on_result(position, result)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._keep_error(error)
         if len(self._results) == self.sentence_count and not self.done.done():
             self.done.set_result(list(map(self._results.__getitem__, range(self.sentence_count))))
 

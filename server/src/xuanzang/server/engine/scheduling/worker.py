@@ -42,8 +42,11 @@ class _RunnerKey(NamedTuple):
 class Worker:
     """One thread, which lets sentences join its batches at any step and answers each when it is done."""
 
-    def __init__(self, number: int, *, scheduler: Scheduler) -> None:
-        self._number = number
+    def __init__(self, number: int, *, scheduler: Scheduler, on_fault: Callable[[], None]) -> None:
+        """Start the thread; `on_fault` is called in it if an error ends it."""
+        self._number, self._on_fault = number, on_fault
+        self.has_failed = False
+        """True if an error has ended the thread."""
         self._scheduler = scheduler
         self._turns = scheduler.turns[number]
         self._runners: dict[_RunnerKey, ModelRunner] = {}
@@ -73,6 +76,18 @@ class Worker:
         return self.has_stopped
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            _LOGGER.exception("a worker ended", extra={"worker": self._number})
+            for runner in self._runners.values():
+                runner.fail(error)
+            while self._dropping:
+                self._dropping.popleft()[1].set_result(None)
+            self.has_failed = True
+            self._on_fault()
+
+    def _work(self) -> None:
         flush_denormals()
         # The event loop, which refuses what is too much, must not wait for a core.
         give_way()
