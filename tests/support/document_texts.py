@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape, unescape
 from typing import Any
 
@@ -51,23 +51,59 @@ def _stretch(raw: str, translate: Translate) -> str:
     return escape(before + translate(text) + after, quote=False)
 
 
+_OFFICE = "http://schemas.openxmlformats.org"
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
+
+
 def word(body: str, **parts: str | bytes) -> bytes:
     """Return a .docx with a body, and further parts by their names without folder and suffix."""
-    namespace = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    declaration = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
+    namespaces = {
+        "w": f"{_OFFICE}/wordprocessingml/2006/main",
+        "m": f"{_OFFICE}/officeDocument/2006/math",
+        "r": f"{_OFFICE}/officeDocument/2006/relationships",
+    }
+    declared = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in namespaces.items())
+    document = f"{_DECLARATION}<w:document {declared}><w:body>{body}</w:body></w:document>"
+    return package(
+        "word/document.xml", {"word/document.xml": document, **{f"word/{n}.xml": p for n, p in parts.items()}}
+    )
+
+
+def package(main: str, parts: Mapping[str, str | bytes]) -> bytes:
+    """Return an archive of Office Open XML.
+
+    Args:
+        main: Name of the main part, to which a relationship leads.
+        parts: Contents by names; a part has no relationships but those of `parts`.
+    """
     output = io.BytesIO()
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr(
-            "word/document.xml", f"{declaration}<w:document {namespace}><w:body>{body}</w:body></w:document>"
-        )
-        for name, part in parts.items():
-            archive.writestr(f"word/{name}.xml", part)
+        archive.writestr("_rels/.rels", relationships(officeDocument=main))
+        for name, content in parts.items():
+            archive.writestr(name, content)
     return output.getvalue()
+
+
+def relationships(**targets: str) -> str:
+    """Return a part of relationships, with targets by types; `header_2` is another header."""
+    return (
+        f'<Relationships xmlns="{_OFFICE}/package/2006/relationships">'
+        + "".join(
+            f'<Relationship Id="{name}" Type="{_OFFICE}/officeDocument/2006/relationships/{name.partition("_")[0]}" '
+            f'Target="{target}"/>'
+            for name, target in targets.items()
+        )
+        + "</Relationships>"
+    )
+
+
+def part(raw: bytes, name: str) -> str:
+    """Return a text file of an archive."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return archive.read(name).decode()
 
 
 def word_body(raw: bytes) -> str:
     """Return what is in the body of a .docx."""
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        content = archive.read("word/document.xml").decode()
-    return content.partition("<w:body>")[2].partition("</w:body>")[0]
+    return part(raw, "word/document.xml").partition("<w:body>")[2].partition("</w:body>")[0]

@@ -29,7 +29,12 @@ _FORMATS = {
     ".parquet": "parquet",
     ".xliff": "xml.xliff",
     ".xlf": "xml.xliff",
-    ".docx": "xml.docx",
+    ".docx": "xml.ooxml",
+    ".pptx": "xml.ooxml",
+    ".xlsx": "xml.ooxml",
+    ".odt": "xml.odf",
+    ".odp": "xml.odf",
+    ".ods": "xml.odf",
 }
 SUFFIXES = tuple(_FORMATS)
 """Suffixes of the files that can be translated."""

@@ -1,0 +1,123 @@
+"""A file of an archive that is XML: the texts of its paragraphs and attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from xuanzang.documents.document import DocumentError, Unit
+from xuanzang.documents.formats.blocks import markup_text
+from xuanzang.documents.formats.html_tokens import unescaped
+from xuanzang.documents.formats.xml.paragraphs import Paragraph
+from xuanzang.documents.formats.xml.trees import Element, parsed, serialized, without_forbidden
+from xuanzang.documents.formats.xml.vocabulary import Vocabulary
+from xuanzang.documents.splicing import translatable
+
+_FILE_NAME = re.compile(r"\S+\.\w{1,5}|\S*[\\/]\S*")
+
+Stays = Callable[[Element], bool]
+"""Function that says whether the paragraphs in an element stay as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSettings:
+    """What the parts of a document have in common."""
+
+    vocabulary: Vocabulary
+    depth: int
+    """Limit of elements inside one another."""
+    stays: Stays = lambda _: False
+    kept: frozenset[str] = frozenset()
+    """Texts that stay as they are, case-folded."""
+    with_document_type: bool = False
+    """True if a document type without declarations is accepted."""
+
+
+class XmlPart:
+    """A part; see `Part`.
+
+    Args:
+        name: Name for messages.
+
+    Raises:
+        DocumentError: It is not well formed, has a document type, or is nested too deep.
+    """
+
+    def __init__(self, name: str, content: bytes, settings: PartSettings) -> None:
+        self._name, self._content, self._settings = name, content, settings
+        self._opened: _Opened | None = _Opened(name, content, settings)
+        self._texts = list(self._opened.texts())
+        if not self._texts:
+            self._opened = None
+
+    def units(self) -> Iterator[Unit]:
+        """Yield the texts to translate."""
+        return (Unit(text=text, where=self._name) for text in self._texts)
+
+    def render(self, translations: Mapping[str, str]) -> bytes:
+        """Return the part with translations; the same bytes, if nothing changes."""
+        if not self._texts:
+            return self._content
+        opened = self._opened or _Opened(self._name, self._content, self._settings)
+        self._opened = None
+        return opened.render(translations) or self._content
+
+
+class _Opened:
+    """A part as a tree, which can be changed once."""
+
+    def __init__(self, name: str, content: bytes, settings: PartSettings) -> None:
+        try:
+            self._tree = parsed(content, depth=settings.depth, with_document_type=settings.with_document_type)
+        except DocumentError as error:
+            raise DocumentError(f"{name}: {error}") from error
+        self._settings = settings
+        self._holders = list(self._found())
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts to translate."""
+        for holder in self._holders:
+            yield from holder.texts()
+
+    def render(self, translations: Mapping[str, str]) -> bytes | None:
+        """Return the part with translations; None: nothing changes."""
+        changed = [holder.render(translations) for holder in self._holders]
+        return serialized(self._tree) if any(changed) else None
+
+    def _found(self) -> Iterator[Paragraph | _Attribute]:
+        """Yield what holds texts, also paragraphs in objects of other paragraphs."""
+        settings, vocabulary = self._settings, self._settings.vocabulary
+        left = [self._tree.getroot()]
+        while left:
+            element = left.pop()
+            name = vocabulary.name(element)
+            if not name or name in vocabulary.untouched or settings.stays(element):
+                continue
+            for attribute in vocabulary.attributes.get(name, ()):
+                text = (vocabulary.attribute(element, attribute) or "").strip()
+                if translatable(text) and not _FILE_NAME.fullmatch(text):
+                    yield _Attribute(element, attribute)
+            if name in vocabulary.paragraphs:
+                yield Paragraph(vocabulary, element, settings.kept)
+            left += reversed(element)
+
+
+class _Attribute:
+    """An attribute that people read."""
+
+    def __init__(self, element: Element, name: str) -> None:
+        self._element, self._name = element, name
+        self._text = markup_text(element.get(name, "").strip())
+
+    def texts(self) -> Iterator[str]:
+        """Yield its text."""
+        yield self._text
+
+    def render(self, translations: Mapping[str, str]) -> bool:
+        """Put the translation in; return whether anything is changed."""
+        found = translations.get(self._text, self._text)
+        if found == self._text:
+            return False
+        self._element.set(self._name, without_forbidden(unescaped(found)))
+        return True

@@ -1,0 +1,122 @@
+"""Table of a format of XML: which elements are paragraphs, what stands in them, and what stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from xuanzang.documents.formats.xml.trees import Element
+
+
+class Role(Enum):
+    """Role of an element in a paragraph."""
+
+    RUN = auto()
+    """It holds texts of one look."""
+    TEXT = auto()
+    """Its characters are words, in a run or alone."""
+    INLINE = auto()
+    """Words are in it; it moves with them."""
+    HEAD = auto()
+    """It stays the first in its parent: properties."""
+    TRAVELS = auto()
+    """An object among words, such as a picture or the mark of a note."""
+    SHOWN = auto()
+    """An object with characters that people see, such as an equation or a page number."""
+    SPACE = auto()
+    """It stands for spaces."""
+    HYPHEN = auto()
+    """A hyphen at which no line breaks."""
+    DROPPED = auto()
+    """It says something of the words that is not so of their translation, such as where pages broke."""
+    BREAK = auto()
+    """A text ends before it, and another begins after it."""
+    RANGE_START = auto()
+    RANGE_END = auto()
+    FIELD = auto()
+    """It begins, divides or ends a field of Word."""
+    INSTRUCTION = auto()
+    """Part of the instruction of a field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """Elements of a format, named "prefix:name" with the prefixes of `prefixes`."""
+
+    prefixes: Mapping[str, str]
+    """Prefixes by namespace; several namespaces may have one prefix."""
+    paragraphs: frozenset[str]
+    """Elements that hold one text or several."""
+    roles: Mapping[str, Role]
+    """Roles of elements in paragraphs."""
+    other: Role
+    """Role of elements in paragraphs that are not in the table."""
+    others: Mapping[str, Role] = field(default_factory=dict)
+    """The same by prefix."""
+    is_mixed: bool = False
+    """True if words are characters between tags, of which white space collapses; False: only those of texts are."""
+    inner: Mapping[str, str] = field(default_factory=dict)
+    """For inline elements whose words are in a child: its name."""
+    untouched: frozenset[str] = frozenset()
+    """Elements whose paragraphs stay as they are."""
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Attributes that people read, by element."""
+    range_keys: tuple[str, ...] = ()
+    """Attributes by which the two ends of a range find each other, with prefixes."""
+    unseen: frozenset[str] = frozenset()
+    """Elements ("a:b"), their attributes ("a:b@c") and those of any ("@c") that do not change how words look."""
+    empty_unseen: frozenset[str] = frozenset()
+    """Elements that are not seen if nothing seen is in them."""
+    ranges: Mapping[str, str] = field(default_factory=dict)
+    """For elements that begin or end a range: the name of the range."""
+    lines_break: bool = False
+    """True if a line end among words is a hard one."""
+
+    def name(self, element: Element) -> str:
+        """Return the name of an element; "" for a comment or an instruction."""
+        tag = element.tag
+        if not isinstance(tag, str):
+            return ""
+        namespace, _, local = tag.rpartition("}")
+        return f"{self.prefixes.get(namespace[1:], '?')}:{local}"
+
+    def role(self, name: str) -> Role:
+        """Return the role of an element in a paragraph by its name."""
+        if not name:
+            return Role.DROPPED
+        return self.roles.get(name) or self.others.get(name.partition(":")[0], self.other)
+
+    def attribute(self, element: Element, name: str) -> str | None:
+        """Return the value of an attribute by its name with a prefix, or without one."""
+        prefix, _, local = name.rpartition(":")
+        if not prefix:
+            return element.get(local)
+        found = (
+            value
+            for key, value in element.attrib.items()
+            if key.rpartition("}")[2] == local and self.prefixes.get(key.rpartition("}")[0][1:]) == prefix
+        )
+        return next(found, None)
+
+    def look_key(self, run: Element) -> bytes:
+        """Return what can be seen of the properties of a run."""
+        heads = [child for child in run if self.role(self.name(child)) is Role.HEAD]
+        return b"".join(self._seen(head) for head in heads)
+
+    def _seen(self, element: Element) -> bytes:
+        """Return an element without what is not seen, spelled in one way."""
+        name = self.name(element)
+        if not name or name in self.unseen:
+            return b""
+        local = {key: key.rpartition("}")[2] for key in element.attrib}
+        attributes = sorted(
+            f"{key}={value}" for key, value in element.attrib.items() if not self._is_unseen(name, local[key])
+        )
+        within = b"".join(map(self._seen, element))
+        if not attributes and not within and name in self.empty_unseen:
+            return b""
+        return f"<{name} {' '.join(attributes)}>{(element.text or '').strip()}".encode() + within + b"</>"
+
+    def _is_unseen(self, name: str, attribute: str) -> bool:
+        return f"@{attribute}" in self.unseen or f"{name}@{attribute}" in self.unseen
