@@ -10,7 +10,7 @@ WEB_ADDRESS ?= 127.0.0.1:8080
 # For pytest: make test ARGS="tests/unit -k search"
 ARGS ?=
 
-ROOMS := proto kernels model export text server documents client hub loadtest batch gateway
+ROOMS := proto kernels model export server client gateway
 PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
 KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/,*.cc *.h *.inc))
 BIN := .venv/bin
@@ -24,14 +24,14 @@ help: ## List the targets
 setup: .venv/ready ## Install every room and tool into .venv, torch included (about 2 GB)
 
 demo: .venv-demo/ready ## Serve the default bundles, translate some sentences, show metrics (no torch)
-	@.venv-demo/bin/python examples/demo.py
+	@.venv-demo/bin/python client/examples/demo.py
 
 serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRICS_ADDRESS
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
 		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
 
 web: .venv-demo/ready ## Serve the default bundles and open the page on WEB_ADDRESS in a browser (no torch)
-	@.venv-demo/bin/python examples/web.py $(WEB_ADDRESS)
+	@.venv-demo/bin/python client/examples/web.py $(WEB_ADDRESS)
 
 # One thread in each pytest process, and two processes for each core, because half of the time they wait for servers. A
 # file goes to one process, which then makes what its tests share once. A process that hangs is replaced, and its test
@@ -69,7 +69,7 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 		$(call image,$$fresh/baseline.binpb); cmp "$$fresh/baseline.binpb" $(BASELINE)
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
 	$(BIN)/python client/generate_asyncio.py --check
-	$(BIN)/python site/settings_reference.py --check
+	$(BIN)/python docs/site/settings_reference.py --check
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
 	$(call schema,github-workflows,.github/workflows/*.yml)
@@ -90,22 +90,22 @@ where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
 
 # Without the network; a link or anchor that leads nowhere ends it.
 site: .venv/ready ## Build the documentation as a site in build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file mkdocs.yml
 
 blocks: .venv/ready ## Run the console blocks of README, CONTRIBUTING and the tutorials, the slow ones too (20 minutes)
-	$(BIN)/python site/console_blocks.py --slow $(ARGS)
+	$(BIN)/python docs/site/console_blocks.py --slow $(ARGS)
 
 client: .venv/ready ## Write the asyncio client from the blocking one
 	$(BIN)/python client/generate_asyncio.py
 
 settings: .venv/ready ## Write docs/settings.md from the settings of server and gateway
-	$(BIN)/python site/settings_reference.py
+	$(BIN)/python docs/site/settings_reference.py
 
 pictures: .venv/ready .venv/browser ## Take the pictures of the page in docs/pictures, with a server and Chromium
-	$(BIN)/python examples/pictures.py
+	$(BIN)/python client/examples/pictures.py
 
 recording: .venv/ready ## Record for docs/pictures how 77 million random weights are pulled from a stand-in for the hub
-	PYTHONPATH=tests/support:site $(BIN)/python -m benchmarks.peers.pulled \
+	PYTHONPATH=tests/support:docs/site $(BIN)/python -m benchmarks.peers.pulled \
 		--cast docs/pictures/pull.cast --picture docs/pictures/pull.svg
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
@@ -171,17 +171,17 @@ sanitize: .venv/ready ## Test the kernels with ASan and UBSan (Linux, GCC; two m
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 		$(BIN)/pytest tests/unit/kernels --ignore tests/unit/kernels/test_build.py $(ARGS)
 
-wheels: ## Build all wheels; check that those of client, documents, text, server and gateway each work alone
+wheels: ## Build all wheels; check that those of client, server and gateway each work alone
 	.ci/wheels
 
 clean: ## Remove build outputs, caches, and every environment but .venv
-	rm -rf build dist $(ROOMS:%=%/build) meta/build .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist $(ROOMS:%=%/build) .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e text -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel]' -e 'documents[parquet]' -e client -e hub -e loadtest -e 'batch[parquet]' -e 'gateway[grpc,google]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'client[documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,batch]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
 .venv/browser: .venv/ready
@@ -189,9 +189,9 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	touch $@
 
 # Documents without pyarrow, which is as large as all the rest.
-.venv-demo/ready: constraints.txt $(filter-out model/% export/% hub/% loadtest/% batch/%,$(PYPROJECTS)) $(KERNELS)
+.venv-demo/ready: constraints.txt $(filter-out model/% export/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e text -e 'server[cpu,detection]' -e documents -e client -e gateway
+	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu,detection]' -e 'client[documents]' -e gateway
 	touch $@
 
 # A separate environment, because newer generators would force newer grpcio and protobuf on every user of the client.
@@ -246,7 +246,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	touch $@
 
 # Ray is kept out of .venv: it brings several hundred MB that only clusters need.
-.venv-ray/ready: constraints.txt $(filter-out model/% export/% documents/% hub/% loadtest/% gateway/%,$(PYPROJECTS)) $(KERNELS)
+.venv-ray/ready: constraints.txt $(filter-out model/% export/% gateway/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv --clear .venv-ray
-	.venv-ray/bin/python $(INSTALL) -e proto -e kernels -e text -e 'server[cpu]' -e client -e 'batch[parquet,ray]'
+	.venv-ray/bin/python $(INSTALL) -e proto -e kernels -e client -e 'server[cpu,batch,ray]'
 	touch $@

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rooms import ROOMS
+from rooms import PACKAGES, ROOMS
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"admin", "bundle", "inference", "translation"}
-"""Packages of the room proto, which are nobody else's."""
 
 
 def modules(room: str) -> Any:
@@ -22,15 +20,14 @@ def modules(room: str) -> Any:
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_distribution_owns_the_namespace(room: str) -> None:
     # One such file hides every other room from an installation that has both.
-    shared = [ROOT / room / "src" / "xuanzang" / folder / "__init__.py" for folder in (".", *PACKAGES)]
+    shared = [ROOT / room / "src" / "xuanzang" / folder / "__init__.py" for folder in (".", *PACKAGES["proto"])]
     assert [path for path in shared if path.exists()] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_module_lies_in_the_folder_of_its_room(room: str) -> None:
-    folders = {"proto": PACKAGES, "client": {"client", "command", "values"}}.get(room, {room})
     assert {path.relative_to(ROOT / room / "src").parts[:2] for path in modules(room)} == {
-        ("xuanzang", folder) for folder in folders
+        ("xuanzang", folder) for folder in PACKAGES[room]
     }
 
 
@@ -50,7 +47,7 @@ def test_every_room_ships_its_types(room: str) -> None:
 
 
 def test_nothing_but_their_own_tests_imports_the_benchmarks() -> None:
-    folders = ("tests", "examples", "deploy", "site", *(f"{room}/src" for room in ROOMS))
+    folders = ("tests", "client/examples", "deploy", "docs/site", *(f"{room}/src" for room in ROOMS))
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     importing = [
         path for path in sources if re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE)
@@ -61,8 +58,6 @@ def test_nothing_but_their_own_tests_imports_the_benchmarks() -> None:
 def test_all_rooms_have_one_version_and_pin_it() -> None:
     projects = [tomllib.loads((ROOT / room / "pyproject.toml").read_text())["project"] for room in ROOMS]
     assert len({project["version"] for project in projects}) == 1
-    siblings = [
-        each for project in projects for each in project.get("dependencies", []) if each.startswith("xuanzang-")
-    ]
+    siblings = [each for project in projects for each in project.get("dependencies", []) if each.startswith("xuanzang")]
     assert siblings
     assert [each for each in siblings if not each.endswith(f"=={projects[0]['version']}")] == []

@@ -17,7 +17,7 @@ from path_like import tree
 
 from xuanzang.server import published
 
-pytest.importorskip("huggingface_hub", reason="needs xuanzang-hub")
+pytest.importorskip("huggingface_hub", reason="needs the extra `hub`")
 
 BUNDLES = Path(__file__).parents[2] / "server" / "models"
 READY = "team/zh-en"
@@ -267,7 +267,7 @@ def test_a_pulled_model_is_found_by_its_name_without_the_hub(
     folder = Path(user.run("pull", READY).stdout.strip())
     monkeypatch.setattr(published, "entry_points", lambda **_: ())
     assert published.published_bundle(READY, user.repository, print) == folder
-    with pytest.raises(published.HubError, match="can be pulled with the package xuanzang-hub"):
+    with pytest.raises(published.HubError, match="cannot be pulled: no package is installed"):
         published.published_bundle("team/other", user.repository, print)
 
 

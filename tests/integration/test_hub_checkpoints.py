@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("huggingface_hub", reason="needs xuanzang-hub")
+pytest.importorskip("huggingface_hub", reason="needs the extra `hub`")
 
 from hub_stand_in import HubStandIn, serving
 from hub_user import HubUser

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rooms import ROOMS
+from rooms import PACKAGES, ROOMS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
@@ -27,7 +27,7 @@ def test_a_package_has_all_its_metadata(room: str) -> None:
     metadata = project(room)
     for key in ("description", "readme", "license", "license-files", "authors", "keywords", "classifiers"):
         assert metadata[key], key
-    assert metadata["name"] == f"xuanzang-{room}"
+    assert metadata["name"] == ("xuanzang" if room == "client" else f"xuanzang-{room}")
     assert (ROOT / room / metadata["readme"]).read_text(encoding="utf-8").startswith(f"# {metadata['name']}\n")
     assert metadata["classifiers"] == sorted(metadata["classifiers"])
     assert "Typing :: Typed" in metadata["classifiers"]
@@ -65,20 +65,6 @@ def test_every_place_that_states_the_version_states_the_same() -> None:
     assert int(re.findall(r"all (\d+) places", done.stdout)[0]) >= 40
 
 
-def test_the_package_without_code_offers_every_room_in_one_version() -> None:
-    metadata = project("meta")
-    assert (metadata["name"], metadata["version"]) == ("xuanzang", project("client")["version"])
-    assert (ROOT / "meta" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
-    extras = metadata["optional-dependencies"]
-    needs = [need for extra in extras.values() for need in extra]
-    assert {need.partition("==")[2] for need in needs} == {metadata["version"]}
-    named = {re.sub(r"\[.*|==.*", "", need).removeprefix("xuanzang-") for need in needs}
-    # These come with those that need them.
-    assert named == set(ROOMS) - {"proto", "kernels", "text"}
-    readme = (ROOT / "meta" / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)) == set(extras)
-
-
 def test_all_sources_are_valid_in_the_lowest_python_that_is_promised() -> None:
     assert {project(room)["requires-python"] for room in ROOMS} == {">=3.11"}
     for room in ROOMS:
@@ -109,7 +95,6 @@ def test_the_list_of_files_of_a_new_option_names_files_that_are_there() -> None:
     rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
     paths = re.findall(r"`([a-z_]+/[\w/.]*)`", "\n".join(rows))
     assert len(paths) > 25
-    rooms = {room: f"{room}/src/xuanzang/{room}" for room in ROOMS if room != "proto"}
+    folders = {package: ROOT / room / "src/xuanzang" for room, packages in PACKAGES.items() for package in packages}
     for path in paths:
-        room, _, rest = path.partition("/")
-        assert (ROOT / path).exists() or (ROOT / rooms.get(room, room) / rest).exists(), path
+        assert (ROOT / path).exists() or (folders[path.partition("/")[0]] / path).exists(), path

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 
 import pytest
+from rooms import ROOMS
 
 from xuanzang.command import __main__ as program
-from xuanzang.command.commands import GROUP, KNOWN, installed, room_of
+from xuanzang.command.commands import GROUP, KNOWN, distribution_of, installed
 
-ROOMS = {known.room for known in KNOWN.values()}
 ROOT = Path(__file__).parents[3]
 
 
@@ -27,21 +28,23 @@ def here(name: str) -> bool:
     return name in installed()
 
 
-def test_the_list_of_commands_is_what_the_rooms_declare() -> None:
+def test_the_list_of_commands_is_what_the_distributions_declare() -> None:
     declared: dict[str, str] = {}
     for room in ROOMS:
-        text = (ROOT / room.removeprefix("xuanzang-") / "pyproject.toml").read_text(encoding="utf-8")
-        section = text.split(f'[project.entry-points."{GROUP}"]\n')[1].split("\n\n")[0]
-        declared |= dict.fromkeys(re.findall(r'^"?([a-z ]+?)"? = ', section, re.MULTILINE), room)
-    assert declared == {name: known.room for name, known in KNOWN.items()}
+        metadata = tomllib.loads((ROOT / room / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        declared |= dict.fromkeys(metadata.get("entry-points", {}).get(GROUP, ()), metadata["name"])
+        extras = {f"{metadata['name']}[{extra}]" for extra in metadata.get("optional-dependencies", ())}
+        needed = {known.package for known in KNOWN.values() if known.package.startswith(f"{metadata['name']}[")}
+        assert needed <= extras
+    assert declared == {name: known.package.partition("[")[0] for name, known in KNOWN.items()}
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_command_says_its_version_without_being_imported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     if not here(name):
-        pytest.skip(f"{KNOWN[name].room} is not installed")
-    room = room_of(installed()[name])
-    assert run(capsys, *name.split(), "--version") == (0, f"{room} {version(room)}\n", "")
+        pytest.skip(f"{KNOWN[name].package} is not installed")
+    distribution = distribution_of(installed()[name])
+    assert run(capsys, *name.split(), "--version") == (0, f"{distribution} {version(distribution)}\n", "")
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -49,7 +52,7 @@ def test_the_help_of_every_command_is_of_one_style(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not here(name):
-        pytest.skip(f"{KNOWN[name].room} is not installed")
+        pytest.skip(f"{KNOWN[name].package} is not installed")
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as ended:
         program.main([*name.split(), "--help"])
@@ -104,7 +107,7 @@ def test_a_missing_command_of_two_words_is_not_one_of_its_first_word(
     monkeypatch.setattr(program, "installed", lambda: {"models": EntryPoint("models", "no.such:main", GROUP)})
     status, shown, errors = run(capsys, "models", "available", "zh-en")
     assert (status, shown) == (2, "")
-    assert "models available is a command of the package xuanzang-hub, which is not installed" in errors
+    assert "models available is a command of the package xuanzang-server[hub], which is not installed" in errors
 
 
 def test_a_package_that_cannot_be_loaded_is_reported(
@@ -114,7 +117,7 @@ def test_a_package_that_cannot_be_loaded_is_reported(
     monkeypatch.setattr(program, "installed", lambda: {"serve": broken})
     status, _, errors = run(capsys, "serve")
     assert status == 2
-    assert errors.startswith("xuanzang serve: error: xuanzang-server cannot be loaded: No module named")
+    assert errors.startswith("xuanzang serve: error: needs xuanzang-server: No module named")
 
 
 def test_translating_imports_neither_a_server_nor_a_gateway() -> None:

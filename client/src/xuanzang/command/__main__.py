@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, PackageNotFoundError, distributions, version
 
-from xuanzang.command.commands import KNOWN, SECTIONS, Main, installed, room_of
+from xuanzang.command.commands import KNOWN, SECTIONS, Main, distribution_of, installed
 from xuanzang.command.completion import SHELLS, script
 from xuanzang.command.parser import fail
 
@@ -46,20 +46,21 @@ def _run(given: Sequence[str]) -> int:
     if name is None or name not in commands:
         return fail(_PROGRAM, _missing(given, commands))
     if list(given[len(name.split()) :]) == ["--version"]:
-        room = room_of(commands[name])
-        print(f"{room} {version(room)}")
+        distribution = distribution_of(commands[name])
+        print(f"{distribution} {version(distribution)}")
         return 0
     try:
         command: Main = commands[name].load()
     except ImportError as error:
-        return fail(f"{_PROGRAM} {name}", f"{room_of(commands[name])} cannot be loaded: {error}")
+        package = KNOWN[name].package if name in KNOWN else distribution_of(commands[name])
+        return fail(f"{_PROGRAM} {name}", f"needs {package}: {error}")
     return command(given)
 
 
 def _missing(given: Sequence[str], commands: Mapping[str, EntryPoint]) -> str:
     known = next((each for each in (" ".join(given[:2]), given[0]) if each in KNOWN), None)
     if known:
-        return f"{known} is a command of the package {KNOWN[known].room}, which is not installed"
+        return f"{known} is a command of the package {KNOWN[known].package}, which is not installed"
     names = {*KNOWN, *commands, "completion"}
     similar = get_close_matches(given[0], names, n=1)
     return f"no command {given[0]!r}{f'; did you mean {similar[0]}?' if similar else ''}; `{_PROGRAM} --help` lists all"
@@ -77,8 +78,8 @@ def _help(commands: Mapping[str, EntryPoint]) -> str:
     absent: dict[str, list[str]] = {}
     for name, known in KNOWN.items():
         if name not in commands:
-            absent.setdefault(known.room, []).append(name)
-    lines += [f"not installed: {', '.join(names)} ({room})" for room, names in absent.items()]
+            absent.setdefault(known.package, []).append(name)
+    lines += [f"not installed: {', '.join(names)} ({package})" for package, names in absent.items()]
     return "\n".join(
         [*lines, f"`{_PROGRAM} COMMAND --help` describes a command, `{_PROGRAM} --version` lists versions."]
     )

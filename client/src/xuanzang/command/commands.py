@@ -15,37 +15,37 @@ Main = Callable[[Sequence[str]], int]
 class Known(NamedTuple):
     """Description of a command, available without importing it."""
 
-    room: str
-    """Distribution that has it."""
+    package: str
+    """Distribution that has it, with the extra that it needs."""
     summary: str
 
 
 SECTIONS: Mapping[str, Mapping[str, Known]] = {
     "use a server": {
-        "translate": Known("xuanzang-client", "Translate texts, a file or standard input"),
+        "translate": Known("xuanzang", "Translate texts, a file or standard input"),
         "documents": Known(
-            "xuanzang-documents", "Translate documents: Markdown, HTML, Word, subtitles, tables and others"
+            "xuanzang[documents]", "Translate documents: Markdown, HTML, Word, subtitles, tables and others"
         ),
-        "models": Known("xuanzang-client", "List the models that a server offers"),
-        "detect": Known("xuanzang-client", "Detect the language of texts"),
-        "explain": Known("xuanzang-client", "Show how a translation was found"),
-        "glossaries": Known("xuanzang-client", "Create, list, show and delete glossaries of a server"),
-        "replay": Known("xuanzang-client", "Send the requests of a capsule again and compare the answers"),
-        "loadtest": Known("xuanzang-loadtest", "Put open and closed loads on a server and measure its answers"),
+        "models": Known("xuanzang", "List the models that a server offers"),
+        "detect": Known("xuanzang", "Detect the language of texts"),
+        "explain": Known("xuanzang", "Show how a translation was found"),
+        "glossaries": Known("xuanzang", "Create, list, show and delete glossaries of a server"),
+        "replay": Known("xuanzang", "Send the requests of a capsule again and compare the answers"),
+        "loadtest": Known("xuanzang[loadtest]", "Put open and closed loads on a server and measure its answers"),
     },
     "run servers": {
         "serve": Known("xuanzang-server", "Serve models over gRPC"),
         "keys": Known("xuanzang-server", "Add, list and revoke API keys"),
-        "admin": Known("xuanzang-client", "Show and change the models of a running server"),
+        "admin": Known("xuanzang", "Show and change the models of a running server"),
         "gateway": Known("xuanzang-gateway", "Serve HTTP and the page in front of a server"),
     },
     "translate corpora": {
-        "batch": Known("xuanzang-batch", "Translate a corpus, in one process or on Ray"),
+        "batch": Known("xuanzang-server[batch]", "Translate a corpus, in one process or on Ray"),
     },
     "get models": {
-        "models available": Known("xuanzang-hub", "List published models that can be pulled"),
-        "pull": Known("xuanzang-hub", "Bring a published model here, by its name on the hub"),
-        "push": Known("xuanzang-hub", "Publish a bundle on the hub"),
+        "models available": Known("xuanzang-server[hub]", "List published models that can be pulled"),
+        "pull": Known("xuanzang-server[hub]", "Bring a published model here, by its name on the hub"),
+        "push": Known("xuanzang-server[hub]", "Publish a bundle on the hub"),
     },
     "make models": {
         "prepare": Known("xuanzang-model", "Filter pairs, train the tokeniser, write what train reads"),
@@ -72,6 +72,6 @@ def installed() -> dict[str, EntryPoint]:
     return {each.name: each for each in entry_points(group=GROUP)}
 
 
-def room_of(command: EntryPoint) -> str:
+def distribution_of(command: EntryPoint) -> str:
     """Return the name of the distribution that has a command."""
-    return command.dist.name if command.dist else KNOWN[command.name].room
+    return command.dist.name if command.dist else KNOWN[command.name].package.partition("[")[0]

@@ -17,7 +17,7 @@ from xuanzang.server.bundles.repository import find_bundles
 
 _LOGGER = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# Of functions that pull: name, repository, report → bundle; xuanzang-hub has one, which the server does not need.
+# Of functions that pull: name, repository, report → bundle; xuanzang.hub has one.
 _GROUP = "xuanzang.published"
 
 
@@ -58,9 +58,15 @@ def published_bundle(
         return there
     for entry in entry_points(group=_GROUP):
         before_pull()
-        bundle: Path = entry.load()(name, repository, report)
+        try:
+            pull = entry.load()
+        except ModuleNotFoundError as error:
+            raise HubError(
+                f"pulling {name} needs {error.name}, of the extra `hub`: pip install -e 'server[hub]' in a clone"
+            ) from error
+        bundle: Path = pull(name, repository, report)
         return bundle
-    raise HubError(f"{name} can be pulled with the package xuanzang-hub: pip install -e hub in a clone")
+    raise HubError(f"{name} cannot be pulled: no package is installed that pulls models")
 
 
 def json_object(path: Path) -> Mapping[str, object]:

@@ -216,28 +216,6 @@ def test_the_result_is_written_beside_and_moved(translate: Translate, tmp_path: 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"A")]
 
 
-def test_without_documents_the_client_works_and_says_what_is_missing(script: Script) -> None:
-    code = f"""
-import asyncio, sys
-sys.modules["xuanzang.documents"] = None
-from xuanzang.client import AsyncTranslationClient, TranslationClient
-from xuanzang.client.__main__ import main
-with TranslationClient("{script.address}") as client:
-    print(client.translate_one("a").text)
-    try: client.translate_document(b"a", suffix=".txt")
-    except ImportError as error: print(error)
-async def asynchronous():
-    async with AsyncTranslationClient("{script.address}") as client:
-        try: await client.translate_document(b"a", suffix=".txt")
-        except ImportError as error: print(error)
-asyncio.run(asynchronous())
-main(["translate", "--address", "{script.address}", "b"])
-"""
-    missing = "documents need xuanzang-documents: install the client's extra `documents`"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["A", missing, missing, "B"], done.stderr
-
-
 def test_documents_are_not_loaded_before_one_is_translated() -> None:
     code = "import sys, xuanzang.client; print('xuanzang.documents' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code]) == b"False\n"

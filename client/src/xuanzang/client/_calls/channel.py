@@ -37,7 +37,7 @@ def options(*, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool =
     """
     settings: list[tuple[str, str | int]] = [
         ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-        ("grpc.primary_user_agent", f"xuanzang-client/{version('xuanzang-client')}"),
+        ("grpc.primary_user_agent", f"xuanzang-client/{version('xuanzang')}"),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
         # A dead connection is noticed within three seconds while calls wait on it. gRPC goes by the shorter of the two

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -97,8 +97,8 @@ class AsyncDocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        with _extra():
-            from xuanzang.client._methods.document_jobs import ServerJob  # noqa: PLC0415
+        from xuanzang.client._methods.document_jobs import ServerJob  # noqa: PLC0415
+
         models = await self.list_models(timeout=timeout) if memory else []
         job = await self._open_calls.apart(ServerJob, texts, models, options, memory=memory, on_progress=on_progress)
         try:
@@ -109,8 +109,8 @@ class AsyncDocumentCalls(ABC):
         return job.finish()
 
     async def _read(self, source: str | Path | bytes, **settings: Any) -> tuple[DocumentFile, DocumentTexts]:
-        with _extra():
-            from xuanzang.documents import DocumentFile  # noqa: PLC0415
+        from xuanzang.documents import DocumentFile  # noqa: PLC0415
+
         file = await self._open_calls.apart(DocumentFile.of, source, **settings)
         return file, await self._open_calls.apart(file.texts)
 
@@ -162,14 +162,3 @@ async def result_or_retry(
         return await client.translate_one(item.source, timeout=timeout, **options)
     except TranslationError as error:
         return error
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Say what to install where documents are missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "xuanzang.documents":
-            raise
-        raise ImportError("documents need xuanzang-documents: install the client's extra `documents`") from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -92,8 +92,8 @@ class DocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        with _extra():
-            from xuanzang.client._methods.document_jobs import ServerJob  # noqa: PLC0415
+        from xuanzang.client._methods.document_jobs import ServerJob  # noqa: PLC0415
+
         models = self.list_models(timeout=timeout) if memory else []
         job = self._open_calls.apart(ServerJob, texts, models, options, memory=memory, on_progress=on_progress)
         try:
@@ -104,8 +104,8 @@ class DocumentCalls(ABC):
         return job.finish()
 
     def _read(self, source: str | Path | bytes, **settings: Any) -> tuple[DocumentFile, DocumentTexts]:
-        with _extra():
-            from xuanzang.documents import DocumentFile  # noqa: PLC0415
+        from xuanzang.documents import DocumentFile  # noqa: PLC0415
+
         file = self._open_calls.apart(DocumentFile.of, source, **settings)
         return file, self._open_calls.apart(file.texts)
 
@@ -157,14 +157,3 @@ def result_or_retry(
         return client.translate_one(item.source, timeout=timeout, **options)
     except TranslationError as error:
         return error
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Say what to install where documents are missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "xuanzang.documents":
-            raise
-        raise ImportError("documents need xuanzang-documents: install the client's extra `documents`") from error

@@ -28,7 +28,7 @@ class Translator:
 
     Args:
         models: Folder of bundles, laid out as MODEL/VERSION/, or the name of a published model, such as
-            "Helsinki-NLP/opus-mt-zh-en", which the package xuanzang-hub pulls unless it is there, and which is then the
+            "Helsinki-NLP/opus-mt-zh-en", which the extra `hub` pulls unless it is there, and which is then the
             only one to translate.
         settings: Keyword arguments listed in TranslatorSettings.
 

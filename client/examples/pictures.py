@@ -46,7 +46,7 @@ def served() -> Iterator[str]:
         Address of the page.
     """
     address = free_address()
-    command = [sys.executable, str(ROOT / "examples" / "web.py"), address]
+    command = [sys.executable, str(ROOT / "client" / "examples" / "web.py"), address]
     environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         if process.stdout is None or not any(f"http://{address}/" in line for line in process.stdout):

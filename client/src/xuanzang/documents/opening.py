@@ -36,6 +36,8 @@ _FORMATS = {
     ".odp": "xml.odf",
     ".ods": "xml.odf",
 }
+# Extras of the client, by the library that a format needs.
+_EXTRAS = {"lxml": "documents", "pyarrow": "parquet", "pyromark": "documents"}
 SUFFIXES = tuple(_FORMATS)
 """Suffixes of the files that can be translated."""
 
@@ -155,9 +157,10 @@ def _format(suffix: str) -> Format:
     try:
         return cast("Format", import_module(f"xuanzang.documents.formats.{_FORMATS[suffix]}"))
     except ModuleNotFoundError as error:
-        if error.name != "pyarrow":
+        extra = _EXTRAS.get(error.name or "")
+        if extra is None:
             raise
-        message = f"{suffix} needs pyarrow, of the extra `parquet`: pip install -e 'documents[parquet]'"
+        message = f"{suffix} needs {error.name}, of the extra `{extra}`: pip install -e 'client[{extra}]'"
         raise DocumentError(message) from error
 
 

@@ -1,7 +1,7 @@
 """Run the console blocks of README, CONTRIBUTING and the tutorials: `make blocks`, and the fast ones in `make test`.
 
-    python site/console_blocks.py --list            # every block, and whether it runs
-    python site/console_blocks.py [--slow] [PAGE…]
+    python docs/site/console_blocks.py --list            # every block, and whether it runs
+    python docs/site/console_blocks.py [--slow] [PAGE…]
 
 The blocks of a page are one session in an empty folder that links to the repository, with a server of the bundled
 models. A comment before a block changes that: `<!-- blocks: slow -->` leaves it to the nightly run, `<!-- blocks: not
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = (
     *(ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),

@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from site_references import references
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # Pages of the site, by the files of the repository that they are.
 _ELSEWHERE: Mapping[str, str] = MappingProxyType(
     {

@@ -18,7 +18,7 @@ from xuanzang.command.settings import field_texts
 from xuanzang.gateway.settings import Settings as GatewaySettings
 from xuanzang.server.settings import Settings as ServerSettings
 
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 _INTRODUCTION = """# Settings
 
 Every setting is a flag and an environment variable; the flag wins. A switch is `--name` or `--no-name`, and its
