@@ -27,7 +27,8 @@ WIRE_NAMES = {
 NOT_OF_INFERENCES = {
     *("model", "num_hypotheses", "return_alternatives", "return_scores", "token_details"),
     *("return_provenance", "return_quality"),  # the answer is a tensor of one text each
-    *("content_format", "glossary", "glossary_name", "protected_patterns", "sampling", "suppressed_texts"),
+    *("content_format", "glossary", "glossary_name", "placeholders", "protected_patterns"),
+    *("sampling", "suppressed_texts"),
 }
 """The model is named by the protocol; others have no place in the answer, or are no scalars."""
 VALUES: dict[str, Any] = {
@@ -38,6 +39,7 @@ VALUES: dict[str, Any] = {
     "glossary": {"a": "b"},
     "glossary_name": "names",
     "protected_patterns": ["url"],
+    "placeholders": ["printf"],
     "sampling": {"top_k": 3},
     "suppressed_texts": ["a"],
     "target_prefix": "a",

@@ -111,6 +111,7 @@ FIELDS = {
         "return_quality": (12, "bool"),
         "return_provenance": (13, "bool"),
         "pass_through_unserved": (14, "bool"),
+        "placeholders": (15, "repeated enum"),
     },
     "DecodingOptions": {
         "beam_size": (1, "int32"),
@@ -177,6 +178,7 @@ FIELDS = {
         "finish_reason": (4, "enum"),
         "tokens": (5, "repeated message"),
         "quality": (6, "message"),
+        "lost_placeholders": (7, "repeated string"),
     },
     "Quality": {"acceptable_probability": (1, "float"), "flags": (2, "repeated enum")},
     "DetectLanguageRequest": {"contents": (1, "repeated string")},
@@ -409,6 +411,7 @@ def test_finish_reasons_keep_their_numbers() -> None:
         "FINISH_REASON_COPIED": 3,
         "FINISH_REASON_DEADLINE": 4,
         "FINISH_REASON_UNSERVED_LANGUAGE": 5,
+        "FINISH_REASON_PLACEHOLDER_LOST": 6,
     }
 
 

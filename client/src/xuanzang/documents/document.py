@@ -6,6 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+IN_PROSE: tuple[str, ...] = ("addresses", "files", "identifiers")
+"""Families of placeholders in texts that people read as they are."""
+IN_MESSAGES: tuple[str, ...] = (
+    *("printf", "braces", "icu", "templates", "tags", "variables"),
+    *IN_PROSE,
+)
+"""Families of placeholders in the messages of programs."""
+
 
 class DocumentError(ValueError):
     """A file cannot be read as what its suffix says, is over a limit, or needs an argument."""
@@ -54,8 +62,8 @@ class Unit:
 class Document(Protocol):
     """A file that has been read."""
 
-    guarded: bool
-    """True if a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+    placeholders: tuple[str, ...]
+    """Families of the placeholders that translations carry, such as "printf"; docs/placeholders.md has all."""
     is_html: bool
     """True if texts are HTML, whose tags stand for the markup within them."""
 

@@ -191,7 +191,7 @@ class Job:
             return "the translation is empty"
         if self._texts.is_html:
             return tag_fault(text, answer.translation)
-        return changed_placeholders(text, answer.translation) if self._texts.guarded else None
+        return changed_placeholders(text, answer.translation) if "printf" in self._texts.placeholders else None
 
     def _report(self) -> None:
         if self._on_progress:

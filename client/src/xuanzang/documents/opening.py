@@ -50,8 +50,8 @@ class DocumentTexts:
     """Place of the first occurrence of each text, such as "line 12", in the order of the document."""
     counts: Mapping[str, int]
     """Occurrences of each text."""
-    guarded: bool
-    """True if a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+    placeholders: tuple[str, ...]
+    """Families of the placeholders that translations carry."""
     is_html: bool
     """True if texts are HTML, whose tags stand for the markup within them."""
 
@@ -127,7 +127,7 @@ class DocumentFile:
                 raise DocumentError(f"{self.name}: more than {limit} texts, the limit of units")
             places.setdefault(unit.text, unit.where)
             counts[unit.text] = counts.get(unit.text, 0) + 1
-        return DocumentTexts(places=places, counts=counts, guarded=document.guarded, is_html=document.is_html)
+        return DocumentTexts(places=places, counts=counts, placeholders=document.placeholders, is_html=document.is_html)
 
     def written(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations.

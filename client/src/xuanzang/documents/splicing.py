@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xuanzang.documents.document import Unit
+from xuanzang.documents.document import IN_PROSE, Unit
 from xuanzang.documents.encoding import EncodedText
 
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)\S+|[^\s@]+@[^\s@]+\.[a-z]+", re.IGNORECASE)
@@ -95,7 +95,7 @@ class SplicedDocument:
 
     Args:
         edits: Spans that translations replace, in their order.
-        guarded: Whether translations must keep placeholders.
+        placeholders: Families of the placeholders that translations carry.
         is_html: Whether texts are HTML.
         errors: What becomes of characters that the encoding lacks, as in `str.encode`.
     """
@@ -105,11 +105,11 @@ class SplicedDocument:
         source: EncodedText,
         edits: Sequence[Edit],
         *,
-        guarded: bool = False,
+        placeholders: tuple[str, ...] = IN_PROSE,
         is_html: bool = False,
         errors: str = "strict",
     ) -> None:
-        self.guarded, self.is_html = guarded, is_html
+        self.placeholders, self.is_html = placeholders, is_html
         self._source = source
         self._edits = edits
         self._errors = errors

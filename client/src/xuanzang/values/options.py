@@ -71,6 +71,11 @@ class TranslateOptions(TypedDict, total=False):
     folder of the models."""
     protected_patterns: Sequence[enum.Enum | str] | None
     """Kinds of text that are not translated, such as "url" or `ProtectedPattern.URL`; the rules of `glossary` hold."""
+    placeholders: Sequence[enum.Enum | str] | None
+    """Families of placeholders that are carried through the translation, each once and unchanged: "printf", "braces",
+    "icu", "templates", "tags", "variables", "addresses", "files", "identifiers", "handles", "code". A document has
+    those of its format unless they are given. A text that would lose one is answered as it is, finish reason
+    PLACEHOLDER_LOST. Not with `token_details` or `target_prefix`."""
     return_quality: bool | None
     """True if hypotheses say how far to trust them; only of models that have a quality head."""
     pass_through_unserved: bool | None

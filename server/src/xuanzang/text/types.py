@@ -59,6 +59,33 @@ class ProtectedPattern(enum.Enum):
     TAG = "tag"
 
 
+class PlaceholderFamily(enum.Enum):
+    """Family of placeholders: text for programs, which no translation changes."""
+
+    PRINTF = "printf"
+    """Conversions of printf and its dialects."""
+    BRACES = "braces"
+    """Fields and blocks in braces."""
+    ICU = "icu"
+    """ICU messages, of which the literal text of branches is translated."""
+    TEMPLATES = "templates"
+    """Tags of templates."""
+    TAGS = "tags"
+    """Tags and entities in texts that are no markup as a whole."""
+    VARIABLES = "variables"
+    """Variables and escapes of message catalogues."""
+    ADDRESSES = "addresses"
+    """Addresses of pages and of mail."""
+    FILES = "files"
+    """Paths and names of files."""
+    IDENTIFIERS = "identifiers"
+    """UUIDs, hashes, Base64, and numbers of versions."""
+    HANDLES = "handles"
+    """Mentions and hashtags."""
+    CODE = "code"
+    """Text between backticks, and names such as max_size."""
+
+
 class GlossaryOutcome(enum.Enum):
     """Outcome of a term that a sentence has."""
 

@@ -72,19 +72,19 @@ def _translate(
     output: TextIO,
     keep: Callable[[Translation], None],
 ) -> Iterator[str]:
-    """Write the result of each text, read only as fast as results are written, and yield why it has none, or ""."""
+    """Write the result of each text, read only as fast as results are written; yield why it failed, or ""."""
     for item in client.translate_stream(texts, ordered=True, **options):
         result = result_or_retry(client, item, options)
         if isinstance(result, Translation):
             keep(result)
         output.writelines(line + "\n" for line in _lines(item, result, layout))
-        yield _failure(item.index, item.source, result, layout) if isinstance(result, TranslationError) else ""
+        yield _failure(item.index, item.source, result, layout)
 
 
 def _translate_progressively(
     client: TranslationClient, texts: Iterable[str], options: TranslateOptions, layout: Layout, output: TextIO
 ) -> Iterator[str]:
-    """Write each part of a result as soon as it is final, and yield why a text was refused, or ""."""
+    """Write each part of a result as soon as it is final; yield why a text has no translation, or ""."""
     for index, text in enumerate(texts):
         failure = ""
         try:
@@ -92,6 +92,7 @@ def _translate_progressively(
                 output.write(_one_line(part.text_delta, layout))
                 output.flush()
                 if part.translation is not None:
+                    failure = _failure(index, text, part.translation, layout)
                     output.writelines("\n" + _plain(other, layout) for other in part.translation.hypotheses[1:])
         except InvalidRequestError as error:
             failure = _failure(index, text, error, layout)
@@ -134,8 +135,15 @@ def _one_line(text: str, layout: Layout) -> str:
     return text.replace("\n", " ") if layout.by_line else text
 
 
-def _failure(index: int, text: str, error: TranslationError, layout: Layout) -> str:
-    return f"{'line' if layout.by_line else 'text'} {index + 1}: {_reason(error, text)}"
+def _failure(index: int, text: str, result: Translation | TranslationError, layout: Layout) -> str:
+    """Return why a text has no translation, or ""."""
+    if isinstance(result, TranslationError):
+        reason = _reason(result, text)
+    elif lost := result.hypotheses[0].lost_placeholders:
+        reason = f"the translation lost the placeholder {lost[0]}, so the text stays as it was"
+    else:
+        return ""
+    return f"{'line' if layout.by_line else 'text'} {index + 1}: {reason}"
 
 
 def _reason(error: TranslationError, text: str) -> str:
@@ -171,8 +179,9 @@ def _match_as_json(match: GlossaryMatch) -> dict[str, object]:
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:
     known = asdict(hypothesis) | {"finish_reason": hypothesis.finish_reason.name}
-    if not hypothesis.tokens:
-        del known["tokens"]
+    for name in ("tokens", "lost_placeholders"):
+        if not known[name]:
+            del known[name]
     if hypothesis.quality is None:
         del known["quality"]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, Unpack
@@ -21,6 +22,7 @@ GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.Del
 _CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
     {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
 )
+_FAMILY = "PLACEHOLDER_FAMILY_"
 SWITCHES = frozenset(
     {
         *("return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance"),
@@ -64,6 +66,7 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
     if "content_format" in chosen:
         settings.content_format = _content_format(chosen.pop("content_format"))
     _add_terms(settings, chosen)
+    settings.placeholders.extend(_families(chosen.pop("placeholders", ())))
     for name in SWITCHES & chosen.keys():
         _set(settings, name, chosen.pop(name), path=name)
     for name, value in chosen.items():
@@ -212,6 +215,17 @@ def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:
     if found is None:
         raise invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
     return pb.ProtectedPattern.ValueType(found.value)
+
+
+def _families(names: Sequence[enum.Enum | str]) -> Iterator[pb.PlaceholderFamily.ValueType]:
+    if isinstance(names, str):
+        raise TypeError("placeholders is a sequence of families")
+    known = {name.removeprefix(_FAMILY).lower(): number for name, number in pb.PlaceholderFamily.items() if number}
+    for family in names:
+        name = str(family.value if isinstance(family, enum.Enum) else family)
+        if name not in known:
+            raise invalid("placeholders", f"has {name!r}, which is none of {', '.join(known)}")
+        yield known[name]
 
 
 def _content_format(name: object) -> pb.ContentFormat.ValueType:

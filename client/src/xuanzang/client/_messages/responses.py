@@ -173,6 +173,7 @@ def _hypothesis(message: pb.Hypothesis) -> Hypothesis:
         finish_reason=FinishReason(message.finish_reason) if known else FinishReason.UNSPECIFIED,
         tokens=tuple(map(_token_detail, message.tokens)),
         quality=_quality(message.quality) if message.HasField("quality") else None,
+        lost_placeholders=tuple(message.lost_placeholders),
     )
 
 

@@ -55,10 +55,7 @@ class ServerJob:
         memory: TranslationMemory | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        # Texts that are HTML have no details of tokens.
-        self.options: TranslateOptions = (
-            {**options, "content_format": "html", "token_details": None} if texts.is_html else options
-        )
+        self.options: TranslateOptions = _with_defaults(options, texts)
         """Options of its texts."""
         self._models = models
         key = key_function(models, self.options) if memory else None
@@ -96,12 +93,25 @@ class ServerJob:
             if not (isinstance(result, InvalidRequestError) and is_of_the_text):
                 raise result
             return Answer(refusal=result.message)
+        if lost := result.hypotheses[0].lost_placeholders:
+            return Answer(refusal=f"the translation lost the placeholder {lost[0]}")
         reasons = [hypothesis.finish_reason for hypothesis in result.hypotheses]
         copied = _COPIED.get(reasons[0])
         if copied is Copied.NOTHING_TO_TRANSLATE and result.detected_language:
             copied = Copied.IN_TARGET_LANGUAGE
         may_be_kept = FinishReason.DEADLINE not in reasons and answered_by(self._models, self.options, result)
         return Answer(translation=result.text, copied=copied, may_be_kept=may_be_kept)
+
+
+def _with_defaults(options: TranslateOptions, texts: DocumentTexts) -> TranslateOptions:
+    """Return options with those that the format of a document asks for."""
+    chosen = options
+    if options.get("placeholders") is None and not options.get("target_prefix"):
+        chosen = {**chosen, "placeholders": texts.placeholders}
+    # Carried placeholders and tags have no tokens.
+    if texts.is_html:
+        chosen = {**chosen, "content_format": "html"}
+    return {**chosen, "token_details": None} if texts.is_html or chosen.get("placeholders") else chosen
 
 
 def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyOf | None:

@@ -29,12 +29,14 @@ class FinishReason(enum.Enum):
     MAX_LENGTH = 2
     """`max_target_length` was reached: the text may be incomplete."""
     COPIED = 3
-    """There was nothing to translate: the text is empty or white space or, if `source_language` is not set, in the
-    target language already or without a letter of the source languages."""
+    """There was nothing to translate: the text has no letters or nothing but placeholders or, if `source_language` is
+    not set, is in the target language already or without a letter of the source languages."""
     DEADLINE = 4
     """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
     UNSERVED_LANGUAGE = 5
     """No model translates the language of the text, and `pass_through_unserved` was set: the text is the source."""
+    PLACEHOLDER_LOST = 6
+    """The translation lost a placeholder, which `lost_placeholders` names: the text is the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class Hypothesis:
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
     quality: Quality | None = None
     """Quality estimate; None unless `return_quality` is set."""
+    lost_placeholders: tuple[str, ...] = ()
+    """Placeholders that the translation lost, so that `text` is the source."""
 
 
 class GlossaryOutcome(enum.Enum):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from xuanzang.documents.document import DocumentError, Limits, Unit
+from xuanzang.documents.document import IN_PROSE, DocumentError, Limits, Unit
 
 _CHUNK = 256 * 1024
 _ENCRYPTED = 0x1
@@ -98,7 +98,7 @@ class ArchiveDocument:
         parts: Parts with texts by their names in the archive, in the order of the document.
     """
 
-    guarded = False
+    placeholders = IN_PROSE
     is_html = True
 
     def __init__(self, archive: Archive, parts: Mapping[str, Part]) -> None:

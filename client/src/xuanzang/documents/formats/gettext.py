@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from xuanzang.documents.document import Document, DocumentError, ReadSettings
+from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.splicing import Edit, SplicedDocument, parted, translatable
 
@@ -28,7 +28,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     source = EncodedText.decode(raw, settings.encoding or name)
     line_end = "\r\n" if "\r\n" in source.text else "\n"
     edits = [edit for entry in _entries(source.text) for edit in _edits(entry, line_end)]
-    return SplicedDocument(source, edits, guarded=True)
+    return SplicedDocument(source, edits, placeholders=IN_MESSAGES)
 
 
 @dataclass(slots=True, kw_only=True)

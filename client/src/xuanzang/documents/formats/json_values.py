@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from xuanzang.documents.document import Document, DocumentError, ReadSettings
+from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replacement
 
@@ -19,7 +19,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     source = EncodedText.decode(raw, settings.encoding)
     if settings.suffix not in _LINES:
         _check(source.text, settings.limits.depth, "")
-        return SplicedDocument(source, list(_edits(source.text, settings, 0)), guarded=True)
+        return SplicedDocument(source, list(_edits(source.text, settings, 0)), placeholders=IN_MESSAGES)
     edits: list[Edit] = []
     start = 0
     for number, line in enumerate(source.text.split("\n"), start=1):
@@ -27,7 +27,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
             _check(line, settings.limits.depth, f"line {number}: ")
             edits += _edits(line, settings, start)
         start += len(line) + 1
-    return SplicedDocument(source, edits, guarded=True)
+    return SplicedDocument(source, edits, placeholders=IN_MESSAGES)
 
 
 def _check(text: str, limit: int, where: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xuanzang.documents.document import Document, DocumentError, Limits, ReadSettings, Unit
+from xuanzang.documents.document import IN_PROSE, Document, DocumentError, Limits, ReadSettings, Unit
 from xuanzang.documents.formats.tables import chosen_columns
 from xuanzang.documents.splicing import parted, translatable
 
@@ -48,7 +48,7 @@ def _groups(file: Any, limits: Limits) -> list[Any]:
 class _ParquetDocument:
     """A table in row groups."""
 
-    guarded = False
+    placeholders = IN_PROSE
     is_html = False
 
     def __init__(self, raw: bytes, file: Any, groups: Sequence[Any], columns: Sequence[str]) -> None:

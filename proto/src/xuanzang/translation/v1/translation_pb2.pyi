@@ -103,6 +103,82 @@ PROTECTED_PATTERN_TAG: ProtectedPattern.ValueType  # 6
 """Tags and entities of markup: <b>, </b>, <br/>, &nbsp;."""
 global___ProtectedPattern = ProtectedPattern
 
+class _PlaceholderFamily:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _PlaceholderFamilyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_PlaceholderFamily.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    PLACEHOLDER_FAMILY_UNSPECIFIED: _PlaceholderFamily.ValueType  # 0
+    """Not given; refused."""
+    PLACEHOLDER_FAMILY_PRINTF: _PlaceholderFamily.ValueType  # 1
+    """Conversions of printf and its dialects: %s, %1$s, %-10s, %lld, %@, %%, %1, %n, %L1, %{name}, %<n>d, %(name)s.
+    Those without a number keep their order.
+    """
+    PLACEHOLDER_FAMILY_BRACES: _PlaceholderFamily.ValueType  # 2
+    """Fields in braces: {0}, {name!r}, {name:%Y-%m}, {{x}}, {{{x}}}, {{> part}}, ${x}, #{x}, {$x}, {-brand}. The tags of
+    blocks, {{#if x}} and {{/if}}, keep their order and end sentences.
+    """
+    PLACEHOLDER_FAMILY_ICU: _PlaceholderFamily.ValueType  # 3
+    """ICU messages with plural, selectordinal, select or choice arguments: only the literal text of their branches is
+    translated.
+    """
+    PLACEHOLDER_FAMILY_TEMPLATES: _PlaceholderFamily.ValueType  # 4
+    """Tags of templates: {% if x %}, <% if x %>, <?php … ?>, which keep their order and end sentences, and <%= name %>."""
+    PLACEHOLDER_FAMILY_TAGS: _PlaceholderFamily.ValueType  # 5
+    """Tags and entities in texts that are no markup as a whole: <b>, </b>, <0/>, <br>, &amp;. Tags of one element go
+    around the same words.
+    """
+    PLACEHOLDER_FAMILY_VARIABLES: _PlaceholderFamily.ValueType  # 6
+    """Variables and escapes of message catalogues: $USER$, %NAME%, :name, @:key, [[x]], $t(key), \\n, \\t."""
+    PLACEHOLDER_FAMILY_ADDRESSES: _PlaceholderFamily.ValueType  # 7
+    """Addresses of pages and of mail."""
+    PLACEHOLDER_FAMILY_FILES: _PlaceholderFamily.ValueType  # 8
+    """Paths and names of files: /etc/hosts, C:\\Users, report.docx."""
+    PLACEHOLDER_FAMILY_IDENTIFIERS: _PlaceholderFamily.ValueType  # 9
+    """UUIDs, hashes, Base64, and numbers of versions."""
+    PLACEHOLDER_FAMILY_HANDLES: _PlaceholderFamily.ValueType  # 10
+    """Mentions and hashtags: @bob, #release."""
+    PLACEHOLDER_FAMILY_CODE: _PlaceholderFamily.ValueType  # 11
+    """Text between backticks, and names such as max_size, parseDate, open() and --force."""
+
+class PlaceholderFamily(_PlaceholderFamily, metaclass=_PlaceholderFamilyEnumTypeWrapper):
+    """Family of placeholders: text for programs, which no translation changes."""
+
+PLACEHOLDER_FAMILY_UNSPECIFIED: PlaceholderFamily.ValueType  # 0
+"""Not given; refused."""
+PLACEHOLDER_FAMILY_PRINTF: PlaceholderFamily.ValueType  # 1
+"""Conversions of printf and its dialects: %s, %1$s, %-10s, %lld, %@, %%, %1, %n, %L1, %{name}, %<n>d, %(name)s.
+Those without a number keep their order.
+"""
+PLACEHOLDER_FAMILY_BRACES: PlaceholderFamily.ValueType  # 2
+"""Fields in braces: {0}, {name!r}, {name:%Y-%m}, {{x}}, {{{x}}}, {{> part}}, ${x}, #{x}, {$x}, {-brand}. The tags of
+blocks, {{#if x}} and {{/if}}, keep their order and end sentences.
+"""
+PLACEHOLDER_FAMILY_ICU: PlaceholderFamily.ValueType  # 3
+"""ICU messages with plural, selectordinal, select or choice arguments: only the literal text of their branches is
+translated.
+"""
+PLACEHOLDER_FAMILY_TEMPLATES: PlaceholderFamily.ValueType  # 4
+"""Tags of templates: {% if x %}, <% if x %>, <?php … ?>, which keep their order and end sentences, and <%= name %>."""
+PLACEHOLDER_FAMILY_TAGS: PlaceholderFamily.ValueType  # 5
+"""Tags and entities in texts that are no markup as a whole: <b>, </b>, <0/>, <br>, &amp;. Tags of one element go
+around the same words.
+"""
+PLACEHOLDER_FAMILY_VARIABLES: PlaceholderFamily.ValueType  # 6
+"""Variables and escapes of message catalogues: $USER$, %NAME%, :name, @:key, [[x]], $t(key), \\n, \\t."""
+PLACEHOLDER_FAMILY_ADDRESSES: PlaceholderFamily.ValueType  # 7
+"""Addresses of pages and of mail."""
+PLACEHOLDER_FAMILY_FILES: PlaceholderFamily.ValueType  # 8
+"""Paths and names of files: /etc/hosts, C:\\Users, report.docx."""
+PLACEHOLDER_FAMILY_IDENTIFIERS: PlaceholderFamily.ValueType  # 9
+"""UUIDs, hashes, Base64, and numbers of versions."""
+PLACEHOLDER_FAMILY_HANDLES: PlaceholderFamily.ValueType  # 10
+"""Mentions and hashtags: @bob, #release."""
+PLACEHOLDER_FAMILY_CODE: PlaceholderFamily.ValueType  # 11
+"""Text between backticks, and names such as max_size, parseDate, open() and --force."""
+global___PlaceholderFamily = PlaceholderFamily
+
 class _FinishReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -116,13 +192,15 @@ class _FinishReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     FINISH_REASON_MAX_LENGTH: _FinishReason.ValueType  # 2
     """`max_target_length` was reached: the text may be incomplete."""
     FINISH_REASON_COPIED: _FinishReason.ValueType  # 3
-    """There was nothing to translate: the text is empty or white space or, if the request named no source language, in the
-    target language already or without a letter of the source languages.
+    """There was nothing to translate: the text has no letters or nothing but placeholders or, if the request named no
+    source language, is in the target language already or without a letter of the source languages.
     """
     FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 4
     """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
     FINISH_REASON_UNSERVED_LANGUAGE: _FinishReason.ValueType  # 5
     """No model translates the language of the text, and `pass_through_unserved` was set: the text is the source."""
+    FINISH_REASON_PLACEHOLDER_LOST: _FinishReason.ValueType  # 6
+    """The translation lost a placeholder, which `lost_placeholders` names: the text is the source."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Reason why the search for a hypothesis stopped."""
@@ -134,13 +212,15 @@ FINISH_REASON_END_OF_SENTENCE: FinishReason.ValueType  # 1
 FINISH_REASON_MAX_LENGTH: FinishReason.ValueType  # 2
 """`max_target_length` was reached: the text may be incomplete."""
 FINISH_REASON_COPIED: FinishReason.ValueType  # 3
-"""There was nothing to translate: the text is empty or white space or, if the request named no source language, in the
-target language already or without a letter of the source languages.
+"""There was nothing to translate: the text has no letters or nothing but placeholders or, if the request named no
+source language, is in the target language already or without a letter of the source languages.
 """
 FINISH_REASON_DEADLINE: FinishReason.ValueType  # 4
 """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
 FINISH_REASON_UNSERVED_LANGUAGE: FinishReason.ValueType  # 5
 """No model translates the language of the text, and `pass_through_unserved` was set: the text is the source."""
+FINISH_REASON_PLACEHOLDER_LOST: FinishReason.ValueType  # 6
+"""The translation lost a placeholder, which `lost_placeholders` names: the text is the source."""
 global___FinishReason = FinishReason
 
 class _QualityFlag:
@@ -440,8 +520,8 @@ class ExplainTranslationRequest(google.protobuf.message.Message):
     @property
     def settings(self) -> global___TranslationSettings:
         """How it is translated: by a whole beam search, so without `options.sampling`, `options.partial_on_deadline` and
-        `return_alternatives`; as text, without terms and protected patterns; and without `return_quality` and
-        `return_provenance`. Hypotheses carry their scores even without `return_scores`.
+        `return_alternatives`; as text, without terms, protected patterns and placeholders; and without `return_quality`
+        and `return_provenance`. Hypotheses carry their scores even without `return_scores`.
         """
 
     @property
@@ -767,6 +847,7 @@ class TranslationSettings(google.protobuf.message.Message):
     RETURN_QUALITY_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     PASS_THROUGH_UNSERVED_FIELD_NUMBER: builtins.int
+    PLACEHOLDERS_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
     """BCP-47 code of the source language, such as "zh". If it is empty, the server detects the language of each content. It
     refuses contents in languages that no model in question translates, and asks for the code if it cannot choose.
@@ -812,6 +893,14 @@ class TranslationSettings(google.protobuf.message.Message):
     def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
         """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
 
+    @property
+    def placeholders(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___PlaceholderFamily.ValueType]:
+        """Families of placeholders that are carried through the translation: the model does not read them, each is in every
+        hypothesis exactly once and unchanged, and their order may differ. A text that would lose one is answered as it is,
+        finish reason PLACEHOLDER_LOST. Not with `token_details` or `options.target_prefix`. Each family at most once; the
+        order is without meaning.
+        """
+
     def __init__(
         self,
         *,
@@ -829,9 +918,10 @@ class TranslationSettings(google.protobuf.message.Message):
         return_quality: builtins.bool = ...,
         return_provenance: builtins.bool = ...,
         pass_through_unserved: builtins.bool = ...,
+        placeholders: collections.abc.Iterable[global___PlaceholderFamily.ValueType] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "pass_through_unserved", b"pass_through_unserved", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "pass_through_unserved", b"pass_through_unserved", "placeholders", b"placeholders", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
 
 global___TranslationSettings = TranslationSettings
 
@@ -1080,6 +1170,7 @@ class Hypothesis(google.protobuf.message.Message):
     FINISH_REASON_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
     QUALITY_FIELD_NUMBER: builtins.int
+    LOST_PLACEHOLDERS_FIELD_NUMBER: builtins.int
     text: builtins.str
     """The text in the target language."""
     score: builtins.float
@@ -1098,6 +1189,10 @@ class Hypothesis(google.protobuf.message.Message):
     def quality(self) -> global___Quality:
         """How far to trust it. Only with `return_quality`."""
 
+    @property
+    def lost_placeholders(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Placeholders of the content that the translation lost, each as often as it was lost; `text` is then the content."""
+
     def __init__(
         self,
         *,
@@ -1107,9 +1202,10 @@ class Hypothesis(google.protobuf.message.Message):
         finish_reason: global___FinishReason.ValueType = ...,
         tokens: collections.abc.Iterable[global___TokenDetail] | None = ...,
         quality: global___Quality | None = ...,
+        lost_placeholders: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_score", b"_score", "quality", b"quality", "score", b"score"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "quality", b"quality", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "lost_placeholders", b"lost_placeholders", "quality", b"quality", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_score", b"_score"]) -> typing.Literal["score"] | None: ...
 
 global___Hypothesis = Hypothesis

@@ -29,6 +29,8 @@ class FinishReason(enum.Enum):
     """The text is in a language that no model translates, and the request lets it pass."""
     DEADLINE = "deadline"
     """The deadline came first: the text is the best found until then."""
+    PLACEHOLDER_LOST = "placeholder_lost"
+    """The translation lost a placeholder: the text is the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,8 @@ class Hypothesis:
     """Terms that the text has, in its order."""
     quality: Quality | None = None
     """How far to trust it, if that was asked for."""
+    lost_placeholders: tuple[str, ...] = ()
+    """Placeholders that the translation lost, so that the text is the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.text.types import ProtectedPattern
+from xuanzang.text.types import PlaceholderFamily, ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.options import TranslateOptions
 
@@ -54,10 +54,12 @@ def settings_of(options: TranslateOptions) -> pb.TranslationSettings:
 
 
 def _wire_value(name: str, value: Any) -> Any:
-    if name in ("suppressed_texts", "protected_patterns") and isinstance(value, str | bytes):
+    if name in ("suppressed_texts", "protected_patterns", "placeholders") and isinstance(value, str | bytes):
         raise TypeError("it is a sequence")
     if name == "protected_patterns":
         return [pb.ProtectedPattern.Value(f"PROTECTED_PATTERN_{_pattern(each).name}") for each in value]
+    if name == "placeholders":
+        return [pb.PlaceholderFamily.Value(f"PLACEHOLDER_FAMILY_{_family(each).name}") for each in value]
     if name == "content_format":
         if value not in ("text", "html", "xml"):
             raise _OptionError("must be one of text, html, xml")
@@ -82,6 +84,14 @@ def _pattern(pattern: ProtectedPattern | str) -> ProtectedPattern:
     except ValueError:
         known = ", ".join(each.value for each in ProtectedPattern)
         raise _OptionError(f"has {pattern!r}, which is none of {known}") from None
+
+
+def _family(family: PlaceholderFamily | str) -> PlaceholderFamily:
+    try:
+        return PlaceholderFamily(family)
+    except ValueError:
+        known = ", ".join(each.value for each in PlaceholderFamily)
+        raise _OptionError(f"has {family!r}, which is none of {known}") from None
 
 
 def _value_fault(error: ValueError, value: object) -> str:

@@ -32,6 +32,8 @@ class Hypothesis:
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
     quality: Quality | None = None
     """Quality estimate; None unless `return_quality` is set."""
+    lost_placeholders: tuple[str, ...] = ()
+    """Placeholders that the translation lost, so that `text` is the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ def hypothesis_of(found: FoundHypothesis, *, scored: bool) -> Hypothesis:
         finish_reason=found.finish_reason,
         tokens=tuple(dataclasses.replace(token, score=single(token.score)) for token in found.tokens),
         quality=quality,
+        lost_placeholders=found.lost_placeholders,
     )
 
 

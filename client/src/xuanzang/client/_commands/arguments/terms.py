@@ -1,4 +1,4 @@
-"""Arguments of what translations keep: terms, which a file may hold, and protected texts."""
+"""Arguments of what translations keep: terms, which a file may hold, protected texts and placeholders."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def add_terms(group: argparse._ArgumentGroup) -> None:
         metavar="KINDS",
         help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
     )
+    group.add_argument(
+        "--placeholders",
+        metavar="FAMILIES",
+        help="placeholders to carry through the translation, such as printf,braces: printf, braces, icu, templates, "
+        "tags, variables, addresses, files, identifiers, handles, code (default: those of a document's format)",
+    )
 
 
 def term_options(arguments: argparse.Namespace) -> TranslateOptions:
@@ -37,6 +43,9 @@ def term_options(arguments: argparse.Namespace) -> TranslateOptions:
         "glossary": arguments.glossary and read_glossary(arguments.glossary),
         "glossary_name": arguments.glossary_name,
         "protected_patterns": arguments.protect and arguments.protect.split(","),
+        "placeholders": None
+        if arguments.placeholders is None
+        else list(filter(None, arguments.placeholders.split(","))),
     }
 
 

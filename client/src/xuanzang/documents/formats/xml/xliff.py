@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xuanzang.documents.document import Document, DocumentError, ReadSettings
+from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.formats.xml.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
 from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, parted, translatable
 
@@ -23,7 +23,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     edits = list(reader.edits())
     if not reader.is_xliff:
         raise DocumentError("no XLIFF file: its root is not <xliff>")
-    return SplicedDocument(source, edits, guarded=True, errors="xmlcharrefreplace")
+    return SplicedDocument(source, edits, placeholders=IN_MESSAGES, errors="xmlcharrefreplace")
 
 
 @dataclass(slots=True, kw_only=True)

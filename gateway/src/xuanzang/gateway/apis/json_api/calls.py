@@ -50,6 +50,7 @@ _BESIDE_OPTIONS = {
     "glossary",
     "glossary_name",
     "protected_patterns",
+    "placeholders",
     "return_quality",
     "return_provenance",
     "pass_through_unserved",
@@ -270,6 +271,7 @@ def _hypothesis(hypothesis: Hypothesis) -> dict[str, Any]:
         "token_count": hypothesis.token_count,
         "tokens": [_token(each) for each in hypothesis.tokens],
         "quality": _quality(hypothesis.quality) if hypothesis.quality else None,
+        "lost_placeholders": list(hypothesis.lost_placeholders),
     }
 
 

@@ -14,6 +14,19 @@ Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47
 MAX_TERMS = 1000
 
 Pattern = Literal["url", "email", "code", "placeholder", "number", "tag"]
+Family = Literal[
+    "printf",
+    "braces",
+    "icu",
+    "templates",
+    "tags",
+    "variables",
+    "addresses",
+    "files",
+    "identifiers",
+    "handles",
+    "code",
+]
 
 
 def _few_terms(given: object) -> object:
@@ -64,6 +77,9 @@ class BaseRequest(Message):
     )
     glossary_name: str | None = Field(default=None, description="A glossary of the server.")
     protected_patterns: Several[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
+    placeholders: Several[Family] | None = Field(
+        default=None, description="Families of placeholders that are carried through the translation."
+    )
     return_quality: bool | None = Field(default=None, description="Whether to say how far to trust each hypothesis.")
     return_provenance: bool | None = Field(default=None, description="Whether to say how the translation was made.")
     pass_through_unserved: bool | None = Field(
@@ -114,7 +130,7 @@ class Hypothesis(Message):
     text: str
     score: float | None = Field(description="Log-probability in nats, normalised by length; null unless asked for.")
     finish_reason: str = Field(
-        description="end_of_sentence, max_length, copied, deadline, unserved_language or unspecified."
+        description="end_of_sentence, max_length, copied, deadline, unserved_language, placeholder_lost or unspecified."
     )
 
 
@@ -124,6 +140,7 @@ class DetailedHypothesis(Hypothesis):
     token_count: int
     tokens: list[Token] = Field(description="Tokens in the order of the text; empty without token_details.")
     quality: Quality | None = Field(description="Null unless asked for.")
+    lost_placeholders: list[str] = Field(description="Placeholders that the translation lost; text is then the source.")
 
 
 class GlossaryMatch(Message):

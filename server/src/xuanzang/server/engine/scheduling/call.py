@@ -13,7 +13,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, ServedModel
 from xuanzang.text.codec import TextCodec
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
-from xuanzang.text.types import ContentFormat, Reading, TextKind
+from xuanzang.text.types import ContentFormat, PlaceholderFamily, Reading, TextKind
 
 _KEPT_AS: Mapping[TextKind, FinishReason] = MappingProxyType(
     {TextKind.COPIED: FinishReason.COPIED, TextKind.UNSERVED: FinishReason.UNSERVED_LANGUAGE}
@@ -37,6 +37,8 @@ class Call:
     """How the texts are written; with markup nothing is emitted before the end."""
     terms: Terms = NO_TERMS
     """What translations keep."""
+    placeholders: frozenset[PlaceholderFamily] = frozenset()
+    """Families of placeholders that are carried through the translation."""
     readings: tuple[Reading, ...] = ()
     """How the texts are read, if the caller names no source language; else empty."""
     return_scores: bool = False

@@ -27,7 +27,7 @@ from xuanzang.server.rpc.messages.terms import (
     term_violations,
 )
 from xuanzang.text.terminology.terms import NO_TERMS
-from xuanzang.text.types import ContentFormat
+from xuanzang.text.types import ContentFormat, PlaceholderFamily
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024
@@ -51,7 +51,9 @@ _FORMATS: Mapping[int, ContentFormat] = MappingProxyType(
         pb.CONTENT_FORMAT_XML: ContentFormat.XML,
     }
 )
-
+_FAMILIES: Mapping[int, PlaceholderFamily] = MappingProxyType(
+    {pb.PlaceholderFamily.Value(f"PLACEHOLDER_FAMILY_{family.name}"): family for family in PlaceholderFamily}
+)
 
 MAX_PREFIX_CHARACTERS = 2000
 MAX_SUPPRESSED_TEXTS = 64
@@ -161,6 +163,7 @@ async def read_settings(
         readings=route.readings,
         terms=terms,
         content_format=_FORMATS[settings.content_format],
+        placeholders=frozenset(_FAMILIES[number] for number in settings.placeholders),
     )
 
 
@@ -196,6 +199,8 @@ def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViola
         yield from term_violations(settings)
     if settings.content_format:
         yield from _format_violations(settings)
+    if settings.placeholders:
+        yield from _placeholder_violations(settings)
 
 
 def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
@@ -236,6 +241,21 @@ def _format_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolat
     elif settings.token_details and _FORMATS[number] is not ContentFormat.TEXT:
         description = "must be false with content_format HTML or XML: tokens are of text without tags"
         yield FieldViolation(field="token_details", description=description)
+
+
+def _placeholder_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
+    """Find families that are unknown or repeated, and what placeholders exclude."""
+    for index, number in enumerate(settings.placeholders):
+        if number not in _FAMILIES:
+            yield FieldViolation(field=f"placeholders[{index}]", description=f"is no known family: {number}")
+        elif number in settings.placeholders[:index]:
+            yield FieldViolation(field=f"placeholders[{index}]", description="must be given once")
+    if settings.token_details:
+        description = "must be false with placeholders: tokens are of text without them"
+        yield FieldViolation(field="token_details", description=description)
+    if settings.options.target_prefix:
+        description = "cannot be together with placeholders"
+        yield FieldViolation(field="options.target_prefix", description=description)
 
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:

@@ -155,6 +155,7 @@ def translation(
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
                 tokens=map(_token_detail, hypothesis.tokens) if hypothesis.tokens else None,
                 quality=_quality(hypothesis.quality) if hypothesis.quality else None,
+                lost_placeholders=hypothesis.lost_placeholders or None,
             )
             for hypothesis in hypotheses
         ],

@@ -39,6 +39,7 @@ _REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "glossary": _NOT_KEPT,
         "glossary_entries": _NOT_KEPT,
+        "placeholders": "cannot be explained: no placeholders may be carried",
         "protected_patterns": _NOT_KEPT,
         "return_alternatives": _ONLY_BEAM_SEARCH,
         "return_provenance": _NOT_RETURNED,
