@@ -90,20 +90,32 @@ def find_model(client: TranslationClient, name: str | None) -> Model:
 def evaluate(client: TranslationClient, model: Model, name: str, pairs: Sequence[HeldOutPair]) -> Evaluation:
     """Translate a test set and measure it.
 
-    A sentence that the server refuses counts as an empty translation, and its error goes to standard error.
+    Raises:
+        TranslationError: The server failed.
+    """
+    translations = translated(client, model, name, [pair.source for pair in pairs])
+    # NFKC is the default of `prepare`; the server does not say what it does to sources.
+    return measure(pairs, translations, model.target_languages[0], "nfkc")
+
+
+def translated(client: TranslationClient, model: Model, name: str, sources: Sequence[str]) -> list[str]:
+    """Translate the sources of a test set.
+
+    The translation of a sentence that the server refuses is empty, and its error goes to standard error.
+
+    Args:
+        name: Name of the test set, for people.
 
     Raises:
         TranslationError: The server failed.
     """
-    sources = [pair.source for pair in pairs]
     stream = client.translate_stream(sources, ordered=True, model=model.name)
     translations = []
     for result in tqdm(stream, desc=name, total=len(sources), unit="sentence", file=sys.stderr, leave=False):
         if refused := isinstance(result.error, InvalidRequestError):
             sys.stderr.write(f"{name}, line {result.index + 1}: {result.error}\n")
         translations.append("" if refused else result.translation.text)
-    # NFKC is the default of `prepare`; the server does not say what it does to sources.
-    return measure(pairs, translations, model.target_languages[0], "nfkc")
+    return translations
 
 
 def as_markdown(model: Model, evaluations: Mapping[str, Evaluation]) -> str:

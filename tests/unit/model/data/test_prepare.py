@@ -229,7 +229,6 @@ def test_terms_are_a_corpus_of_their_own_with_target_words_in_the_source(
 
 
 def test_traditional_characters_are_read_as_simplified_ones(settings: PrepareSettings) -> None:
-    pytest.importorskip("opencc")
     metadata = prepare(settings.model_copy(update={"fold_traditional": True}))
     tokenizer = Tokenizer(settings.output / "source.spm")
     assert tokenizer.encode("農夫有二十頭牛。") == tokenizer.encode("农夫有二十头牛。")

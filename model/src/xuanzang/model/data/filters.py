@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xuanzang.model.data.corpus import Pair
+from xuanzang.model.data.folding import simplified_characters
 
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _SCRIPTS = {"zh": re.compile(r"[\u3400-\u9fff]"), "en": _LATIN, "de": _LATIN, "es": _LATIN, "fr": _LATIN}
@@ -51,6 +53,16 @@ def side_key(text: str) -> str:
     return _NOT_ALPHANUMERIC.sub("", text.casefold()) or text
 
 
+def twin_key(text: str) -> str:
+    """Return a key that is equal for texts that differ in case, punctuation, spaces, width or traditional characters.
+
+    A model whose tokenisers fold traditional characters reads such texts alike.
+    """
+    if not text.isascii():  # which most text is on one side, and translating takes longest
+        text = unicodedata.normalize("NFKC", text).translate(simplified_characters())
+    return side_key(text)
+
+
 def repeat_key(pair: Pair) -> bytes:
     """Return a key that is equal for pairs that differ in case, punctuation and spaces alone."""
     return "\n".join(map(side_key, pair)).encode()
@@ -62,9 +74,9 @@ def plain_typography(text: str) -> str:
 
 
 def side_keys(pairs: Iterable[Pair]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the keys of the sources and of the targets of pairs."""
+    """Return the twin keys of the sources and of the targets of pairs."""
     sides = [*zip(*pairs, strict=True)] or [(), ()]
-    return frozenset(map(side_key, sides[0])), frozenset(map(side_key, sides[1]))
+    return frozenset(map(twin_key, sides[0])), frozenset(map(twin_key, sides[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +92,7 @@ class PairFilter:
     languages: tuple[str, str] = ("", "")
     """BCP-47 codes of both sides."""
     kept_out: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-    """Keys of sources and of targets that no pair may have."""
+    """Twin keys of sources and of targets that no pair may have."""
 
     def fault(self, pair: Pair) -> str | None:
         """Return the reason to drop the pair, in one word or two, or None to keep it."""
@@ -98,7 +110,7 @@ class PairFilter:
 
     def keeps_out(self, pair: Pair) -> bool:
         """Return whether a pair has a source or a target of those to keep out."""
-        return any(keys and side_key(side) in keys for side, keys in zip(pair, self.kept_out, strict=True))
+        return any(keys and twin_key(side) in keys for side, keys in zip(pair, self.kept_out, strict=True))
 
 
 def clean_pairs(

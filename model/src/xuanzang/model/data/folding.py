@@ -1,14 +1,16 @@
-"""Folding of traditional Chinese characters into simplified ones, by the tokeniser itself."""
+"""Folding of traditional Chinese characters into simplified ones, in tokenisers and in texts to compare."""
 
 from __future__ import annotations
 
+import functools
 import io
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import opencc
 import sentencepiece
-
-from xuanzang.model.data.corpus import CorpusError
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 _HAN = (range(0x3400, 0xA000), range(0xF900, 0xFB00))
 
@@ -20,14 +22,7 @@ def fold_traditional(*paths: Path) -> None:
 
     Args:
         paths: SentencePiece model files to rewrite.
-
-    Raises:
-        CorpusError: The packages opencc and protobuf are not installed.
     """
-    try:
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # noqa: PLC0415
-    except ImportError as error:
-        raise _missing("protobuf") from error
     table = ModelProto.FromString(_model_with_rules()).normalizer_spec
     for path in paths:
         model = ModelProto.FromString(path.read_bytes())
@@ -36,22 +31,19 @@ def fold_traditional(*paths: Path) -> None:
         path.write_bytes(model.SerializeToString())
 
 
-def _rules() -> list[str]:
-    """Return what SentencePiece reads: code points of a traditional and its simplified character, for each."""
-    try:
-        import opencc  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise _missing("opencc") from error
+@functools.cache
+def simplified_characters() -> Mapping[int, int]:
+    """Return the code points of traditional characters with those of their simplified ones, for `str.translate`."""
     converter = opencc.OpenCC("t2s")
     pairs = ((code, converter.convert(chr(code))) for block in _HAN for code in block)
-    return [f"{code:X}\t{ord(simple):X}" for code, simple in pairs if len(simple) == 1 and simple != chr(code)]
+    return {code: ord(simple) for code, simple in pairs if len(simple) == 1 and simple != chr(code)}
 
 
 def _model_with_rules() -> bytes:
     """Return a model whose only use is its table, which nothing but SentencePiece's trainer compiles."""
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
-        file.write("\n".join(_rules()) + "\n")
+        file.writelines(f"{code:X}\t{simple:X}\n" for code, simple in simplified_characters().items())
         file.flush()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(["a b c d e"] * 10),
@@ -63,7 +55,3 @@ def _model_with_rules() -> bytes:
             minloglevel=2,
         )
     return model.getvalue()
-
-
-def _missing(package: str) -> CorpusError:
-    return CorpusError(f"fold_traditional needs the package {package}: pip install 'opencc>=1.1.9' 'protobuf>=5'")

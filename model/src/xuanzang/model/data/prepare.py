@@ -67,7 +67,8 @@ class PrepareSettings(BaseModel):
     valid_maximum: int = Field(default=200, ge=1)
     """Upper limit of the pairs that `valid_share` holds out of each file."""
     keep_out: list[Path] = Field(default_factory=list)
-    """Files of pairs to keep out of training, such as test sets."""
+    """Files of pairs to keep out of training, such as test sets. Every pair is dropped that shares a side with one of
+    them, but for case, punctuation, width and traditional characters."""
     output: Path
     """Folder to write."""
     overwrite: bool = False
@@ -95,7 +96,7 @@ class PrepareSettings(BaseModel):
     source_normalization: Literal["none", "nfkc"] = "nfkc"
     """Unicode form that sources are brought to, here and in the server."""
     fold_traditional: bool = False
-    """Let the tokenisers read traditional Chinese characters as simplified ones; needs the package opencc."""
+    """Let the tokenisers read traditional Chinese characters as simplified ones."""
     target_typography: Literal["none", "plain"] = "none"
     """"plain" gives targets straight quotes, three dots and single spaces, so that there is one form to learn."""
     swap: bool = False
@@ -106,6 +107,8 @@ class PrepareSettings(BaseModel):
     """Share of an epoch to add in targets as pairs of their own, so that text of that language passes unchanged."""
     naming_share: float = Field(default=0.0, ge=0, le=1)
     """Share of an epoch to add in Chinese and English sentences made of names, dates, numbers and sums of money."""
+    number_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of an epoch to add in Chinese and English sentences made of amounts, dates, percentages and units."""
     term_share: float = Field(default=0.0, ge=0, le=1)
     """Share of an epoch to add in pairs with words of the target in the source, as glossaries put them there; needs the
     package scipy."""
@@ -119,9 +122,10 @@ class PrepareSettings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _check_naming(self) -> Self:
-        if self.naming_share and sorted(self.languages) != ["en", "zh"]:
-            raise ValueError(f"naming-share is for zh and en, not for {' and '.join(self.languages)}")
+    def _check_made_sentences(self) -> Self:
+        for flag, share in (("naming-share", self.naming_share), ("number-share", self.number_share)):
+            if share and sorted(self.languages) != ["en", "zh"]:
+                raise ValueError(f"{flag} is for zh and en, not for {' and '.join(self.languages)}")
         return self
 
     @property
@@ -238,6 +242,7 @@ def _shares(settings: PrepareSettings) -> Shares:
         copying=settings.copying_share,
         passing=settings.passing_share,
         naming=settings.naming_share,
+        numbers=settings.number_share,
         terms=settings.term_share,
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from xuanzang.model.data.corpus import CorpusError, Pair
-from xuanzang.model.data.filters import side_key
+from xuanzang.model.data.filters import PairFilter, side_key, side_keys
 from xuanzang.model.tokenizer import Tokenizer
 
 HELD_OUT_FILE = "valid.tsv"
@@ -38,7 +38,7 @@ def hold_out(
     """Cut validation pairs from every corpus.
 
     A hash of both sides in alphabetical order decides, so a pair is held out from run to run and in both directions.
-    Training pairs that share a side with a held-out pair of any corpus are dropped.
+    Training pairs are dropped that share a side with a held-out pair of any corpus, as `filters.twin_key` compares.
 
     Args:
         share: Fraction of each corpus to hold out, in [0, 1).
@@ -47,10 +47,10 @@ def hold_out(
     """
     chosen = [row for name, pairs in corpora.items() for row in _lowest(name, pairs, share, maximum)]
     chosen.sort()
-    sides = [{side_key(row[2][side]) for row in chosen} for side in (0, 1)]
+    held_out = PairFilter(kept_out=side_keys(row[2] for row in chosen))
     kept: dict[str, list[Pair]] = {}
     for name, pairs in corpora.items():
-        kept[name] = [pair for pair in pairs if not any(side_key(pair[side]) in sides[side] for side in (0, 1))]
+        kept[name] = [pair for pair in pairs if not held_out.keeps_out(pair)]
         counts[name]["held out"] += len(pairs) - len(kept[name])
         counts[name]["kept"] = len(kept[name])
     return HeldOut(corpora=kept, pairs=[row[2] for row in chosen], names=[row[1] for row in chosen])

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from xuanzang.model.data.augmentation.naming import NamingMaker
+from xuanzang.model.data.augmentation.naming import NamingMaker, Topic, frames_of
 from xuanzang.model.data.augmentation.pairs import Shares, augment
 from xuanzang.model.data.corpus import Pair
 
@@ -33,8 +33,8 @@ MONTHS = [
 ]
 
 
-def made(written: int, count: int = 4000, seed: int = 0) -> list[Pair]:
-    maker = NamingMaker(random.Random(seed), QUOTATIONS)
+def made(written: int, count: int = 4000, seed: int = 0, topic: Topic = "naming") -> list[Pair]:
+    maker = NamingMaker(random.Random(seed), QUOTATIONS, frames_of(topic))
     return [maker.pair(written) for _ in range(count)]
 
 

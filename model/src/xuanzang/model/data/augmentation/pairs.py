@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import get_args
 
-from xuanzang.model.data.augmentation.naming import NamingMaker
+from xuanzang.model.data.augmentation.naming import NamingMaker, Topic, frames_of
 from xuanzang.model.data.augmentation.random_spans import SpanMaker
 from xuanzang.model.data.augmentation.spans import copied_spans
 from xuanzang.model.data.augmentation.terms import TermMaker
@@ -39,6 +40,8 @@ class Shares:
     """Pairs with the target on both sides."""
     naming: float
     """Chinese and English sentences about names, dates, numbers and sums of money."""
+    numbers: float = 0.0
+    """Chinese and English sentences about amounts, dates, shares and measurements."""
     terms: float = 0.0
     """Pairs with target words in the source."""
 
@@ -53,12 +56,12 @@ def augment(
     seed: int,
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
 ) -> dict[str, list[Pair]]:
-    """Make the corpora "copying", "passing", "naming" and "terms".
+    """Make the corpora "copying", "passing", "naming", "numbers" and "terms".
 
     Args:
         weights: Uses of each corpus per epoch, in proportion to which its pairs are drawn.
         shares: Sizes; a corpus of size 0 is not made.
-        languages: Of the sources and of the targets; naming takes zh and en.
+        languages: Of the sources and of the targets; naming and numbers take zh and en.
         normalization: Unicode form of the sources.
         tokenizers: Those of the sources and of the targets, which terms need.
 
@@ -76,8 +79,9 @@ def augment(
         "copying": [augmenter.copying(pair) for pair in draw(shares.copying)],
         "passing": [Pair(normalize(pair.target, normalization), pair.target) for pair in draw(shares.passing)],
     }
-    if shares.naming:
-        made["naming"] = list(_naming(draw(shares.naming), languages, normalization, seed))
+    for topic in get_args(Topic):
+        if share := getattr(shares, topic):
+            made[topic] = list(_sentences(topic, draw(share), languages, normalization, seed))
     if shares.terms and tokenizers:
         made["terms"] = _terms(draw(_DRAWS_PER_TERM * shares.terms), pairs, tokenizers, seed)
     return {name: corpus for name, corpus in made.items() if corpus}
@@ -159,12 +163,13 @@ def _terms(
     return list(islice(made, len(drawn) // _DRAWS_PER_TERM))
 
 
-def _naming(
-    quotations: Sequence[Pair], languages: tuple[str, str], normalization: Normalization, seed: int
+def _sentences(
+    topic: Topic, quotations: Sequence[Pair], languages: tuple[str, str], normalization: Normalization, seed: int
 ) -> Iterator[Pair]:
     """Yield as many pairs as there are quotations to choose from."""
     written = ("zh", "en").index(languages[1])
-    maker = NamingMaker(random.Random(seed), [pair if written else Pair(*pair[::-1]) for pair in quotations])  # noqa: S311
+    chosen = [pair if written else Pair(*pair[::-1]) for pair in quotations]
+    maker = NamingMaker(random.Random(seed), chosen, frames_of(topic))  # noqa: S311 - nothing secret
     for _ in quotations:
         chinese, english = maker.pair(written)
         source, target = (chinese, english) if written else (english, chinese)
