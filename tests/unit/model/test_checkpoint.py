@@ -73,6 +73,16 @@ def test_every_fault_of_the_weights_is_listed(saved: Path) -> None:
         assert fault in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_not_finite_are_not_written(saved: Path, model: Transformer, value: float) -> None:
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    weights["encoder_norm.bias"][3] = value
+    with pytest.raises(CheckpointError, match=r"encoder_norm\.bias has values that are infinite or not a number"):
+        save_checkpoint(saved, weights, model.config, saved, {})
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
 def test_every_missing_file_is_listed(saved: Path) -> None:
     (saved / "config.json").unlink()
     (saved / "target.spm").unlink()

@@ -107,7 +107,12 @@ def _chosen(side: str, language: str, known: Sequence[str]) -> str:
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors by name; no two may share memory, as those of `named_parameters` never do."""
+    """Write tensors by name; no two may share memory, as those of `named_parameters` never do.
+
+    Raises:
+        CheckpointError: A value is infinite or not a number; nothing is written.
+    """
+    _require_finite(path, tensors)
     values = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     with_usual_mode(path, lambda file: save_file(values, file))
 
@@ -123,14 +128,32 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
         Tensors by name, on the CPU.
 
     Raises:
-        CheckpointError: The file is damaged, or has missing, unexpected or misshapen tensors; some are named.
+        CheckpointError: The file is damaged, has missing, unexpected or misshapen tensors, or values that are infinite
+            or not a number; some tensors are named.
     """
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     _require_shapes(path, tensors, shapes)
+    _require_finite(path, tensors)
     return tensors
+
+
+def non_finite(tensors: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of the tensors with a value that is infinite or not a number."""
+    return [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
+
+
+def _require_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    if names := non_finite(tensors):
+        raise CheckpointError(f"{path}: {_few(names)} has values that are infinite or not a number")
+
+
+def _few(items: Sequence[str]) -> str:
+    """Return a few of many names or faults, and how many more there are."""
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return "; ".join(sorted(items)[:_NAMED]) + more
 
 
 def _require_shapes(path: Path, tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
@@ -142,8 +165,7 @@ def _require_shapes(path: Path, tensors: Mapping[str, Tensor], shapes: Mapping[s
         if shapes[name] != tensors[name].shape
     ]
     if faults:
-        more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-        raise CheckpointError(f"{path} does not fit the model: {'; '.join(sorted(faults)[:_NAMED])}{more}")
+        raise CheckpointError(f"{path} does not fit the model: {_few(faults)}")
 
 
 @torch.no_grad()
@@ -174,6 +196,9 @@ def save_checkpoint(
         config: Shape of the model.
         tokenizer_folder: Folder of the tokenisers and metadata.json: prepared data, or a checkpoint.
         training: Facts of the run.
+
+    Raises:
+        CheckpointError: A weight is infinite or not a number; the old checkpoint stays.
     """
     with replacing(folder, marker=TRAINING_FILE) as scratch:
         save_weights(scratch / WEIGHTS_FILE, weights)

@@ -3,11 +3,12 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
@@ -188,10 +189,56 @@ def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(settings: TrainingS
 
 
 def test_an_infinite_loss_ends_the_run_and_keeps_what_was_saved(settings: TrainingSettings) -> None:
-    with pytest.raises(DivergedError, match=r"the loss is (nan|inf) at step \d+; lower the learning rate"):
+    with pytest.raises(DivergedError, match=r"at step \d+; lower|after step \d+; what was saved before stays: lower"):
         RecordingTrainer(change(settings, learning_rate=1e30, save_every=1)).train()
     saved = files(settings.output / "last")
-    assert all(tensor.isfinite().all() for tensor in saved["average.safetensors"].values()) or saved == {}
+    assert all(tensor.isfinite().all() for tensors in saved.values() for tensor in tensors.values())
+
+
+def spoil_weights(trainer: Trainer) -> None:
+    next(trainer.model.parameters()).data.view(-1)[0] = torch.inf
+
+
+def spoil_average(trainer: Trainer) -> None:
+    next(iter(trainer.state.average.weights.values())).view(-1)[0] = torch.nan
+
+
+def spoil_moments(trainer: Trainer) -> None:
+    next(tensor for tensor in trainer.state.optimizers.state().values() if tensor.dim()).view(-1)[0] = torch.nan
+
+
+@pytest.mark.parametrize("at_step_5", [{}, {"save_every": 5}, {"validate_every": 5}], ids=["stopped", "saved", "best"])
+@pytest.mark.parametrize("spoil", [spoil_weights, spoil_average, spoil_moments])
+def test_a_state_that_is_not_finite_never_replaces_a_good_one(
+    settings: TrainingSettings, spoil: Callable[[Trainer], None], at_step_5: dict[str, int]
+) -> None:
+    class SpoilingTrainer(RecordingTrainer):
+        def update(self, batches: list[Batch]) -> object:  # type: ignore[override]
+            update = super().update(batches)
+            if len(self.losses) == 2:
+                spoil(self)
+            return update
+
+    settings = change(settings, max_steps=30)
+    RecordingTrainer(change(settings, validate_every=3), 3).train()
+    before = {path: path.read_bytes() for path in settings.output.glob("[bl]*st/*")}
+    with pytest.raises(DivergedError, match="infinite or no numbers after step 5; what was saved before stays"):
+        SpoilingTrainer(change(settings, **at_step_5), 2).train()
+    assert {path: path.read_bytes() for path in settings.output.glob("[bl]*st/*")} == before
+    assert len(before) > 8
+    assert len(RecordingTrainer(settings, 4).train()) == 4, "and the run goes on from it"
+
+
+@pytest.mark.parametrize("name", ["model", "average", "optimizer"])
+def test_a_run_that_was_saved_with_a_nan_is_not_resumed(settings: TrainingSettings, name: str) -> None:
+    RecordingTrainer(settings).train()
+    path = settings.output / "last" / f"{name}.safetensors"
+    tensors = load_file(path)
+    spoilt = next(key for key in sorted(tensors) if tensors[key].dim())
+    tensors[spoilt].view(-1)[0] = torch.nan
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=rf"{name}\.safetensors: {spoilt} has values that are infinite or not"):
+        Trainer(settings).run()
 
 
 @pytest.mark.parametrize("name", ["model", "average", "optimizer"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from xuanzang.model.checkpoint import CheckpointError, load_weights, read_tensors, save_weights
+from xuanzang.model.checkpoint import CheckpointError, load_weights, non_finite, read_tensors, save_weights
 from xuanzang.model.folders import replacing, settled
 from xuanzang.model.training.optimization.averaging import WeightAverage
 from xuanzang.model.training.optimization.optimizers import Optimizers
@@ -66,13 +66,26 @@ class TrainingState:
 
         Args:
             folder: Folder to write or replace.
+
+        Raises:
+            CheckpointError: A value is infinite or not a number.
         """
         with replacing(folder, marker=STATE_FILE) as scratch:
-            save_weights(scratch / MODEL_FILE, dict(self.model.named_parameters()))
-            save_weights(scratch / AVERAGE_FILE, self.average.weights)
-            save_weights(scratch / OPTIMIZER_FILE, self.optimizers.state())
+            for name, tensors in self._files().items():
+                save_weights(scratch / name, tensors)
             state = dataclasses.asdict(self.progress) | dataclasses.asdict(run)
             (scratch / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n")
+
+    def is_finite(self) -> bool:
+        """Return whether all values of the weights, their average and the optimisers are finite numbers."""
+        return not any(non_finite(tensors) for tensors in self._files().values())
+
+    def _files(self) -> dict[str, dict[str, Tensor]]:
+        return {
+            MODEL_FILE: dict(self.model.named_parameters()),
+            AVERAGE_FILE: self.average.weights,
+            OPTIMIZER_FILE: self.optimizers.state(),
+        }
 
     def restore(self, folder: Path) -> None:
         """Restore a saved state.
@@ -81,7 +94,7 @@ class TrainingState:
             folder: Folder that `save` wrote.
 
         Raises:
-            CheckpointError: The state is damaged or of another shape.
+            CheckpointError: The state is damaged, of another shape or not finite.
         """
         folder = settled(folder)
         values = {"seconds": 0.0} | _read_state(folder)  # older runs did not count them

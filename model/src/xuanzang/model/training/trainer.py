@@ -43,7 +43,7 @@ _VALIDATION_SECONDS = 600.0
 
 
 class DivergedError(ArithmeticError):
-    """The loss is infinite or not a number; the message names the step."""
+    """The loss or a weight is infinite or not a number; the message names the step."""
 
 
 class Trainer:
@@ -115,7 +115,7 @@ class Trainer:
         Raises:
             CheckpointError: `last` is damaged or of another run.
             ConfigError: An epoch has too few batches for one step.
-            DivergedError: The loss is infinite or not a number.
+            DivergedError: The loss or a weight is infinite or not a number. What was saved before stays.
         """
         self.resume()
         if self._out_of_patience() or self._out_of_time():
@@ -128,7 +128,7 @@ class Trainer:
                 update = self.update(batches)
                 log.step(self.progress.step, update)
                 validating = self._count_time(perf_counter() - started)
-                if validating or any(map(self._is_due, (LOG_STEPS, settings.save_every))):
+                if self._is_due(LOG_STEPS):
                     self._check(update)
                 if validating:
                     self._validate(log)
@@ -159,7 +159,12 @@ class Trainer:
         return Update(total / tokens, int(tokens), self._apply_gradients())
 
     def save(self) -> None:
-        """Write everything that an exact resume needs."""
+        """Write everything that an exact resume needs.
+
+        Raises:
+            DivergedError: A weight is infinite or not a number; what was saved before stays.
+        """
+        self._require_finite_state()
         if self.processes.is_first:
             run = SavedRun(
                 data_sha256=self.metadata.data_sha256,
@@ -263,6 +268,14 @@ class Trainer:
         if not math.isfinite(loss := update.loss.item()):
             raise DivergedError(f"the loss is {loss} at step {self.progress.step}; lower the learning rate")
 
+    def _require_finite_state(self) -> None:
+        """Raise DivergedError if the state cannot be trained further, in every process, as all have the same."""
+        if not self.state.is_finite():
+            raise DivergedError(
+                f"the weights are infinite or no numbers after step {self.progress.step}; what was saved before stays: "
+                "lower the learning rate"
+            )
+
     def _apply_gradients(self) -> float:
         settings = self.settings
         progress = self.progress
@@ -279,6 +292,7 @@ class Trainer:
         return loss
 
     def _validate(self, log: TrainingLog) -> None:
+        self._require_finite_state()
         progress = self.progress
         if self.processes.is_first:
             # Compiled code is for training; a few batches are not worth compiling it once more.
