@@ -12,6 +12,7 @@ import torch
 from multilingual_directories import NLLB_LANGUAGES, SPM, write_m2m, write_mbart, write_nllb
 from refusals import edit, refused
 from safetensors.torch import load_file, save_file
+from tied_names import renamed
 
 from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
@@ -71,6 +72,18 @@ def test_weights_and_settings_that_do_not_fit_are_told_at_once(directory: Path) 
     for fault in ("normalize_embedding is odd", "activation_function is 'tanh'", "ffn_dim differ", "suppress_tokens"):
         assert fault in faults
     assert f"{SPM} is not a SentencePiece model" in faults
+
+
+def test_a_tied_table_is_found_under_any_of_its_names(directory: Path, tmp_path: Path) -> None:
+    import_model(directory, tmp_path / "expected")
+    expected = load_checkpoint(tmp_path / "expected").model
+    assert expected.config.share_embeddings
+    assert expected.config.tie_output
+    for name in renamed(directory):
+        import_model(directory, tmp_path / name)
+        found = load_checkpoint(tmp_path / name).model
+        assert found.config == expected.config
+        assert all(torch.equal(tensor, found.state_dict()[key]) for key, tensor in expected.state_dict().items()), name
 
 
 def test_a_vocabulary_that_is_too_large_for_the_network_is_refused(directory: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from refusals import edit, refused
 from safetensors.torch import load_file, save_file
+from tied_names import TABLES, renamed
 
 from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import ORIGIN_FILE, load_checkpoint, save_checkpoint
@@ -114,6 +115,37 @@ def test_old_files_that_name_one_table_four_times_and_hold_positions_are_read(
     import_model(directory, tmp_path / "old names")
     new, old = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("new names", "old names"))
     assert all(torch.equal(new[name], old[name]) for name in new)
+
+
+def test_a_tied_table_is_found_under_any_of_its_names(directory: Path, tmp_path: Path) -> None:
+    import_model(directory, tmp_path / "expected")
+    expected = load_checkpoint(tmp_path / "expected").model
+    for name in renamed(directory):
+        import_model(directory, tmp_path / name)
+        found = load_checkpoint(tmp_path / name).model
+        assert found.config == expected.config
+        assert all(torch.equal(tensor, found.state_dict()[key]) for key, tensor in expected.state_dict().items()), name
+
+
+@pytest.mark.parametrize("kept", TABLES[2:])
+def test_a_tied_output_of_two_vocabularies_is_found_under_either_name(
+    write_marian: Callable[..., Any], tmp_path: Path, kept: str
+) -> None:
+    folder = tmp_path / "opus-mt"
+    state = write_marian(folder, separate=True).state_dict()
+    import_model(folder, tmp_path / "expected")
+    edit_weights(folder / "model.safetensors", lambda tensors: [tensors.pop(name, None) for name in TABLES[2:]])
+    edit_weights(folder / "model.safetensors", lambda tensors: tensors.update({kept: state["lm_head.weight"].clone()}))
+    import_model(folder, tmp_path / "found")
+    expected, found = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("expected", "found"))
+    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+    edit_weights(folder / "model.safetensors", lambda tensors: tensors.pop(kept))
+    assert "missing model.decoder.embed_tokens.weight" in refused(folder), "the source's table is another"
+
+
+def test_an_output_of_its_own_that_the_file_lacks_is_named(directory: Path) -> None:
+    edit(directory / "config.json", tie_word_embeddings=False)
+    assert refused(directory) == "missing lm_head.weight"
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "target.spm"])

@@ -156,7 +156,9 @@ def _read_model(directory: Directory, family: Family, wanted: Wanted, faults: li
         tensors,
         config,
         faults,
-        tied=directory.config.get("tie_word_embeddings", True),
+        # Only of Marian are there models that share none.
+        shared=bool(directory.config.get("share_encoder_decoder_embeddings", True)),
+        tied=bool(directory.config.get("tie_word_embeddings", True)),
         renormalized=bool(directory.generation_setting("renormalize_logits")),
     )
     return _Model(*found, vocabularies, languages)

@@ -100,7 +100,13 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 
 def network_weights(
-    tensors: Mapping[str, Tensor], config: TransformerConfig, faults: list[str], *, tied: bool, renormalized: bool
+    tensors: Mapping[str, Tensor],
+    config: TransformerConfig,
+    faults: list[str],
+    *,
+    shared: bool,
+    tied: bool,
+    renormalized: bool,
 ) -> tuple[TransformerConfig, dict[str, Tensor]]:
     """Find the network's parameters among the tensors.
 
@@ -108,14 +114,16 @@ def network_weights(
         tensors: Tensors of the file, by name.
         config: Configuration; sharing, tying and the bias of the output are found from the tensors.
         faults: List to which missing, unexpected and misshapen tensors are added.
-        tied: Whether the output projection has to be the target embedding.
+        shared: Whether both embeddings are one table, which the file may have under any of its names.
+        tied: Whether the output projection has to be the target embedding; the same.
         renormalized: Whether the probability of banned pieces goes to the others.
 
     Returns:
         The complete configuration, and the parameters by our names.
     """
-    tables = _tables(tensors, config, renormalized=renormalized)
-    source, target, output, bias = tables.values()
+    bias = _output_bias(tensors, config, renormalized=renormalized)
+    tables = _tables(tensors, shared=shared and config.share_embeddings, tied=tied) | {"output_projection.bias": bias}
+    source, target, output, _ = tables.values()
     config = dataclasses.replace(
         config,
         share_embeddings=config.share_embeddings and _equal(source, target),
@@ -143,16 +151,20 @@ def _tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
     return tensor[_POSITION_OFFSET:] if tensor is not None and name.endswith("_positions.table") else tensor
 
 
-def _tables(
-    tensors: Mapping[str, Tensor], config: TransformerConfig, *, renormalized: bool
-) -> dict[str, Tensor | None]:
-    """Return embeddings and output, by our names; files leave out what is shared or tied, or repeat it."""
-    target = tensors.get(_TARGET, tensors.get(_SHARED))
+def _tables(tensors: Mapping[str, Tensor], *, shared: bool, tied: bool) -> dict[str, Tensor | None]:
+    """Return embeddings and output, by our names; a file has what is shared or tied under one name or several."""
+    either = {
+        _SOURCE: (_SOURCE, _SHARED, *((_TARGET,) if shared else ()), *((_OUTPUT,) if shared and tied else ())),
+        _TARGET: (_TARGET, _SHARED, *((_OUTPUT,) if tied else ()), *((_SOURCE,) if shared else ())),
+        _OUTPUT: (_OUTPUT, *((_TARGET, _SHARED) if tied else ()), *((_SOURCE,) if shared and tied else ())),
+    }
+    found = {
+        name: next((tensors[other] for other in names if other in tensors), None) for name, names in either.items()
+    }
     return {
-        "source_embedding.weight": tensors.get(_SOURCE, tensors.get(_SHARED)),
-        "target_embedding.weight": target,
-        "output_projection.weight": tensors.get(_OUTPUT, target),
-        "output_projection.bias": _output_bias(tensors, config, renormalized=renormalized),
+        "source_embedding.weight": found[_SOURCE],
+        "target_embedding.weight": found[_TARGET],
+        "output_projection.weight": found[_OUTPUT],
     }
 
 
