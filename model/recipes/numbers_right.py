@@ -229,7 +229,9 @@ def _run(text: str) -> Fraction:
             section, current = section + (current or 1) * unit, Fraction()
         else:
             part, section, current = section + current, Fraction(), Fraction()
-            total = (total + part) * unit if unit == 10**8 else total + (part or 1) * unit
+            # 亿 multiplies what 万 counted before it, too.
+            below = total % unit if unit == 10**8 else Fraction()
+            total += (below + part or 1) * unit - below
     return total + section + current
 
 

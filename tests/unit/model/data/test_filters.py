@@ -13,6 +13,7 @@ from xuanzang.model.data.filters import (
     plain_typography,
     repeat_key,
     script_share,
+    twin_key,
 )
 
 
@@ -70,6 +71,20 @@ def test_pairs_that_differ_in_case_and_punctuation_alone_are_near_duplicates() -
     assert repeat_key(Pair("打开文件。", "Open the file.")) == repeat_key(Pair("打开 文件", "open the File"))
     assert repeat_key(Pair("第1页", "Page 1")) != repeat_key(Pair("第2页", "Page 2"))
     assert repeat_key(Pair("+", "plus")) != repeat_key(Pair("-", "plus"))
+
+
+@pytest.mark.parametrize(
+    "twin",
+    ["他說：「這個 很好」", "他说:“这个很好”", "他说这个很好", "他 說 這個 很 好 ！"],
+)
+def test_texts_that_a_model_reads_alike_are_twins(twin: str) -> None:
+    assert twin_key(twin) == twin_key("他说：“这个很好。”")
+    assert twin_key("Ｔｏｍ has １２ cats") == twin_key("tom has 12 cats.")
+
+
+@pytest.mark.parametrize(("one", "other"), [("第1页", "第2页"), ("他说", "她说"), ("+", "-"), ("Tom", "Tim")])
+def test_texts_that_say_different_things_are_no_twins(one: str, other: str) -> None:
+    assert twin_key(one) != twin_key(other)
 
 
 def test_plain_typography_has_one_form_for_quotes_dots_and_spaces() -> None:

@@ -104,6 +104,39 @@ def test_pairs_with_a_side_to_keep_out_are_not_trained_on(
     assert metadata.train_pairs + metadata.valid_pairs == 350
 
 
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize(
+    "test",
+    [
+        ("他說：「這個很好」", "Quite another sentence"),
+        ("他说：“这个很好。”", "Quite another sentence"),
+        ("另一句话", "Ｈｅ ｓａｉｄ “ｔｈｉｓ ｉｓ ｇｏｏｄ”"),
+    ],
+    ids=["traditional", "punctuation", "width"],
+)
+def test_twins_of_test_sentences_are_kept_out_of_either_side(
+    settings: PrepareSettings, tmp_path: Path, test: tuple[str, str], swap: bool
+) -> None:
+    with (tmp_path / "one.tsv").open("a", encoding="utf-8") as file:
+        file.write("他说:“这个很好”\tHe said this is good!\n")
+    (tmp_path / "test.tsv").write_text("\t".join(test) + "\n", encoding="utf-8")
+    languages = {"source_language": "en", "target_language": "zh"} if swap else {}
+    change = {"keep_out": [tmp_path / "test.tsv"], "swap": swap, "target_typography": "plain", **languages}
+    counts = prepare(settings.model_copy(update=change)).filter_counts
+    assert counts["kept out"] == 1
+
+
+def test_twins_of_held_out_pairs_are_not_trained_on() -> None:
+    corpora = {"one": [Pair(f"說 {i}", f"say {i}") for i in range(50)], "two": [Pair("x", "y")] * 2}
+    first = cut(corpora, share=0.2)
+    twins = [Pair(pair.source.replace("說", "说"), f"another {i}") for i, pair in enumerate(first.pairs)]
+    found = cut(corpora | {"twins": twins}, share=0.2)
+    assert first.pairs
+    assert not {pair.source for pair in found.corpora["twins"]} & {
+        pair.source.replace("說", "说") for pair in found.pairs
+    }
+
+
 def test_validation_pairs_come_from_one_place(settings: PrepareSettings, tmp_path: Path) -> None:
     for change in ({"valid_share": 0.0}, {"valid": tmp_path / "one.tsv"}):
         with pytest.raises(ValidationError, match="give either valid or valid-share"):

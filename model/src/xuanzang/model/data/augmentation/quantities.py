@@ -182,18 +182,22 @@ def large(value: int) -> Forms:
 
 def chinese_numeral(value: int) -> str:
     """Return a number below 10¹⁶ in Chinese characters: 三千二百万, 两千零五."""
-    if not value:
-        return CHINESE_DIGITS[0]
+    text = _sections(value) or CHINESE_DIGITS[0]
+    text = text.removeprefix("一") if text.startswith("一十") else text
+    return "两" + text[1:] if text.startswith(("二百", "二千", "二万", "二亿")) else text
+
+
+def _sections(value: int) -> str:
+    """Return a number in Chinese characters, by sections of four digits; nothing for 0."""
     text, gap = "", False
-    for unit, name in ((10**12, "万亿"), (10**8, "亿"), (10**4, "万"), (1, "")):
+    for unit, name in ((10**8, "亿"), (10**4, "万"), (1, "")):
         group, value = divmod(value, unit)
         if not group:
             gap = bool(text)
             continue
         zero = "零" if text and (gap or group < 1000) else ""
-        text, gap = f"{text}{zero}{_thousands(group)}{name}", False
-    text = text.removeprefix("一") if text.startswith("一十") else text
-    return "两" + text[1:] if text.startswith(("二百", "二千", "二万", "二亿")) else text
+        text, gap = f"{text}{zero}{_thousands(group) if group < 10**4 else _sections(group)}{name}", False
+    return text
 
 
 def _thousands(value: int) -> str:
