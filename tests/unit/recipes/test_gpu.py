@@ -16,13 +16,21 @@ from xuanzang.model.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "model/recipes/gpu.sh"
+COUNTS = {
+    "tatoeba": 300,
+    "tw_laws": 1000,
+    "ms_cpp_docs": 50,
+    "sgd_dialogues_en_bt": 1000,
+    "tatoeba_en_bt": 40,
+    "tatoeba_zh_bt": 60,
+}
 
 
 @pytest.fixture
 def archive(bundled_checkpoint: Path, tmp_path: Path) -> Path:
     pairs = tmp_path / "pairs"
     pairs.mkdir()
-    for name, count in (("tatoeba", 300), ("tw_laws", 1000), ("ms_cpp_docs", 50)):
+    for name, count in COUNTS.items():
         lines = (f"这是{name}的第{i}句话\tThis is sentence {i} of {name}\n" for i in range(count))
         (pairs / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
     test = tmp_path / "test.tsv"
@@ -40,13 +48,28 @@ def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess
 def test_of_corpora_that_count_little_a_share_is_packed_and_counts_as_much_more(archive: Path, tmp_path: Path) -> None:
     subprocess.run(["tar", "-xJf", archive, "-C", tmp_path], check=True)
     kept = {file.stem: file.read_text().count("\n") for file in (tmp_path / "pairs").glob("*.tsv")}
-    assert kept["tatoeba"] == 300
+    assert [kept[name] for name in ("tatoeba", "tatoeba_en_bt", "tatoeba_zh_bt")] == [300, 40, 60]
+    assert 400 < kept["sgd_dialogues_en_bt"] < 600  # weight 0.5 in one direction, 0 in the other
     assert 230 < kept["tw_laws"] < 370  # weight 0.3 in both directions
     weights = {
         name: tomllib.loads((tmp_path / f"{name}.toml").read_text())["prepare"]["weight"] for name in pack.DIRECTIONS
     }
-    assert weights["zh-en"] == {"tatoeba": 5, "tw_laws": 1, "ms_cpp_docs": 1}
-    assert weights["en-zh"] == {"tatoeba": 4, "tw_laws": 1, "ms_cpp_docs": 0}
+    back = {"sgd_dialogues_en_bt": 1, "tatoeba_en_bt": 1, "tatoeba_zh_bt": 0}
+    assert weights["zh-en"] == {"tatoeba": 5, "tw_laws": 1, "ms_cpp_docs": 1} | back
+    back = {"sgd_dialogues_en_bt": 0, "tatoeba_en_bt": 0, "tatoeba_zh_bt": 4}
+    assert weights["en-zh"] == {"tatoeba": 4, "tw_laws": 1, "ms_cpp_docs": 0} | back
+
+
+def test_a_back_translation_trains_the_direction_whose_target_people_wrote() -> None:
+    files = {name: SCRIPT.parent / name / "small.toml" for name in pack.DIRECTIONS}
+    weights = {name: tomllib.loads(file.read_text())["prepare"]["weight"] for name, file in files.items()}
+    made = {name for table in weights.values() for name in table if name.endswith("_bt")}
+    assert made
+    for direction, english in (("zh-en", True), ("en-zh", False)):
+        # A corpus that a recipe does not name has weight 1.
+        assert {name for name in made if weights[direction].get(name, 1)} == {
+            name for name in made if name.endswith("_en_bt") == english
+        }
 
 
 def test_packing_again_gives_the_same_bytes(archive: Path, bundled_checkpoint: Path, tmp_path: Path) -> None:
