@@ -87,14 +87,21 @@ async def test_a_translation_that_takes_too_long_is_ended() -> None:
     await kept.close()
 
 
-@pytest.mark.parametrize("error", [DocumentError("line 3: secret"), KeyError("secret")])
-async def test_reasons_hold_nothing_of_the_document(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DocumentError("the document: no column 'secret'; it has: 'a'"), "no column 'secret'; it has: 'a'"),
+        (KeyError("secret"), "the gateway failed"),
+    ],
+)
+async def test_its_caller_learns_why_a_document_failed_and_no_log_does(
+    error: Exception, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     kept = store()
     document = kept.add(work(error=error), holder=ANN, suffix=".txt")
     await document.settled.wait()
-    assert document.state is DocumentState.FAILED
-    assert document.reason
-    assert "secret" not in document.reason + caplog.text
+    assert (document.state, document.reason) == (DocumentState.FAILED, reason)
+    assert "secret" not in caplog.text
     await kept.close()
 
 

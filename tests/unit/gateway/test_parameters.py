@@ -13,7 +13,7 @@ from xuanzang.gateway.errors import RefusedError
 
 
 async def read(body: bytes, kind: str = "application/json", query: bytes = b"") -> Parameters:
-    return await read_parameters(query=query, headers=Headers({"content-type": kind}), body=body)
+    return read_parameters(query=query, headers=Headers({"content-type": kind}), body=body)
 
 
 async def test_names_of_forms_may_be_repeated() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -24,6 +27,8 @@ from xuanzang.gateway.apis.deepl.texts import DeepL
 from xuanzang.gateway.apis.deeplx import DeepLX
 from xuanzang.gateway.apis.google.errors import refusals
 from xuanzang.gateway.apis.google.v2 import GoogleV2
+from xuanzang.gateway.apis.google.web import GoogleWeb
+from xuanzang.gateway.apis.hcfy import Hcfy
 from xuanzang.gateway.apis.immersive_translate import ImmersiveTranslate
 from xuanzang.gateway.apis.inference.http import InferenceHttp
 from xuanzang.gateway.apis.inference.inferences import Inferences
@@ -32,16 +37,16 @@ from xuanzang.gateway.apis.json_api.documents import Documents
 from xuanzang.gateway.apis.libretranslate import LibreTranslate
 from xuanzang.gateway.apis.microsoft import Microsoft
 from xuanzang.gateway.apis.mtranserver import MTranServer
-from xuanzang.gateway.apis.openai import OpenAI
+from xuanzang.gateway.apis.openai.completions import OpenAI
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.beginnings import TurnsOfAddresses
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
-from xuanzang.gateway.entry.endpoints import Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import IGNORED, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
-from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.page_serving import page_routes
 from xuanzang.gateway.settings import Settings
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from xuanzang.gateway.apis.google.v3 import GoogleV3
     from xuanzang.gateway.entry.grpc_calls import GrpcServer
 
+_LOGGER = logging.getLogger(__name__)
 PROBES = ("/health", "/livez")
 """Addresses that are answered whatever the header host says: Kubernetes sends the pod's IP address."""
 
@@ -92,8 +98,8 @@ class Gateway:
         self._client = open_client(settings)
         listing_key = settings.listing_key.get_secret_value() if settings.listing_key else None
         callers = Callers(self._client, anonymous=settings.admits_anonymous, listing_key=listing_key)
-        self._state = SharedState(settings=settings, callers=callers, metrics=metrics or Metrics())
         self._health = Health(self._client)
+        self._state = SharedState(settings=settings, callers=callers, health=self._health, metrics=metrics)
         self._inferences = Inferences(max_texts=settings.max_texts)
         self._google = _google_v3(settings)
         self._documents = _documents(self._state)
@@ -115,7 +121,9 @@ class Gateway:
             Middleware(KnownHosts, hosts=self.settings.hosts),
             *_cross_origin(self.settings),
         ]
-        return Starlette(routes=routes, middleware=middleware, lifespan=self._lifespan)
+        return Starlette(
+            routes=routes, middleware=middleware, lifespan=self._lifespan, exception_handlers={HTTPException: _unknown}
+        )
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -127,6 +135,7 @@ class Gateway:
         await self._documents.close()
         await self._translator.close()
         await self._client.close()
+        self._state.reading.close()
 
     def _routes(self) -> Iterator[Route]:
         """Yield the routes of the APIs; the first that matches address and method answers."""
@@ -134,11 +143,11 @@ class Gateway:
         yield from JsonApi(state).routes
         yield from Documents(state, self._translator).routes
         yield from OpenAI(state).routes
-        apertium, immersive, mtranserver = Apertium(state), ImmersiveTranslate(state), MTranServer(state)
-        sharing = [each.variants for each in (Microsoft(state), apertium, immersive, mtranserver, DeepLX())]
+        microsoft, immersive, mtranserver = Microsoft(state), ImmersiveTranslate(state), MTranServer(state)
+        sharing = [each.variants for each in (microsoft, Apertium(), immersive, mtranserver, DeepLX())]
         yield from LibreTranslate(state, variants=_by_address(sharing)).routes
-        yield from (*apertium.routes, *immersive.routes, *mtranserver.routes)
-        yield from GoogleV2(state).routes
+        yield from (*microsoft.routes, *immersive.routes, *mtranserver.routes, *Hcfy(state).routes)
+        yield from (*GoogleV2(state).routes, *GoogleWeb(state).routes)
         yield from _google_v3_routes(self._google, state)
         yield from refusals(state)
         yield from InferenceHttp(self._inferences, state, self._health).routes
@@ -210,7 +219,7 @@ def _cross_origin(settings: Settings) -> list[Middleware]:
     origins = listed_origins(settings.cors_origins)
     if not origins:
         return []
-    exposed = ["retry-after", REQUEST_ID]
+    exposed = ["retry-after", REQUEST_ID, IGNORED]
     return [
         Middleware(
             CORSMiddleware,
@@ -221,6 +230,16 @@ def _cross_origin(settings: Settings) -> list[Middleware]:
             expose_headers=exposed,
         )
     ]
+
+
+async def _unknown(_: Request, error: Exception) -> Response:
+    """Answer an address or a method that nothing else does."""
+    await asyncio.sleep(0)
+    status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
+    message = "the gateway has no such address, or not with this method: docs/protocols.md lists those that it has"
+    response = render(Fault(status=status, message=message))
+    response.headers.update(error.headers or {} if isinstance(error, HTTPException) else {})
+    return response
 
 
 async def _live(_: Request) -> Response:
@@ -252,6 +271,7 @@ class KnownHosts:
             try:
                 require_known_host(Headers(scope=scope), self._hosts)
             except RefusedError as error:
+                _LOGGER.info("request", extra={"status": error.fault.status.value, "reason": error.fault.reason})
                 await render(error.fault)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

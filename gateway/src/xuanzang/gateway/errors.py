@@ -43,6 +43,10 @@ class Fault:
     """Cause, for people; it holds nothing of what is to be translated."""
     violations: tuple[FieldViolation, ...] = ()
     """Faulty parameters."""
+    violation_count: int = 0
+    """Number of faulty parameters, of which `violations` has the first ten."""
+    reason: str = ""
+    """Cause as one word for the log: nothing that a caller chose; empty: the word of the status."""
     retry_after: float | None = None
     """Seconds until another try makes sense; None: never, or unknown."""
     detected_languages: tuple[str, ...] = ()
@@ -56,7 +60,10 @@ class Fault:
             FieldViolation(field=each.field[:_SHOWN_CHARACTERS], description=each.description)
             for each in self.violations[:SHOWN_FAULTS]
         )
+        count = max(self.violation_count, len(self.violations)) if self.violations else 0
+        object.__setattr__(self, "violation_count", count)
         object.__setattr__(self, "violations", shown)
+        object.__setattr__(self, "reason", self.reason or self.status.name.lower())
 
     @property
     def headers(self) -> dict[str, str]:
@@ -71,7 +78,10 @@ class Fault:
     @property
     def description(self) -> str:
         """Faulty parameters with what is wrong about each or, if there are none, the message."""
-        return "; ".join(f"{each.field}: {each.description}" for each in self.violations) or self.message
+        listed = [f"{each.field}: {each.description}" for each in self.violations]
+        if self.violation_count > len(listed):
+            listed.append(f"and {self.violation_count - len(listed)} more")
+        return "; ".join(listed) or self.message
 
     def named(self, names: Mapping[str, str]) -> Fault:
         """Return the same fault with the parameters' names of an API, also where a description mentions another one.
@@ -140,10 +150,11 @@ def fault_of(error: TranslationError) -> Fault:
         status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         # The SDK's words name the addresses of servers, which callers need not know.
-        message, retry_after = "no server can answer now", retry_after or _UNAVAILABLE_SECONDS
-        return Fault(status=status, message=message, retry_after=retry_after)
+        message, retry_after = "the translation server does not answer", retry_after or _UNAVAILABLE_SECONDS
+        return Fault(status=status, message=message, reason="server_unavailable", retry_after=retry_after)
     message = "the server failed" if status is HTTPStatus.BAD_GATEWAY else error.message
-    fault = Fault(status=status, message=message, violations=error.violations, retry_after=retry_after)
+    reason = f"server_{error.code.name.lower()}"
+    fault = Fault(status=status, message=message, violations=error.violations, reason=reason, retry_after=retry_after)
     if isinstance(error, UnservedLanguageError):
         return replace(fault, detected_languages=error.detected_languages, served_languages=error.served_languages)
     return fault

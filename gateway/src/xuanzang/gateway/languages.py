@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -37,13 +38,34 @@ nb Norsk bokmål, nl Nederlands, nn Norsk nynorsk, pl Polski, pt Português, ro 
 sl Slovenščina, sr Српски, sv Svenska, sw Kiswahili, ta தமிழ், te తెలుగు, th ไทย, tr Türkçe, uk Українська, ur اردو,
 uz Oʻzbek, vi Tiếng Việt, yue 粤语, zh 中文, zh-hans 简体中文, zh-hant 繁體中文
 """)
+# In Chinese, as programs and prompts write them; hcfy's have a script in brackets.
+_CHINESE_NAMES = {
+    name: code
+    for code, name in (
+        tuple(row.split())
+        for row in """
+ar 阿拉伯语, cs 捷克语, da 丹麦语, de 德语, de 德文, el 希腊语, en 英语, en 英文, es 西班牙语, fi 芬兰语,
+fr 法语, fr 法文, he 希伯来语, hi 印地语, hu 匈牙利语, id 印尼语, id 印度尼西亚语, it 意大利语, ja 日语,
+ja 日文, ko 韩语, ko 韩文, ms 马来语, nl 荷兰语, no 挪威语, pl 波兰语, pt 葡萄牙语, ro 罗马尼亚语, ru 俄语,
+ru 俄文, sv 瑞典语, th 泰语, tr 土耳其语, uk 乌克兰语, vi 越南语, yue 粤语, zh 中文, zh 汉语,
+zh-hans 简体, zh-hans 简体中文, zh-hans 中文(简体), zh-hant 繁体, zh-hant 繁体中文, zh-hant 繁體中文,
+zh-hant 中文(繁体)
+""".replace("\n", " ").split(",")
+    )
+}
 _CODES: Mapping[str, str] = MappingProxyType(
     {
         **{name.lower(): code for names in (_OWN_NAMES, _NAMES) for code, name in names.items()},
-        "simplified chinese": "zh-hans",
-        "traditional chinese": "zh-hant",
+        **_CHINESE_NAMES,
+        **dict.fromkeys(("simplified chinese", "chinese (simplified)", "chinese simplified"), "zh-hans"),
+        **dict.fromkeys(("traditional chinese", "chinese (traditional)", "chinese traditional"), "zh-hant"),
+        **dict.fromkeys(("mandarin", "mandarin chinese"), "zh"),
+        **dict.fromkeys(("american english", "british english"), "en"),
     }
 )
+_LONE_CODE = re.compile(r"[a-z]{2,3}(?:-[a-z]{2,4})?", re.IGNORECASE)
+# Codes that are words of English, or of prompts.
+_WORDS = frozenset({"am", "an", "as", "be", "el", "he", "id", "is", "it", "la", "lo", "my", "no", "or", "so", "to"})
 
 
 _SAME: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -103,6 +125,17 @@ def own_name_of(code: str) -> str:
     return _OWN_NAMES.get(lower) or _OWN_NAMES.get(base(lower)) or name_of(code)
 
 
+def chinese_name_of(code: str) -> str:
+    """Return the Chinese name of a language, with its script in brackets, or its code if it is in no table.
+
+    Args:
+        code: BCP-47 code.
+    """
+    lower = "zh-hans" if code.lower() == "zh" else code.lower()
+    names = [name for name, each in _CHINESE_NAMES.items() if each in (lower, base(lower))]
+    return next((name for name in names if "(" in name), names[0]) if names else code
+
+
 def unless_automatic(code: str | None) -> str | None:
     """Return the code of a source language; None if it is to be detected.
 
@@ -119,6 +152,19 @@ def code_of(named: str, served: Iterable[str]) -> str:
         named: Code in any API, or a name in English or in the language, such as "Chinese" and "中文".
     """
     return served_code(_CODES.get(named.strip().lower(), named.strip()), served)
+
+
+def known_code(named: str) -> str | None:
+    """Return the code of a language that is given by a name or a code; None if it is in no table.
+
+    Args:
+        named: Such as "Simplified Chinese", "英文" or "zh-CN".
+    """
+    name = named.strip().lower().replace("（", "(").replace("）", ")")
+    if name in _CODES:
+        return _CODES[name]
+    is_code = _LONE_CODE.fullmatch(name) and name not in _WORDS and (name in _NAMES or base(name) in _NAMES)
+    return named.strip() if is_code else None
 
 
 def base(code: str) -> str:

@@ -78,7 +78,8 @@ class SharedLimit:
         if full := self._full(holder, number):
             limit, what, status = full
             message = f"the gateway's limit of {limit} {what} is reached"
-            raise RefusedError(Fault(status=status, message=message, retry_after=self._retry_seconds))
+            reason = f"limit: {what}"
+            raise RefusedError(Fault(status=status, message=message, reason=reason, retry_after=self._retry_seconds))
 
     def take(self, holder: Holder, number: int = 1) -> None:
         """Take places.

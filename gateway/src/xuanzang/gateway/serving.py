@@ -7,6 +7,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import FrameType
@@ -28,6 +29,8 @@ _SEND_BUFFER_BYTES = 128 * 1024
 _ENDING_SECONDS = 3.0
 """Of a long drain; of a short one a third. In them ends what waits for its callers."""
 _LATE_SECONDS = 1.0
+_SWITCH_SECONDS = 0.0005
+"""Time for which the thread that reads large bodies keeps the event loop from the interpreter, at most."""
 _SCRAPES = 64
 """Connections that may ask for metrics at a time."""
 _SCRAPE_SECONDS = 5.0
@@ -90,6 +93,7 @@ def serve(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    sys.setswitchinterval(_SWITCH_SECONDS)
     metrics = Metrics()
     async with AsyncExitStack() as opened:
         listening = opened.enter_context(listener(settings.address))

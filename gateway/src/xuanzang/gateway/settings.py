@@ -124,7 +124,8 @@ class Settings(BaseSettings):
     allowed_hosts: str = Field(
         default="",
         description="Names by which callers address this gateway (header host), such as "
-        '"mt.example,*.lan"; "*": any; unset: localhost and loopback addresses if --address is one, else any.',
+        '"mt.example,*.lan"; "loopback": localhost and loopback addresses; "addresses": IP addresses; "*": any; unset: '
+        '"loopback" on a loopback --address, "loopback,addresses" on others without API keys, "*" with --no-anonymous.',
     )
     page: bool = Field(default=True, description="Whether to serve the page for browsers at /.")
     max_body_bytes: int = Field(
@@ -259,7 +260,10 @@ class Settings(BaseSettings):
         if self.allowed_hosts:
             hosts = tuple(host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip())
             return () if "*" in hosts else hosts
-        return LOOPBACK_HOSTS if _is_loopback(self.address) else ()
+        if _is_loopback(self.address):
+            return LOOPBACK_HOSTS
+        # Without a key, a page that has pointed its name at this address would read the answers.
+        return (*LOOPBACK_HOSTS, "addresses") if self.admits_anonymous else ()
 
     @property
     def admits_anonymous(self) -> bool:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
+from typing import Any, TypeVar
 
-from xuanzang.client import (
-    AsyncTranslationClient,
-    FieldViolation,
-    StatusCode,
-    TranslateOptions,
-    Translation,
-    TranslationError,
-)
+from starlette.responses import JSONResponse, Response
+
+from xuanzang.client import FieldViolation, StatusCode, TranslateOptions, Translation, TranslationError
+from xuanzang.gateway.entry.endpoints import BaseCall, Call
 from xuanzang.gateway.errors import RefusedError, fault_of
 from xuanzang.gateway.languages import has_synonyms, is_served, served_code, source_for, sources_into, targets_by_source
 
 _SHOWN_CHARACTERS = 64
 _SHOWN_LANGUAGES = 16
+_LOGGED_MODELS = 8
+_CALLS_AT_ONCE = 4
+"""Calls of the server that one request makes at a time."""
+_DETAIL_BYTES = 64
+"""Size of a hypothesis or a token in a response, roughly."""
+Result = TypeVar("Result")
 _INDEX = re.compile(r"^contents\[(\d+)\]")
 
 
@@ -67,14 +71,13 @@ class TranslationJob:
     """Code of the language to translate into."""
     options: TranslateOptions
     """Other options."""
-    timeout: float | None = None
-    """Maximum seconds; None: the client's."""
 
 
-async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list[Translated]:
-    """Translate texts.
+async def translate(call: BaseCall, job: TranslationJob) -> list[Translated]:
+    """Translate texts, by one call of the server for each of their languages; if one is refused, the others end.
 
     Args:
+        call: Request that needs the translations; its deadline is theirs.
         job: Texts and options of the translation.
 
     Returns:
@@ -85,32 +88,70 @@ async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list
         TranslationError: The server refused the request, or failed.
     """
     named = TranslateOptions(source_language=job.source, target_language=job.target)
-    named = await with_served_codes(client, named, seconds=job.timeout)
+    named = await with_served_codes(call, named)
     served = replace(job, source=named["source_language"], target=named["target_language"] or "")
-    groups = await _groups(client, served)
+    groups = await _groups(call, served)
     try:
-        batches = await asyncio.gather(*(_translated(client, served, group) for group in groups))
+        batches = await _together([partial(_translated, call, served, group) for group in groups])
     except RefusedError as error:
-        refusal = await _about_languages(error, job, client)
+        refusal = await _about_languages(error, job, call)
         raise refusal from (None if refusal is error else error)
     answered: dict[int, Translation] = {}
     for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
+    log_models(call, answered.values())
     return [Translated.of(answered[index], served.source) for index in range(len(job.texts))]
 
 
-async def with_served_codes(
-    client: AsyncTranslationClient, options: TranslateOptions, *, seconds: float | None
-) -> TranslateOptions:
-    """Return options whose languages have the codes of the server.
+async def answered(
+    call: Call,
+    read: Callable[[Call], TranslationJob],
+    write: Callable[[TranslationJob, list[Translated]], object],
+) -> Response:
+    """Answer a request for translations: its parameters, the translations, the response in JSON.
 
     Args:
-        seconds: Time until the answer must be there; None: that of the client.
+        read: Function that reads parameters; it raises RefusedError.
+        write: Function that makes what the response holds.
+
+    Raises:
+        RefusedError: The request is refused.
+        TranslationError: The server refused the request, or failed.
     """
+    job = await call.apart(partial(read, call))
+    results = await translate(call, job)
+    details = sum(len(each.tokens) + 1 for result in results for each in result.translation.hypotheses)
+    return await call.apart(lambda: JSONResponse(write(job, results)), more=_DETAIL_BYTES * details)
+
+
+def log_models(call: BaseCall, translations: Iterable[Translation]) -> None:
+    """Add the models that have answered to the log line of a call."""
+    models = sorted({f"{each.model}/{each.model_version}" for each in translations if each.model})
+    call.log["model"] = ",".join(models[:_LOGGED_MODELS])
+
+
+async def _together(works: Sequence[Callable[[], Coroutine[Any, Any, Result]]]) -> list[Result]:
+    """Do works, a few at a time; the first failure ends the others before it is raised."""
+    turns = asyncio.Semaphore(_CALLS_AT_ONCE)
+
+    async def in_turn(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        async with turns:
+            return await work()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(in_turn(work)) for work in works]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def with_served_codes(call: BaseCall, options: TranslateOptions) -> TranslateOptions:
+    """Return options whose languages have the codes of the server."""
     source, target = options.get("source_language"), options.get("target_language")
     if not (has_synonyms(source) or has_synonyms(target)):
         return options
-    pairs = targets_by_source(await client.list_models(timeout=seconds))
+    pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
     return options | {
         "source_language": source and served_code(source, pairs),
         "target_language": target and _served_target(target, pairs),
@@ -121,11 +162,11 @@ def _served_target(code: str, pairs: Mapping[str, list[str]]) -> str:
     return served_code(code, sorted({target for targets in pairs.values() for target in targets}))
 
 
-async def _translated(client: AsyncTranslationClient, job: TranslationJob, indexes: Sequence[int]) -> list[Translation]:
+async def _translated(call: BaseCall, job: TranslationJob, indexes: Sequence[int]) -> list[Translation]:
     texts = [job.texts[index] for index in indexes]
     options = job.options | {"source_language": job.source, "target_language": job.target}
     try:
-        return await client.translate(texts, timeout=job.timeout, **options)
+        return await call.client.translate(texts, timeout=call.seconds, **options)
     except TranslationError as error:
         fault = fault_of(error)
         violations = tuple(
@@ -135,12 +176,12 @@ async def _translated(client: AsyncTranslationClient, job: TranslationJob, index
         raise RefusedError(replace(fault, violations=violations)) from error
 
 
-async def _about_languages(error: RefusedError, job: TranslationJob, client: AsyncTranslationClient) -> RefusedError:
+async def _about_languages(error: RefusedError, job: TranslationJob, call: BaseCall) -> RefusedError:
     """Return a refusal that names the language, as the caller gave it, if the server does not have it."""
     if error.fault.status is not HTTPStatus.NOT_FOUND:
         return error
     try:
-        pairs = targets_by_source(await client.list_models(timeout=job.timeout))
+        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
     except TranslationError:
         return error
     targets = sorted({target for listed in pairs.values() for target in listed})
@@ -158,16 +199,16 @@ def _unsupported(error: RefusedError, field: str, code: str, codes: Sequence[str
     return RefusedError(replace(error.fault, message=f"{shown} is not supported", violations=(violation,)))
 
 
-async def _groups(client: AsyncTranslationClient, job: TranslationJob) -> list[list[int]]:
+async def _groups(call: BaseCall, job: TranslationJob) -> list[list[int]]:
     """Group texts by their languages, as a request has texts of one; the server decides about each text of a group."""
     everything = list(range(len(job.texts)))
     if job.source is not None or len(job.texts) == 1:
         return [everything]
-    sources = sources_into(job.target, await client.list_models())
+    sources = sources_into(job.target, await call.client.list_models(timeout=call.seconds))
     if len(sources) < 2:
         return [everything]
     try:
-        detections = await client.detect_languages(job.texts, timeout=job.timeout)
+        detections = await call.client.detect_languages(job.texts, timeout=call.seconds)
     except TranslationError as error:
         if error.code is not StatusCode.UNIMPLEMENTED:
             raise

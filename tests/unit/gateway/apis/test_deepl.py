@@ -60,10 +60,6 @@ async def test_options_that_change_nothing_here_are_taken(client: deepl.DeepLCli
 @pytest.mark.parametrize(
     "options",
     [
-        {"formality": "more"},
-        {"context": "physics"},
-        {"model_type": "quality_optimized"},
-        {"outline_detection": False, "tag_handling": "xml"},
         {"splitting_tags": ["par"], "tag_handling": "xml", "text": "<d>proton <par>beam</par></d>"},
         {"non_splitting_tags": ["par"], "tag_handling": "xml", "text": "<d><par>proton beam</par></d>"},
     ],
@@ -73,6 +69,31 @@ async def test_options_that_nobody_can_honour_are_refused_by_name(
 ) -> None:
     with pytest.raises(deepl.DeepLException, match=next(iter(options))):
         await asyncio.to_thread(translated, client, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"formality": "more"}, "formality"),
+        ({"formality": "default", "model_type": "prefer_quality_optimized", "split_sentences": "0"}, None),
+        ({"context": "physics"}, "context"),
+        ({"model_type": "quality_optimized", "context": "physics"}, "context, model_type"),
+        ({"tag_handling": "xml", "outline_detection": "0"}, "outline_detection"),
+        ({"some_new_option": "1"}, "some_new_option"),
+        ({"ä": "1", "a b": "1"}, "..."),
+    ],
+)
+async def test_a_header_names_what_has_no_effect(
+    gateway: RunningGateway, given: dict[str, str], named: str | None
+) -> None:
+    answer = await gateway.post("/v2/translate", json={"text": ["proton beam"], "target_lang": "DE"} | given)
+    assert (answer.status, answer.headers.get("x-ignored-parameters")) == (200, named)
+
+
+@pytest.mark.parametrize("name", ["custom_instructions", "glossary_ids", "style_id", "translation_memory_id"])
+async def test_what_would_change_a_translation_is_refused_by_name(gateway: RunningGateway, name: str) -> None:
+    answer = await gateway.post("/v2/translate", json={"text": ["a"], "target_lang": "DE", name: "x"})
+    assert (answer.status, name in answer.json["message"]) == (400, True)
 
 
 @pytest.mark.parametrize("field", ["source_lang", "target_lang"])
@@ -98,7 +119,7 @@ async def test_usage_counts_what_was_translated_and_names_a_limit(client: deepl.
     assert not usage.any_limit_reached
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 async def test_a_wrong_method_is_told(gateway: RunningGateway, method: str) -> None:
     answer = await asyncio.to_thread(gateway._send, method, "/v2/translate?text=a&target_lang=DE", None, {})
     assert answer.status == 405

@@ -32,9 +32,10 @@ def chat(text: str) -> dict[str, Any]:
         ("/v2/models/tiny/infer", {"inputs": [TENSOR], "outputs": [{"name": "translation", "a": 1}]}, "outputs[0].a"),
         ("/v2/models/tiny/infer", {"inputs": [TENSOR], "parameters": {"timeout": "1"}}, "parameters.timeout"),
         ("/v2/models/tiny/infer", {"inputs": [TENSOR], "parameters": {"timeout": True}}, "parameters.timeout"),
-        (CHAT, chat("Translate the following text to French:\n\na cat"), "instructions"),
-        (CHAT, chat("Please translate this Chinese text into English, keep the tags:\n猫"), "instructions"),
-        (CHAT, chat("请将下面的文字翻译成英文：\n猫"), "instructions"),
+        (CHAT, chat("Translate the following text to French:\n\na cat"), "'fr' is not supported"),
+        (CHAT, chat("Translate the following text to Klingon:\n\na cat"), "instructions"),
+        (CHAT, chat("Please summarize this text:\n猫"), "instructions"),
+        (CHAT, chat("请总结下面的内容：\n猫"), "instructions"),
     ],
 )
 async def test_what_would_have_no_effect_is_refused_by_name(

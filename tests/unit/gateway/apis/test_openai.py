@@ -204,7 +204,7 @@ async def test_terms_are_those_of_a_glossary(gateway: RunningGateway, server: St
         ({"translation_options": {"tm_list": []}}, 400, "translation_options.tm_list"),
         ({"messages": []}, 400, "messages"),
         ({"messages": [user("")]}, 400, "messages: must end with a message of the user"),
-        ({"messages": [system("Be brief."), user("hello")]}, 400, "messages: must have no system message"),
+        ({"messages": [system("Translate into Japanese."), user("hello")]}, 400, "messages: must not ask for ja"),
         ({"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}])]}, 400, "messages[0].content"),
         ({"messages": [{"role": "tool", "content": "hello"}]}, 400, "messages[0].role"),
         ({"n": 2}, 400, "n: "),

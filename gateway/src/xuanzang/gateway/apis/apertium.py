@@ -7,14 +7,13 @@ from http import HTTPStatus
 from types import MappingProxyType
 
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, require_known, required_text, unserved
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Variant
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import unless_automatic
-from xuanzang.gateway.translation import TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {"contents": "q", "source_language_code": "langpair", "target_language_code": "langpair"}
@@ -31,44 +30,46 @@ def render(fault: Fault) -> Response:
     return JSONResponse(error, status, headers=fault.headers)
 
 
-class Apertium(Api):
+class Apertium:
     """Handler of the call, at the address of LibreTranslate's."""
 
-    def __init__(self, state: SharedState) -> None:
+    def __init__(self) -> None:
         """Make the handler."""
-        super().__init__(state)
-        self._style = ApiStyle(name="apertium", render=render, key_parameters=("key",))
+        self._style = ApiStyle(
+            name="apertium", render=render, key_parameters=("key",), key_hint="the parameter key=KEY"
+        )
 
     @property
     def variants(self) -> Mapping[str, Variant]:
-        """The call with POST, by the address that it shares with other APIs."""
+        """The call, by the address that it shares with other APIs."""
         return {"/translate": Variant(fits=_fits, handler=self.translate, style=self._style)}
-
-    @property
-    def routes(self) -> list[Route]:
-        """The call with GET."""
-        return [Route("/translate", Endpoint(self.translate, self._style, self._state), methods=["GET"])]
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""
-        given = call.parameters
-        require_known(given, _PARAMETERS)
-        form = given.text("format") or "txt"
-        if form not in _FORMATS:
-            raise bad_request("format", f"must be one of {', '.join(_FORMATS)}")
-        source, bar, target = required_text(given, "langpair").replace("_", "-").partition("|")
-        if not (source and bar and target):
-            raise bad_request("langpair", "must be two codes of languages with | between them, such as zh|en")
-        job = TranslationJob(
-            texts=[required_text(given, "q")],
-            source=unless_automatic(source),
-            target=target,
-            options=_FORMATS[form] | unserved(given.scalar(UNSERVED)),
-            timeout=call.seconds,
-        )
-        (result,) = await translate(call.client, job)
-        answer = {"translatedText": result.text}
-        return JSONResponse({"responseData": answer, "responseDetails": None, "responseStatus": HTTPStatus.OK})
+        return await answered(call, _read, _written)
+
+
+def _read(call: Call) -> TranslationJob:
+    given = call.parameters
+    call.ignore_others(_PARAMETERS)
+    form = given.text("format") or "txt"
+    if form not in _FORMATS:
+        raise bad_request("format", f"must be one of {', '.join(_FORMATS)}")
+    source, bar, target = required_text(given, "langpair").replace("_", "-").partition("|")
+    if not (source and bar and target):
+        raise bad_request("langpair", "must be two codes of languages with | between them, such as zh|en")
+    return TranslationJob(
+        texts=[required_text(given, "q")],
+        source=unless_automatic(source),
+        target=target,
+        options=_FORMATS[form] | unserved(given.scalar(UNSERVED)),
+    )
+
+
+def _written(_: TranslationJob, results: list[Translated]) -> dict[str, object]:
+    (result,) = results
+    answer = {"translatedText": result.text}
+    return {"responseData": answer, "responseDetails": None, "responseStatus": HTTPStatus.OK}
 
 
 def _fits(given: Parameters) -> bool:

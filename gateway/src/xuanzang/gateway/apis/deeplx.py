@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Variant
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, require_known, required_text, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, unless_automatic
-from xuanzang.gateway.translation import TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -25,6 +25,8 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "content_format": "tag_handling",
     }
 )
+KEY_HINT = "?token=KEY, or the header authorization: Bearer KEY"
+"""Where programs put a key that have a field for an address only."""
 _OWN = frozenset({"text", "source_lang", "target_lang", "tag_handling"})
 
 
@@ -44,33 +46,35 @@ class DeepLX:
     @property
     def variants(self) -> Mapping[str, Variant]:
         """Calls, by their addresses."""
-        style = ApiStyle(name="deeplx", render=render, key_parameters=("token",))
+        style = ApiStyle(name="deeplx", render=render, key_parameters=("token",), key_hint=KEY_HINT)
         return {"/translate": Variant(fits=_fits, handler=self.translate, style=style)}
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""
-        given = call.parameters
-        require_known(given, _OWN | {"token", UNSERVED})
-        target = required_text(given, "target_lang")
-        job = TranslationJob(
-            texts=[required_text(given, "text")],
-            source=unless_automatic(given.text("source_lang")),
-            target=target,
-            options=_options(given) | unserved(given.scalar(UNSERVED)),
-            timeout=call.seconds,
-        )
-        (result,) = await translate(call.client, job)
-        return JSONResponse(
-            {
-                "code": HTTPStatus.OK,
-                "id": next(self._numbers),
-                "data": result.text,
-                "alternatives": [each.text for each in result.translation.hypotheses[1:]],
-                "source_lang": base(result.source or target).upper(),
-                "target_lang": target,
-                "method": "Free",
-            }
-        )
+        return await answered(call, _read, self._written)
+
+    def _written(self, job: TranslationJob, results: list[Translated]) -> dict[str, object]:
+        (result,) = results
+        return {
+            "code": HTTPStatus.OK,
+            "id": next(self._numbers),
+            "data": result.text,
+            "alternatives": [each.text for each in result.translation.hypotheses[1:]],
+            "source_lang": base(result.source or job.target).upper(),
+            "target_lang": job.target,
+            "method": "Free",
+        }
+
+
+def _read(call: Call) -> TranslationJob:
+    given = call.parameters
+    call.ignore_others(_OWN | {"token", UNSERVED})
+    return TranslationJob(
+        texts=[required_text(given, "text")],
+        source=unless_automatic(given.text("source_lang")),
+        target=required_text(given, "target_lang"),
+        options=_options(given) | unserved(given.scalar(UNSERVED)),
+    )
 
 
 def _fits(given: Parameters) -> bool:

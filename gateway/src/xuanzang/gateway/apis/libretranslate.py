@@ -13,10 +13,10 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import name_of, targets_by_source
-from xuanzang.gateway.translation import Translated, TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -28,6 +28,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 _PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key", "secret", UNSERVED})
+_KEY_HINT = "the parameter api_key"
 _MAX_ALTERNATIVES = 15
 # Its servers answer a language that they lack with 400.
 _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
@@ -87,11 +88,11 @@ class LibreTranslate(Api):
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",))
+        style = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",), key_hint=_KEY_HINT)
         # Programs ask for these without their keys.
         opened = replace(style, needs_key=False)
         calls = [
-            ("POST", "/translate", self.translate, style),
+            ("GET POST", "/translate", self.translate, style),
             ("POST", "/detect", self.detect, style),
             ("GET", "/languages", self.languages, opened),
             ("GET", "/frontend/settings", self.frontend_settings, opened),
@@ -101,42 +102,51 @@ class LibreTranslate(Api):
                 Route(
                     path,
                     Endpoint(handler, keys, self._state, variants=self._variants.get(path, ())),
-                    methods=[method],
+                    methods=methods.split(),
                 )
-                for method, path, handler, keys in calls
+                for methods, path, handler, keys in calls
             ),
             Route("/spec", self.spec, methods=["GET"]),
         ]
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""
-        parameters = call.parameters
-        require_known(parameters, _PARAMETERS)
-        _require_given(parameters, "q", "source", "target")
-        texts = checked_texts(parameters.texts("q"), field="q", maximum=self._max_texts)
-        source, target = parameters.text("source"), parameters.text("target")
-        alternatives = _alternatives(parameters.number("alternatives"))
-        options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters.scalar(UNSERVED))
-        automatic = source == "auto"
-        job = TranslationJob(texts=texts, source=None if automatic else source, target=target or "", options=options)
+        given = call.parameters
+        is_list, automatic = given.is_list("q"), given.text("source") == "auto"
+
+        def written(job: TranslationJob, results: list[Translated]) -> object:
+            alternatives = "num_hypotheses" in job.options
+            return _answer(results, is_list=is_list, automatic=automatic, alternatives=alternatives)
+
         try:
-            results = await translate(call.client, job)
+            return await answered(call, self._read, written)
         except RefusedError as error:
             named = _about_languages(error)
             raise named from (None if named is error else error)
-        is_list = parameters.is_list("q")
-        return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
+
+    def _read(self, call: Call) -> TranslationJob:
+        given = call.parameters
+        call.ignore_others(_PARAMETERS)
+        _require_given(given, "q", "source", "target")
+        source, target = given.text("source"), given.text("target")
+        alternatives = given.whole("alternatives", minimum=0, maximum=_MAX_ALTERNATIVES) or 0
+        return TranslationJob(
+            texts=checked_texts(given.texts("q"), field="q", maximum=self._max_texts),
+            source=None if source == "auto" else source,
+            target=target or "",
+            options=_format(given.text("format")) | _search(alternatives) | unserved(given.scalar(UNSERVED)),
+        )
 
     async def detect(self, call: Call) -> Response:
         """Answer /detect."""
         _require_given(call.parameters, "q")
         texts = checked_texts(call.parameters.texts("q"), field="q", maximum=1)
-        (found,) = await call.client.detect_languages(texts)
+        (found,) = await call.client.detect_languages(texts, timeout=call.seconds)
         return JSONResponse([_detected(each.code, each.confidence) for each in found])
 
     async def languages(self, call: Call) -> Response:
         """Answer /languages: source languages with their targets, then languages that are targets only."""
-        pairs = targets_by_source(await call.client.list_models())
+        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         others = {target: list[str]() for targets in pairs.values() for target in targets if target not in pairs}
         listed = pairs | dict(sorted(others.items()))
         return JSONResponse(
@@ -145,7 +155,7 @@ class LibreTranslate(Api):
 
     async def frontend_settings(self, call: Call) -> Response:
         """Answer /frontend/settings with what the server translates."""
-        models = await call.client.list_models()
+        models = await call.client.list_models(timeout=call.seconds)
         pairs = targets_by_source(models)
         source = next(iter(pairs), "")
         target = next(iter(pairs.get(source, [])), "")
@@ -189,14 +199,6 @@ def _format(name: str | None) -> TranslateOptions:
     if name != "html":
         raise bad_request("format", 'must be "text" or "html"')
     return {"content_format": "html"}
-
-
-def _alternatives(given: str | None) -> int:
-    if given is None:
-        return 0
-    if not (given.isdecimal() and int(given) <= _MAX_ALTERNATIVES):
-        raise bad_request("alternatives", f"must be a whole number from 0 to {_MAX_ALTERNATIVES}")
-    return int(given)
 
 
 def _search(alternatives: int) -> TranslateOptions:

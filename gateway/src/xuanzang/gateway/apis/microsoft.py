@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from xuanzang.client import DetectedLanguage, TranslateOptions
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Variant
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, require_known, unserved
+from xuanzang.gateway.entry.callers import key_in
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Variant
+from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, name_of, own_name_of, source_for, targets_by_source, unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
@@ -30,15 +33,20 @@ _VERSION = "api-version"
 _FULFILLED: Mapping[str, frozenset[str] | None] = MappingProxyType(
     {
         "allowFallback": None,
-        "includeAlignment": frozenset({"false"}),
-        "includeSentenceLength": frozenset({"false"}),
+        "fromScript": frozenset(),
+        "includeAlignment": frozenset({"0", "false"}),
+        "includeSentenceLength": frozenset({"0", "false"}),
         "profanityAction": frozenset({"noaction"}),
         "profanityMarker": None,
         "suggestedFrom": None,
+        "toScript": frozenset(),
     }
 )
 _READ = frozenset({_VERSION, "from", "to", "textType", "category", UNSERVED})
 _FORMATS: Mapping[str, TranslateOptions] = MappingProxyType({"plain": {}, "html": {"content_format": "html"}})
+_KEY_HINT = "the header ocp-apim-subscription-key"
+_NO_KEY = "anonymous"
+"""Token of a caller without a key, where none is asked for."""
 _SCOPES = ("translation", "transliteration", "dictionary")
 _FROM_RIGHT = frozenset({"ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "ug", "ur", "yi"})
 
@@ -56,34 +64,54 @@ class Microsoft(Api):
     @property
     def variants(self) -> Mapping[str, Variant]:
         """Calls, by the addresses that they share with other APIs."""
-        style = ApiStyle(name="microsoft", render=render, reads_elements=True)
+        style = ApiStyle(name="microsoft", render=render, reads_elements=True, key_hint=_KEY_HINT)
         return {
             "/translate": Variant(fits=_fits, handler=self.translate, style=style),
             "/detect": Variant(fits=_fits, handler=self.detect, style=style),
             "/languages": Variant(fits=_fits, handler=self.languages, style=replace(style, needs_key=False)),
         }
 
+    @property
+    def routes(self) -> list[Route]:
+        """Address that is only its own."""
+        style = ApiStyle(name="microsoft", render=render, key_parameters=("subscription-key",), key_hint=_KEY_HINT)
+        token = Endpoint(self.issue_token, style, self._state)
+        paths = ("/sts/v1.0/issueToken", "/sts/v1.0/issuetoken")
+        return [Route(path, token, methods=["GET", "POST"]) for path in paths]
+
     async def translate(self, call: Call) -> Response:
-        """Answer /translate: each text in each target language."""
+        """Answer /translate: each text in each target language, one after the other, within the call's deadline."""
+        job, targets = await call.apart(partial(self._read, call))
+        columns = [await translate(call, replace(job, target=target)) for target in targets]
+        rows = zip(*columns, strict=True)
+        is_detected = job.source is None
+        return await call.apart(
+            lambda: JSONResponse([_translated(row, targets, is_detected=is_detected) for row in rows])
+        )
+
+    def _read(self, call: Call) -> tuple[TranslationJob, list[str]]:
         given = call.parameters
         _require_version(given)
-        _require_fulfilled(given)
+        _require_fulfilled(call)
         texts, targets = self._texts(given), given.texts("to")
-        if not all(targets) or not 0 < len(texts) * len(targets) <= self._max_texts:
+        if not targets or not all(targets) or len(texts) * len(targets) > self._max_texts:
             raise bad_request("to", f"must be given, with at most {self._max_texts} texts times languages")
-        source, options = unless_automatic(given.text("from")), _options(given) | unserved(given.scalar(UNSERVED))
-        columns = []
-        for target in targets:
-            job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)
-            columns.append(await translate(call.client, job))
-        rows = zip(*columns, strict=True)
-        return JSONResponse([_translated(row, targets, is_detected=source is None) for row in rows])
+        options = _options(given) | unserved(given.scalar(UNSERVED))
+        source = unless_automatic(given.text("from"))
+        return TranslationJob(texts=texts, source=source, target=targets[0], options=options), targets
+
+    async def issue_token(self, call: Call) -> Response:
+        """Answer /sts/v1.0/issueToken: the key itself is the token that clients then send in its place."""
+        key = key_in(call.headers) or call.parameters.text("subscription-key")
+        if key:
+            await call.client.list_models(timeout=call.seconds)
+        return Response(key or _NO_KEY, media_type="text/plain")
 
     async def detect(self, call: Call) -> Response:
         """Answer /detect."""
         _require_version(call.parameters)
-        require_known(call.parameters, {_VERSION})
-        texts = self._texts(call.parameters)
+        call.ignore_others({_VERSION})
+        texts = await call.apart(partial(self._texts, call.parameters))
         pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         detections = await call.client.detect_languages(texts, timeout=call.seconds)
         for index, found in enumerate(detections):
@@ -95,7 +123,7 @@ class Microsoft(Api):
         """Answer /languages: those of texts to translate; there are no others."""
         given = call.parameters
         _require_version(given)
-        require_known(given, {_VERSION, "scope"})
+        call.ignore_others({_VERSION, "scope"})
         scopes = [each.strip() for each in (given.text("scope") or ",".join(_SCOPES)).split(",")]
         if not set(scopes) <= set(_SCOPES):
             raise bad_request("scope", f"must be some of {', '.join(_SCOPES)}")
@@ -108,10 +136,10 @@ class Microsoft(Api):
 
     def _texts(self, given: Parameters) -> list[str]:
         elements = given.elements
-        if elements is None or not all(isinstance(each, dict) for each in elements):
+        if elements is None:
             raise bad_request("body", 'must be a list of objects: [{"Text": …}]')
-        texts = [_text(each, index) for index, each in enumerate(elements)]
-        return checked_texts(texts, field="body", maximum=self._max_texts)
+        checked_texts(elements, field="body", maximum=self._max_texts)
+        return [_text(each, index) for index, each in enumerate(elements)]
 
 
 def _fits(given: Parameters) -> bool:
@@ -123,19 +151,23 @@ def _require_version(given: Parameters) -> None:
         raise bad_request(_VERSION, "must be 3.0")
 
 
-def _require_fulfilled(given: Parameters) -> None:
-    require_known(given, _READ | _FULFILLED.keys())
+def _require_fulfilled(call: Call) -> None:
+    """Refuse parameters that would change the answer, and note others without an effect."""
+    given = call.parameters
+    call.ignore_others(_READ | _FULFILLED.keys())
     for name, values in _FULFILLED.items():
-        value = given.text(name)
+        value = given.scalar(name)
         if values is not None and value is not None and value.lower() not in values:
-            raise bad_request(name, f"is supported only as {' or '.join(sorted(values))}")
+            shown = f"only as {' or '.join(sorted(values))}" if values else "by no model here"
+            raise bad_request(name, f"is supported {shown}")
 
 
-def _text(element: Mapping[str, Any], index: int) -> str:
-    named = {name.lower(): value for name, value in element.items()}
-    if set(named) != {"text"} or not isinstance(named["text"], str):
+def _text(element: object, index: int) -> str:
+    named = {name.lower(): value for name, value in element.items()} if isinstance(element, dict) else {}
+    text = named.get("text")
+    if not isinstance(text, str):
         raise bad_request(f"body[{index}]", "must be an object with a string, Text")
-    return named["text"]
+    return text
 
 
 def _options(given: Parameters) -> TranslateOptions:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
+from xuanzang.gateway.apis.deeplx import KEY_HINT
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import (
     UNSERVED,
     Parameters,
     checked_texts,
-    require_known,
     required_text,
     unserved,
 )
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.languages import base, unless_automatic
-from xuanzang.gateway.translation import Translated, TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType({"source_language_code": "from", "target_language_code": "to"})
-_PARAMETERS = frozenset({"from", "to", "token", UNSERVED})
+_PARAMETERS = frozenset({"from", "html", "to", "token", UNSERVED})
 
 
 def render(fault: Fault) -> Response:
@@ -37,7 +37,7 @@ class MTranServer(Api):
     def __init__(self, state: SharedState) -> None:
         """Make the handlers."""
         super().__init__(state)
-        self._style = ApiStyle(name="mtranserver", render=render, key_parameters=("token",))
+        self._style = ApiStyle(name="mtranserver", render=render, key_parameters=("token",), key_hint=KEY_HINT)
 
     @property
     def variants(self) -> Mapping[str, Variant]:
@@ -47,7 +47,7 @@ class MTranServer(Api):
     @property
     def routes(self) -> list[Route]:
         """Addresses that are only its own."""
-        kiss = ApiStyle(name="kiss_translator", render=render, key_parameters=("token",))
+        kiss = ApiStyle(name="kiss_translator", render=render, key_parameters=("token",), key_hint=KEY_HINT)
         return [
             Route("/translate/batch", Endpoint(self.batch, self._style, self._state), methods=["POST"]),
             Route("/kiss", Endpoint(self.kiss, kiss, self._state), methods=["POST"]),
@@ -55,47 +55,51 @@ class MTranServer(Api):
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""
-        require_known(call.parameters, _PARAMETERS | {"text", "html"})
-        text = required_text(call.parameters, "text")
-        (result,) = await _translated(call, [text], field="text")
-        return JSONResponse({"result": result.text})
+        return await _answered(call, "text", self._max_texts, lambda texts: {"result": texts[0]["text"]})
 
     async def batch(self, call: Call) -> Response:
         """Answer /translate/batch."""
-        require_known(call.parameters, _PARAMETERS | {"texts", "html"})
-        texts = checked_texts(call.parameters.texts("texts"), field="texts", maximum=self._max_texts)
-        results = await _translated(call, texts, field="texts")
-        return JSONResponse({"results": [each.text for each in results]})
+        return await _answered(
+            call, "texts", self._max_texts, lambda texts: {"results": [each["text"] for each in texts]}
+        )
 
     async def kiss(self, call: Call) -> Response:
         """Answer /kiss: one text, or several."""
-        given = call.parameters
-        require_known(given, _PARAMETERS | {"text", "texts"})
-        if {"text", "texts"} <= given.names:
+        if {"text", "texts"} <= call.parameters.names:
             raise bad_request("texts", "must not be given beside text")
-        if "texts" not in given.names:
-            (result,) = await _translated(call, [required_text(given, "text")], field="text")
-            return JSONResponse(_for_kiss(result, given))
-        texts = checked_texts(given.texts("texts"), field="texts", maximum=self._max_texts)
-        results = await _translated(call, texts, field="texts")
-        return JSONResponse({"translations": [_for_kiss(each, given) for each in results]})
+        if "texts" in call.parameters.names:
+            return await _answered(call, "texts", self._max_texts, lambda texts: {"translations": texts})
+        return await _answered(call, "text", self._max_texts, lambda texts: texts[0])
 
 
 def _fits(given: Parameters) -> bool:
     return bool(given.names & {"from", "to"})
 
 
-async def _translated(call: Call, texts: Sequence[str], *, field: str) -> list[Translated]:
-    given = call.parameters
-    job = TranslationJob(
-        texts=texts,
-        source=unless_automatic(given.text("from")),
-        target=required_text(given, "to"),
-        options=_options(given) | unserved(given.scalar(UNSERVED)),
-        timeout=call.seconds,
-    )
+async def _answered(call: Call, field: str, maximum: int, write: Callable[[list[dict[str, str]]], object]) -> Response:
+    """Answer a call whose texts are in a field.
+
+    Args:
+        maximum: Maximum number of texts.
+        write: Function from texts, with their languages, to what the response holds.
+    """
+
+    def read(call: Call) -> TranslationJob:
+        given = call.parameters
+        call.ignore_others(_PARAMETERS | {field})
+        texts = [required_text(given, field)] if field == "text" else given.texts(field)
+        return TranslationJob(
+            texts=checked_texts(texts, field=field, maximum=maximum),
+            source=unless_automatic(given.text("from")),
+            target=required_text(given, "to"),
+            options=_options(given) | unserved(given.scalar(UNSERVED)),
+        )
+
+    def written(job: TranslationJob, results: list[Translated]) -> object:
+        return write([{"text": each.text, "src": each.source or base(job.target)} for each in results])
+
     try:
-        return await translate(call.client, job)
+        return await answered(call, read, written)
     except RefusedError as error:
         raise RefusedError(error.fault.named({"contents": field})) from error
 
@@ -105,7 +109,3 @@ def _options(given: Parameters) -> TranslateOptions:
     if value not in ("0", "1", "false", "true"):
         raise bad_request("html", "must be true or false")
     return {"content_format": "html"} if value in ("1", "true") else {}
-
-
-def _for_kiss(result: Translated, given: Parameters) -> dict[str, str]:
-    return {"text": result.text, "src": result.source or base(required_text(given, "to"))}

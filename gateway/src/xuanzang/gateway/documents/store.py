@@ -14,13 +14,13 @@ from enum import Enum
 
 from xuanzang.client import DocumentTranslation, TranslationError
 from xuanzang.documents import DocumentError
-from xuanzang.gateway.documents.processes import DocumentCostError
 from xuanzang.gateway.errors import RefusedError, fault_of
 from xuanzang.gateway.limits import Holder, SharedLimits
 
 _LOGGER = logging.getLogger(__name__)
 _ID_BYTES = 16
 _KEY_BYTES = 32
+_REASON_CHARACTERS = 500
 
 Work = Callable[[], Awaitable[DocumentTranslation]]
 """Function that translates a document."""
@@ -51,7 +51,7 @@ class StoredDocument:
     translation: DocumentTranslation | None = None
     """Result, once it is done."""
     reason: str = ""
-    """Why it failed; it holds no text of the document."""
+    """Why it failed, for its caller."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it is done or has failed."""
 
@@ -159,12 +159,10 @@ class DocumentStore:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a translation failed, without texts of the document."""
+    """Return why a translation failed, for its caller alone: it may name columns and files of the document."""
     match error:
-        case DocumentCostError():
-            return str(error)
         case DocumentError():
-            return "the file is not what its suffix says, is over a limit, or needs an argument"
+            return str(error).removeprefix("the document: ")[:_REASON_CHARACTERS]
         case TranslationError():
             return fault_of(error).description
         case RefusedError():

@@ -11,16 +11,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xuanzang.gateway.entry.connections import DISCARDED_BYTES
+from xuanzang.gateway.entry.patience import HungUpError
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit
 
 UNPROVED_BYTES = 64 * 1024
 """Size to which a body is read before its caller's key is known to be valid."""
 _PIECE_BYTES = 64 * 1024
-
-
-class HungUpError(Exception):
-    """The caller has closed the connection, so an answer has no reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

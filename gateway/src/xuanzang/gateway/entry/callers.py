@@ -99,7 +99,9 @@ class Callers:
         # Where no key is needed, a caller may make up as many as it likes.
         return Holder(address, address if self.anonymous or not key else _digest(key))
 
-    def caller_of(self, key: str | None, *, peer: str, request_id: str, needs_key: bool = True) -> Caller:
+    def caller_of(
+        self, key: str | None, *, peer: str, request_id: str, needs_key: bool = True, hint: str = "a header"
+    ) -> Caller:
         """Return who sends a request.
 
         Args:
@@ -107,13 +109,15 @@ class Callers:
             peer: Network address of the caller, by which the server divides its time among those without a key.
             needs_key: Whether callers without a key are refused where keys are asked for; otherwise they have the one
                 for listing.
+            hint: Where the API's clients put a key.
 
         Raises:
             RefusedError: A key is needed, or this one cannot be passed on.
         """
         address = network_of(peer)
         if needs_key and not key and not self.anonymous:
-            raise RefusedError(Fault(status=HTTPStatus.UNAUTHORIZED, message="an API key is needed"))
+            message = f"an API key is needed, in {hint}"
+            raise RefusedError(Fault(status=HTTPStatus.UNAUTHORIZED, message=message, reason="no_key"))
         try:
             sent = key if needs_key else key or self._listing_key
             client = self.client.for_caller(api_key=sent, client_id=peer or None, request_id=request_id)

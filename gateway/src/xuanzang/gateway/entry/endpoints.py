@@ -4,35 +4,78 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from heapq import nsmallest
 from http import HTTPStatus
+from typing import Any, Self, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
-from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, HungUpError, Memory, read_body
+from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, Memory, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
+from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
+from xuanzang.gateway.entry.patience import HungUpError, deadline_in, seconds_until, within
+from xuanzang.gateway.entry.reading import ReadingThread
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.limits import SharedLimit, SharedLimits, network_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
+Result = TypeVar("Result")
 _LOGGER = logging.getLogger(__name__)
+IGNORED = "x-ignored-parameters"
+"""Header of an answer: names of parameters that had no effect."""
+_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+_SHOWN_NAMES = 16
 FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A request that has arrived whole."""
+class BaseCall:
+    """What calls over HTTP and gRPC have in common."""
+
+    id: str
+    """Id, by which caller and operator speak of it."""
+    caller: Caller
+    """The caller who sends it."""
+    deadline: float
+    """Monotonic time at which its answer must be there, whatever number of calls of the server it takes."""
+    log: dict[str, Any]
+    """Members of its log line: words of the gateway and names of models, nothing that the caller chose."""
+
+    @property
+    def client(self) -> AsyncTranslationClient:
+        """Client that calls the server with the caller's key."""
+        return self.caller.client
+
+    @property
+    def seconds(self) -> float:
+        """Time that is left until the deadline."""
+        return seconds_until(self.deadline)
+
+    def limited(self, seconds: float | None) -> Self:
+        """Return the same call with less time.
+
+        Args:
+            seconds: Time from now on; None: as much as there is.
+        """
+        return self if seconds is None else replace(self, deadline=min(self.deadline, deadline_in(seconds)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(BaseCall):
+    """A request over HTTP that has arrived whole."""
 
     parameters: Parameters
     """Parameters of address and body; without those of the body where the handler reads JSON itself."""
@@ -44,17 +87,29 @@ class Call:
     """Method of HTTP."""
     path: Mapping[str, str]
     """Variable parts of the address, by name."""
-    id: str
-    """Id, by which caller and operator speak of it."""
-    caller: Caller
-    """The caller who sends it."""
-    seconds: float
-    """Time until its answer must be there."""
+    reading: ReadingThread
+    """Thread for what grows with the request."""
+    ignored: list[str]
+    """Names of parameters without an effect, which a header of the answer lists."""
 
-    @property
-    def client(self) -> AsyncTranslationClient:
-        """Client that calls the server with the caller's key."""
-        return self.caller.client
+    def ignore_others(self, known: Collection[str]) -> None:
+        """Note the parameters that have no effect in an API, for a header of the answer.
+
+        Args:
+            known: Names of those that have one.
+        """
+        self.ignored.extend(nsmallest(_SHOWN_NAMES + 1, self.parameters.names.difference(known)))
+
+    async def apart(self, function: Callable[[], Result], *, more: int = 0) -> Result:
+        """Return the result of a function whose time grows with the body, without holding others up.
+
+        Args:
+            more: Bytes that it works on beside the body.
+
+        Raises:
+            RefusedError: The function raises it.
+        """
+        return await self.reading.run(function, size=len(self.body) + more)
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -64,17 +119,20 @@ Handler = Callable[[Call], Awaitable[Response]]
 class SharedState:
     """Parts that all endpoints share."""
 
-    def __init__(self, *, settings: Settings, callers: Callers, metrics: Metrics | None = None) -> None:
+    def __init__(self, *, settings: Settings, callers: Callers, health: Health, metrics: Metrics | None = None) -> None:
         """Leave all limits free.
 
         Args:
             callers: Makes the clients of callers.
+            health: Says whether the server answers.
             metrics: Metrics; None: some that nobody asks for.
         """
         self.settings = settings
         self.callers = callers
         self.metrics = metrics or Metrics()
         self.limits = SharedLimits(settings)
+        self.health = health
+        self.reading = ReadingThread()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +145,8 @@ class ApiStyle:
     """Function that gives a fault the API's form."""
     key_parameters: tuple[str, ...] = ()
     """Parameters that may hold the API key; none: only headers do."""
+    key_hint: str = "the header authorization: Bearer KEY"
+    """Where the API's clients put a key, for those who send none."""
     needs_key: bool = True
     """True if callers without a key are refused where keys are asked for."""
     reads_parameters: bool = True
@@ -116,6 +176,10 @@ class _Arrived:
     id: str
     variant: Variant
     """The API that it is of, as far as it is told."""
+    log: dict[str, Any] = field(default_factory=dict)
+    """Members of its log line."""
+    ignored: list[str] = field(default_factory=list)
+    """Names of parameters without an effect."""
 
 
 class Api:
@@ -138,6 +202,7 @@ class Endpoint:
         *,
         limit: SharedLimit | None = None,
         max_bytes: int | None = None,
+        seconds: float | None = None,
         variants: Sequence[Variant] = (),
     ) -> None:
         """Put a handler behind the limits.
@@ -146,6 +211,7 @@ class Endpoint:
             handler: Function that answers.
             limit: Limit of its requests; None: that of requests in progress.
             max_bytes: Maximum size of a body; None: that of the settings.
+            seconds: Time for an answer; None: that of the settings.
             variants: Other APIs that have the same address; the first that fits a request answers it.
         """
         self._usual = Variant(fits=lambda _: True, handler=handler, style=style)
@@ -155,6 +221,7 @@ class Endpoint:
         self._state = state
         self._limit = limit or state.limits.requests
         settings = state.settings
+        self._seconds = settings.request_timeout_seconds if seconds is None else seconds
         self._origins = listed_origins(settings.cors_origins)
         self._limits = BodyLimits(
             size=settings.max_body_bytes if max_bytes is None else max_bytes,
@@ -187,25 +254,25 @@ class Endpoint:
         """
         began = time.monotonic()
         headers = Headers(scope=scope)
-        request_id = request_id_of(headers)
-        facts = {"method": scope["method"], "path": scope["path"], "request_id": request_id}
-        arrived = _Arrived(scope=scope, headers=headers, id=request_id, variant=self._usual)
+        arrived = _Arrived(scope=scope, headers=headers, id=request_id_of(headers), variant=self._usual)
+        log = arrived.log
+        log |= {"method": scope["method"], "path": scope["path"], "request_id": arrived.id, "status": "hung_up"}
         try:
-            facts["status"] = await self._answered(arrived, receive, send)
-        except HungUpError:
-            facts["status"] = "hung_up"
+            with suppress(HungUpError):
+                log["status"] = await self._answered(arrived, receive, send)
         finally:
             seconds = time.monotonic() - began
-            facts["seconds"] = round(seconds, 4)
-            api, status = arrived.variant.style.name, str(facts.get("status", "hung_up"))
-            self._state.metrics.answered(api, status, seconds=seconds)
-            _LOGGER.info("request", extra=facts)
+            log |= {"api": arrived.variant.style.name, "seconds": round(seconds, 4)}
+            self._state.metrics.answered(log["api"], str(log["status"]), seconds=seconds)
+            _LOGGER.info("request", extra=log)
 
     async def _answered(self, arrived: _Arrived, receive: Receive, send: Send) -> int:
         """Answer, and return the status; what the request holds is held until the answer is sent."""
         with ExitStack() as held:
             response = await self._response(arrived, receive, held)
             response.headers[REQUEST_ID] = arrived.id
+            if arrived.ignored:
+                response.headers[IGNORED] = _listed(arrived.ignored)
             await response(arrived.scope, receive, send)
             return response.status_code
 
@@ -213,18 +280,28 @@ class Endpoint:
         try:
             call = await self._read(arrived, receive, held)
             held.enter_context(self._limit.held(call.caller.holder))
-            return await _unless_hung_up(arrived.variant.handler(call), receive)
+            work = self._handled(arrived.variant.handler, call)
+            return await within(work, deadline=call.deadline, health=self._state.health, hung_up=receive)
         except RefusedError as error:
-            return arrived.variant.style.render(error.fault)
+            fault = error.fault
         except TranslationError as error:
-            return arrived.variant.style.render(fault_of(error))
+            fault = fault_of(error)
         except HungUpError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
             # Without the error's message, which may quote the caller's text.
             facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
             _LOGGER.error("a handler failed", extra={**facts, "request_id": arrived.id})  # noqa: TRY400 - as above
-            return arrived.variant.style.render(FAILED)
+            fault = FAILED
+        arrived.log["reason"] = fault.reason
+        response = arrived.variant.style.render(fault)
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            response.headers["www-authenticate"] = "Bearer"
+        return response
+
+    @staticmethod
+    async def _handled(handler: Handler, call: Call) -> Response:
+        return await handler(call)
 
     async def _read(self, arrived: _Arrived, receive: Receive, held: ExitStack) -> Call:
         """Read a request: who sends it before its body, unless the body says so."""
@@ -234,12 +311,14 @@ class Endpoint:
         query = scope["query_string"]
         key, is_in_body = key_in(headers), False
         if self._key_parameters or len(self._variants) > 1:
-            in_address = await read_parameters(query=query, headers=headers, body=b"")
+            in_address = read_parameters(query=query, headers=headers, body=b"")
             arrived.variant = self._fitting(in_address)
             key = key or self._key_of(in_address)
             is_in_body = key is None and bool(self._key_parameters)
         style = arrived.variant.style
-        caller_of = partial(callers.caller_of, peer=peer, request_id=arrived.id, needs_key=style.needs_key)
+        caller_of = partial(
+            callers.caller_of, peer=peer, request_id=arrived.id, needs_key=style.needs_key, hint=style.key_hint
+        )
         caller = None if is_in_body else caller_of(key)
 
         async def approve() -> None:
@@ -252,7 +331,8 @@ class Endpoint:
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if style.reads_parameters else b""
         takes = any(each.style.reads_elements for each in self._variants)
-        parameters = await read_parameters(query=query, headers=headers, body=read, takes_elements=takes)
+        reads = partial(read_parameters, query=query, headers=headers, body=read, takes_elements=takes)
+        parameters = await self._state.reading.run(reads, size=len(read))
         arrived.variant = self._fitting(parameters)
         if caller is None:
             caller = caller_of(self._key_of(parameters))
@@ -264,7 +344,10 @@ class Endpoint:
             path=scope["path_params"],
             id=arrived.id,
             caller=caller,
-            seconds=self._state.settings.request_timeout_seconds,
+            deadline=deadline_in(self._seconds),
+            log=arrived.log,
+            reading=self._state.reading,
+            ignored=arrived.ignored,
         )
 
     def _fitting(self, parameters: Parameters) -> Variant:
@@ -277,18 +360,7 @@ class Endpoint:
         return next((key for name in self._key_parameters if (key := parameters.text(name))), None)
 
 
-async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Response:
-    """Wait for an answer, or cancel the work when the caller hangs up."""
-    working = asyncio.ensure_future(work)
-    listening = asyncio.ensure_future(receive())
-    try:
-        await asyncio.wait((working, listening), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise HungUpError
-        return working.result()
-    finally:
-        listening.cancel()
-        if not working.done():
-            working.cancel()
-            with suppress(asyncio.CancelledError, TranslationError):
-                await working
+def _listed(names: Sequence[str]) -> str:
+    """Return the names of ignored parameters for a header: those that look like names, and not too many."""
+    shown = [name for name in dict.fromkeys(names) if _NAME.fullmatch(name)][:_SHOWN_NAMES]
+    return ", ".join([*shown, *(["..."] if len(shown) < len(set(names)) else [])])

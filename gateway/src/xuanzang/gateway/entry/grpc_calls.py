@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 import traceback
@@ -26,14 +27,14 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from xuanzang.client import AsyncTranslationClient, TranslationError
+from xuanzang.client import TranslationError
 from xuanzang.gateway.entry.callers import KEY_HEADERS, REQUEST_ID, Caller, checked_id
-from xuanzang.gateway.entry.endpoints import FAILED, SharedState
+from xuanzang.gateway.entry.endpoints import FAILED, BaseCall, SharedState
+from xuanzang.gateway.entry.patience import deadline_in, within
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
-_LEAST_SECONDS = 0.001
 _IDLE_SECONDS = 60.0
 """Time that a stream waits for its next message."""
 _Context: TypeAlias = "grpc.ServicerContext"
@@ -67,24 +68,7 @@ class _GoneError(Exception):
     """The caller has gone, or sent nothing in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrpcCall:
-    """A call, apart from its message."""
-
-    id: str
-    """Id, by which caller and operator speak of it."""
-    caller: Caller
-    """The caller who sends it."""
-    seconds: float
-    """Time until its answer must be there."""
-
-    @property
-    def client(self) -> AsyncTranslationClient:
-        """Client that calls the server with the caller's key."""
-        return self.caller.client
-
-
-GrpcHandler = Callable[[Any, GrpcCall], Awaitable[Message]]
+GrpcHandler = Callable[[Any, BaseCall], Awaitable[Message]]
 """Function that answers a message; it raises RefusedError or TranslationError."""
 
 
@@ -206,16 +190,17 @@ class _Entry(grpc.GenericRpcHandler):
                 yield self._answer(method, message, call, context)
 
     @contextmanager
-    def _rpc(self, service: GrpcService, path: str, method: GrpcMethod, context: _Context) -> Iterator[GrpcCall]:
+    def _rpc(self, service: GrpcService, path: str, method: GrpcMethod, context: _Context) -> Iterator[BaseCall]:
         """Hold what a call holds, log it and, if it fails, end it with its status."""
         began = time.monotonic()
         metadata = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
         call_id = checked_id(metadata.get(REQUEST_ID, ""))
+        log = {"method": "gRPC", "path": path, "request_id": call_id, "api": service.api}
         code, fault = grpc.StatusCode.OK, None
         try:
             with ExitStack() as held:
                 try:
-                    yield self._admitted(method, metadata, call_id, context, held)
+                    yield self._admitted(method, metadata, log, context, held)
                 except (RefusedError, TranslationError) as error:
                     fault = error.fault if isinstance(error, RefusedError) else fault_of(error)
                 except (_GoneError, CancelledError):
@@ -229,30 +214,28 @@ class _Entry(grpc.GenericRpcHandler):
                     facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
                     _LOGGER.error("a handler failed", extra={**facts, "request_id": call_id})  # noqa: TRY400
             if fault is not None:
-                code = code_of(fault)
+                code, log["reason"] = code_of(fault), fault.reason
         finally:
             seconds = time.monotonic() - began
             self._state.metrics.answered(service.api, code.name, seconds=seconds)
-            facts = {"method": "gRPC", "path": path, "request_id": call_id, "status": code.name}
-            _LOGGER.info("request", extra={**facts, "seconds": round(seconds, 4)})
+            _LOGGER.info("request", extra=log | {"status": code.name, "seconds": round(seconds, 4)})
         if fault is not None:
             context.abort_with_status(_status(code, fault))
         if code is not grpc.StatusCode.OK:
             context.abort(code, "the caller was gone, or sent no message in time")
 
     def _admitted(
-        self, method: GrpcMethod, metadata: Mapping[str, str], call_id: str, context: _Context, held: ExitStack
-    ) -> GrpcCall:
-        settings, callers = self._state.settings, self._state.callers
+        self, method: GrpcMethod, metadata: Mapping[str, str], log: dict[str, Any], context: _Context, held: ExitStack
+    ) -> BaseCall:
+        callers, call_id = self._state.callers, log["request_id"]
         peer, key = _host_of(context.peer()), _key_in(metadata)
         caller = callers.caller_of(key, peer=peer, request_id=call_id, needs_key=not method.is_open)
         with self._lock:
             self._places.take(caller.holder)
         held.callback(self._release, caller)
         remaining = context.time_remaining()
-        limit = settings.request_timeout_seconds
-        seconds = limit if remaining is None else max(_LEAST_SECONDS, min(limit, remaining))
-        return GrpcCall(id=call_id, caller=caller, seconds=seconds)
+        deadline = math.inf if remaining is None else deadline_in(remaining)
+        return BaseCall(id=call_id, caller=caller, deadline=deadline, log=log)
 
     def _release(self, caller: Caller) -> None:
         with self._lock:
@@ -269,8 +252,10 @@ class _Entry(grpc.GenericRpcHandler):
         finally:
             self._loop.call_soon_threadsafe(lambda: timers.pop().cancel())
 
-    def _answer(self, method: GrpcMethod, data: bytes, call: GrpcCall, context: _Context) -> bytes:
-        work: Future[bytes] = asyncio.run_coroutine_threadsafe(self._handled(method, data, call), self._loop)
+    def _answer(self, method: GrpcMethod, data: bytes, call: BaseCall, context: _Context) -> bytes:
+        call = call.limited(self._state.settings.request_timeout_seconds)
+        handled = within(self._handled(method, data, call), deadline=call.deadline, health=self._state.health)
+        work: Future[bytes] = asyncio.run_coroutine_threadsafe(handled, self._loop)
 
         def cancel() -> None:
             work.cancel()
@@ -279,10 +264,10 @@ class _Entry(grpc.GenericRpcHandler):
             cancel()
         return work.result()
 
-    async def _handled(self, method: GrpcMethod, data: bytes, call: GrpcCall) -> bytes:
+    async def _handled(self, method: GrpcMethod, data: bytes, call: BaseCall) -> bytes:
         with self._state.limits.body_bytes.held(call.caller.holder, len(data)):
             try:
-                message = method.decode(data)
+                message = await self._state.reading.run(partial(method.decode, data), size=len(data))
             except DecodeError as error:
                 raise bad_request("request", "must be a valid message of the method") from error
             return (await method.handle(message, call)).SerializeToString()
@@ -298,7 +283,7 @@ def health_service(names: Sequence[str], answers: Callable[[], Awaitable[bool]])
     """
     known = {"", *names}
 
-    async def check(request: Any, _call: GrpcCall) -> Message:
+    async def check(request: Any, _call: BaseCall) -> Message:
         if request.service not in known:
             raise not_found("there is no such service")
         response = health_pb2.HealthCheckResponse
@@ -314,7 +299,7 @@ def _reflection(names: list[str]) -> GrpcService:
     """Return the service that describes services."""
     servicer = reflection.ReflectionServicer([*names, reflection.SERVICE_NAME])
 
-    async def describe(request: Message, _call: GrpcCall) -> Message:
+    async def describe(request: Message, _call: BaseCall) -> Message:
         await asyncio.sleep(0)
         answer: Message = next(servicer.ServerReflectionInfo(iter((request,)), None))
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from http import HTTPStatus
 
 from starlette.responses import JSONResponse
@@ -16,6 +17,9 @@ from xuanzang.client import (
 )
 
 _SECONDS = 2.0
+_SHORT_SECONDS = 0.1
+_FIRST_SECONDS = 1.0
+"""Time after which an answer that has not come makes the gateway ask whether the server lives."""
 
 
 class Health:
@@ -45,6 +49,20 @@ class Health:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         return await asyncio.shield(self._asking)
+
+    async def lost(self) -> None:
+        """Return once the server has not answered for three seconds."""
+        while True:
+            await asyncio.sleep(_FIRST_SECONDS)
+            began = time.monotonic()
+            if await self.answers():
+                continue
+            rest = _SECONDS - (time.monotonic() - began)
+            if rest < _SHORT_SECONDS:
+                return
+            await asyncio.sleep(rest)
+            if not await self.answers():
+                return
 
     async def _ask(self) -> bool:
         try:

@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, ValidationError, model_validator
 
 from xuanzang.client import FieldViolation
+from xuanzang.gateway.entry.reading import checked_json
 from xuanzang.gateway.errors import SHOWN_FAULTS, Fault, RefusedError
 
 Element = TypeVar("Element")
@@ -29,7 +30,7 @@ Several = Annotated[list[Element], _FirstFault()]
 class Message(BaseModel):
     """Base of all messages: a field that does not exist is an error."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -51,7 +52,7 @@ def validated(kind: type[Asked], body: bytes, *, names: Mapping[str, str] = Mapp
         RefusedError: The body is no such message.
     """
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(checked_json(body))
     except ValidationError as error:
         # Its messages name types and limits; the values stay out.
         violations = tuple(
@@ -59,7 +60,10 @@ def validated(kind: type[Asked], body: bytes, *, names: Mapping[str, str] = Mapp
             for fault in error.errors(include_url=False, include_input=False, include_context=False)[:SHOWN_FAULTS]
         )
         status, message = HTTPStatus.BAD_REQUEST, "the request is not valid"
-        raise RefusedError(Fault(status=status, message=message, violations=violations)) from error
+        count = error.error_count()
+        raise RefusedError(
+            Fault(status=status, message=message, violations=violations, violation_count=count)
+        ) from error
 
 
 def _path(location: tuple[int | str, ...], names: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -31,7 +32,8 @@ def require_known_host(headers: Headers, hosts: Collection[str]) -> None:
 
     Args:
         headers: Headers of the request; browsers send the host of the address that the page has named.
-        hosts: Hosts, "*.example" for all below one, "loopback" for those of this machine; none: any host.
+        hosts: Hosts, "*.example" for all below one, "loopback" for those of this machine, "addresses" for all IP
+            addresses; none: any host.
 
     Raises:
         RefusedError: The host is not one of them.
@@ -46,13 +48,24 @@ def require_known_host(headers: Headers, hosts: Collection[str]) -> None:
     if any(_is_named(host, each) for each in hosts):
         return
     message = "the header host names another service: --allowed-hosts of the gateway lists its names"
-    raise RefusedError(Fault(status=HTTPStatus.MISDIRECTED_REQUEST, message=message))
+    raise RefusedError(Fault(status=HTTPStatus.MISDIRECTED_REQUEST, message=message, reason="unknown_host"))
 
 
 def _is_named(host: str, listed: str) -> bool:
     if listed == "loopback":
         return is_loopback(host) or host.endswith(".localhost")
+    if listed == "addresses":
+        return _is_address(host)
     return host.endswith(listed[1:]) if listed.startswith("*.") else host == listed.strip("[]")
+
+
+def _is_address(host: str) -> bool:
+    """Return whether a host is an IP address, which no page can point elsewhere."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def require_known_origin(headers: Headers, listed: Collection[str]) -> None:
@@ -69,7 +82,7 @@ def require_known_origin(headers: Headers, listed: Collection[str]) -> None:
     """
     if "*" not in listed and _is_foreign(headers, listed):
         message = "pages of other origins may call only if --cors-origins of the gateway lists them"
-        raise RefusedError(Fault(status=HTTPStatus.FORBIDDEN, message=message))
+        raise RefusedError(Fault(status=HTTPStatus.FORBIDDEN, message=message, reason="foreign_page"))
 
 
 def _is_foreign(headers: Headers, listed: Collection[str]) -> bool:

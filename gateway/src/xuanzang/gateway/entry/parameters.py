@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Collection, Iterable
+import re
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from typing import Any
-from urllib.parse import parse_qsl
+from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 from xuanzang.client import TranslateOptions
+from xuanzang.gateway.entry import reading
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
-_MAX_FIELDS = 2048
-_FORM = "application/x-www-form-urlencoded"
-_MULTIPART = "multipart/form-data"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
+MAX_INT32 = 2**31 - 1
+"""Greatest number of the server's messages; the least is its negative."""
+Item = TypeVar("Item")
 UNSERVED = "pass_through_unserved"
 """Parameter of all APIs that says what becomes of texts in languages that are not served."""
 
@@ -64,13 +64,14 @@ class Parameters:
             return str(int(value))
         return str(value) if isinstance(value, int) else self.text(name)
 
-    def number(self, name: str) -> str | None:
-        """Return a parameter that JSON may give as a whole number, as text in the way of forms.
+    def whole(self, name: str, *, minimum: int, maximum: int) -> int | None:
+        """Return a parameter that is a whole number, also written as "3" or 3.0; None if it is missing or empty.
 
         Raises:
-            RefusedError: It is neither text nor a whole number, or there are several.
+            RefusedError: It is none, or out of range.
         """
-        return self.text(name) if isinstance(self._values.get(name, [None])[-1], bool) else self.scalar(name)
+        value = self._values.get(name, [None])[-1]
+        return None if value in (None, "") else whole_number(value, field=name, minimum=minimum, maximum=maximum)
 
     def texts(self, name: str) -> list[str]:
         """Return all values of a parameter, which JSON gives as a string or a list of strings.
@@ -103,7 +104,7 @@ class Parameters:
         return len(values) > 1 or (bool(values) and isinstance(values[0], list))
 
 
-async def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_elements: bool = False) -> Parameters:
+def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_elements: bool = False) -> Parameters:
     """Read the parameters of a request.
 
     Args:
@@ -113,31 +114,35 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_
         RefusedError: The body is broken, or of another type.
     """
     values: dict[str, list[Any]] = {}
-    _add(values, _pairs(query))
+    _add(values, reading.pairs(query))
     if not body:
         return Parameters(values)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    elements = None
-    # Some programs send JSON as text, which spares a browser's question whether it may.
-    if kind == "application/json" or (kind == "text/plain" and body.lstrip()[:1] in (b"{", b"[")):
-        given = _json(body)
-        elements = given if takes_elements and isinstance(given, list) else None
-        members = _object(given if elements is None else {})
+    if kind == "application/json" or _is_json_as_text(kind, body):
+        given = reading.json_value(body)
+        if takes_elements and isinstance(given, list):
+            return Parameters(values, given)
+        members = _object(given)
         for name in values.keys() & members.keys():
             raise bad_request(name[:64], "must be given once, in the address or in the body")
         values.update({name: [value] for name, value in members.items()})
-    elif kind == _MULTIPART:
-        _add(values, await _multipart(headers, body))
-    elif kind in ("", _FORM):
-        _add(values, _pairs(body))
+    elif kind == reading.MULTIPART:
+        _add(values, reading.read_multipart(headers, body).fields)
+    elif kind in ("", reading.FORM):
+        reading.require_charset(headers)
+        _add(values, reading.pairs(body))
     else:
-        message = f"the body must be application/json, {_FORM} or {_MULTIPART}"
+        message = f"the body must be application/json, {reading.FORM} or {reading.MULTIPART}"
         raise RefusedError(Fault(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message=message))
-    _require_unicode(values if elements is None else {"": elements})
-    return Parameters(values, elements)
+    return Parameters(values)
 
 
-def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
+def _is_json_as_text(kind: str, body: bytes) -> bool:
+    """Return whether a body is JSON that a program labels as text, which spares browsers a preflight request."""
+    return kind in ("", "text/plain", reading.FORM) and body[:64].lstrip()[:1] in (b"{", b"[")
+
+
+def checked_texts(texts: Sequence[Item], *, field: str, maximum: int) -> Sequence[Item]:
     """Return texts, if there are some and not too many.
 
     Args:
@@ -153,20 +158,6 @@ def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
         limit = "one text" if maximum == 1 else f"at most {maximum} texts"
         raise bad_request(field, f"must be {limit}, are {len(texts)}")
     return texts
-
-
-def require_known(parameters: Parameters, names: Collection[str]) -> None:
-    """Refuse a parameter that would be without effect.
-
-    Args:
-        names: Names of those that the API has here.
-
-    Raises:
-        RefusedError: There is another one.
-    """
-    unknown = sorted(parameters.names - set(names))
-    if unknown:
-        raise bad_request(unknown[0], "is not a parameter of this gateway")
 
 
 def required_text(parameters: Parameters, name: str) -> str:
@@ -198,57 +189,57 @@ def unserved(value: str | None, *, field: str = UNSERVED) -> TranslateOptions:
     return {"pass_through_unserved": value.lower() in ("1", "true")}
 
 
+def whole_number(value: object, *, field: str, minimum: int, maximum: int) -> int:
+    """Return a value of JSON or a form as a whole number: 3, 3.0 or "3", but not true, "³" or a number without end.
+
+    Args:
+        field: Name of the parameter in the API.
+
+    Raises:
+        RefusedError: It is none, or out of range.
+    """
+    number: int | None = None
+    match value:
+        case bool():
+            pass
+        case int():
+            number = value
+        case float() if value.is_integer():
+            number = int(value)
+        case str() if _WHOLE.fullmatch(value.strip()):
+            number = int(value.partition(".")[0])
+    if number is None or not minimum <= number <= maximum:
+        raise bad_request(field, f"must be a whole number from {minimum} to {maximum}")
+    return number
+
+
+def finite_number(value: object, *, field: str) -> float:
+    """Return a value of JSON as a number that the server's messages can hold.
+
+    Args:
+        field: Name of the parameter in the API.
+
+    Raises:
+        RefusedError: It is none, not finite, or too large.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_INT32 <= value <= MAX_INT32:
+        raise bad_request(field, f"must be a number from {-MAX_INT32} to {MAX_INT32}")
+    return float(value)
+
+
 def json_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
         RefusedError: The body is no JSON, or no object.
     """
-    return _object(_json(body))
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body is not valid JSON")) from error
+    return _object(reading.json_value(body))
 
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
     return value
-
-
-def _require_unicode(values: dict[str, list[Any]]) -> None:
-    """Refuse halves of surrogate pairs, which JSON can escape: no answer that quotes one could be sent."""
-    try:
-        json.dumps(values, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        message = "names and values must be valid Unicode text"
-        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
-
-
-def _pairs(encoded: bytes) -> list[tuple[str, str]]:
-    try:
-        text = encoded.decode("ascii")
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
-    except ValueError as error:
-        message = f"a form must be UTF-8, percent-encoded, with at most {_MAX_FIELDS} fields"
-        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
-
-
-async def _multipart(headers: Headers, body: bytes) -> list[tuple[str, str]]:
-    async def chunks() -> AsyncGenerator[bytes, None]:
-        yield body
-
-    try:
-        parser = MultiPartParser(headers, chunks(), max_files=0, max_fields=_MAX_FIELDS, max_part_size=len(body))
-        form = await parser.parse()
-    except (MultiPartException, KeyError) as error:
-        message = f"multipart/form-data must be whole, without files, with at most {_MAX_FIELDS} fields"
-        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
-    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
 
 
 def _add(values: dict[str, list[Any]], pairs: Iterable[tuple[str, str]]) -> None:

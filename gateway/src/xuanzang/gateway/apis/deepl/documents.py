@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -24,7 +25,7 @@ from xuanzang.gateway.languages import unless_automatic
 _READ = frozenset(
     {"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang", UNSERVED}
 )
-_FORMALITIES = ("default", "prefer_less", "prefer_more")
+_MAX_COLUMNS = 64
 _STATES: Mapping[DocumentState, str] = MappingProxyType(
     {
         DocumentState.QUEUED: "queued",
@@ -79,18 +80,21 @@ class DeepLDocuments:
         """Answer /v2/document: take a file, and translate it later."""
         holder = call.caller.holder
         self._store.require_room(holder)
-        upload = await read_upload(call.headers, call.body)
-        options = _options(upload)
+        upload = await call.apart(partial(read_upload, call.headers, call.body))
+        options = _options(upload, call.ignored)
         if glossary := upload.fields.get("glossary_id"):
             languages = options["source_language"], options["target_language"] or ""
-            options["glossary_name"] = await glossary_for(
-                call.client, glossary, source=languages[0], target=languages[1]
-            )
+            options["glossary_name"] = await glossary_for(call, glossary, source=languages[0], target=languages[1])
 
         async def work() -> DocumentTranslation:
             try:
                 translated = await self._translator.translate(
-                    upload.content, options, suffix=upload.suffix, client=call.client, holder=holder
+                    upload.content,
+                    options,
+                    suffix=upload.suffix,
+                    client=call.client,
+                    holder=holder,
+                    columns=upload.columns,
                 )
             except TranslationError as error:
                 raise RefusedError(fault_of(error).named(NAMES)) from error
@@ -139,14 +143,20 @@ class DeepLDocuments:
         return self._store.find(call.path["document_id"], key)
 
 
-def _options(upload: Upload) -> TranslateOptions:
+def _options(upload: Upload, ignored: list[str]) -> TranslateOptions:
+    """Return how a document is to be translated.
+
+    Args:
+        ignored: List to which names of fields without an effect are added.
+    """
     fields = upload.fields
-    if unknown := fields.keys() - _READ:
-        raise bad_request(min(unknown), "is not supported by this gateway")
+    ignored.extend(sorted(fields.keys() - _READ))
+    if fields.get("formality", "default") != "default":
+        ignored.append("formality")
+    if len(upload.columns) > _MAX_COLUMNS:
+        raise bad_request("column", f"must be given at most {_MAX_COLUMNS} times")
     if not fields.get("target_lang"):
         raise bad_request("target_lang", "must be given")
-    if fields.get("formality", "default") not in _FORMALITIES:
-        raise bad_request("formality", f"is supported only as {' or '.join(_FORMALITIES)}")
     if fields.get("output_format") and f".{fields['output_format'].lower()}" != upload.suffix:
         raise bad_request("output_format", f"must be {upload.suffix[1:]}: files keep their format")
     options = TranslateOptions(

@@ -12,14 +12,15 @@ import io
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from xuanzang.client import AsyncTranslationClient, StatusCode, StoredGlossary, TranslationError
-from xuanzang.gateway.entry.endpoints import Call, Handler
+from xuanzang.client import StatusCode, StoredGlossary, TranslationError
+from xuanzang.gateway.entry.endpoints import BaseCall, Call, Handler
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of
 from xuanzang.gateway.languages import base, targets_by_source
@@ -71,86 +72,87 @@ class DeepLGlossaries:
 
     async def all(self, call: Call) -> Response:
         """List those of one pair of languages."""
-        groups = _groups(await call.client.list_glossaries())
+        groups = _groups(await call.client.list_glossaries(timeout=call.seconds))
         listed = [_glossary(name, held[0]) for name, held in groups.items() if len(held) == 1]
         return JSONResponse({"glossaries": listed})
 
     async def create(self, call: Call) -> Response:
         """Store one of one pair."""
-        _require_known(call.parameters, (*_READ, "auth_key"))
+        call.ignore_others((*_READ, "auth_key"))
         name = _given(call.parameters, "name")
-        dictionary = _dictionary(call.parameters)
-        glossary_id, (stored,) = await _create(call.client, name, [dictionary])
+        dictionary = await call.apart(partial(_dictionary, call.parameters))
+        glossary_id, (stored,) = await _create(call, name, [dictionary])
         return JSONResponse(_glossary(glossary_id, stored), HTTPStatus.CREATED)
 
     async def one(self, call: Call) -> Response:
         """Return one of one pair."""
         glossary_id = call.path["glossary_id"]
-        held = await _held(call.client, glossary_id)
+        held = await _held(call, glossary_id)
         if len(held) > 1:
             raise bad_request("glossary_id", "has several pairs of languages: use version 3 of the API")
         return JSONResponse(_glossary(glossary_id, held[0]))
 
     async def delete(self, call: Call) -> Response:
         """Delete one."""
-        for each in await _held(call.client, call.path["glossary_id"]):
-            await call.client.delete_glossary(each.name)
+        for each in await _held(call, call.path["glossary_id"]):
+            await call.client.delete_glossary(each.name, timeout=call.seconds)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def entries(self, call: Call) -> Response:
         """Return the entries of one; of several translations of a term, the first is DeepL's one."""
-        held = await _held(call.client, call.path["glossary_id"])
-        return Response(await _tsv(call.client, held[0]), media_type=_TSV)
+        held = await _held(call, call.path["glossary_id"])
+        return Response(await _tsv(call, held[0]), media_type=_TSV)
 
     async def pairs(self, call: Call) -> Response:
         """Return the pairs that glossaries may have: all that the server translates."""
-        pairs = targets_by_source(await call.client.list_models())
+        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         listed = [{"source_lang": source, "target_lang": each} for source, targets in pairs.items() for each in targets]
         return JSONResponse({"supported_languages": listed})
 
     async def all_multilingual(self, call: Call) -> Response:
         """List all."""
-        groups = _groups(await call.client.list_glossaries())
+        groups = _groups(await call.client.list_glossaries(timeout=call.seconds))
         return JSONResponse({"glossaries": [_multilingual(name, held) for name, held in groups.items()]})
 
     async def create_multilingual(self, call: Call) -> Response:
         """Store one."""
-        _require_known(call.parameters, ("name", "dictionaries", "auth_key"))
+        call.ignore_others(("name", "dictionaries", "auth_key"))
         name = _given(call.parameters, "name")
-        dictionaries = _dictionaries(call.parameters)
+        dictionaries = await call.apart(partial(_dictionaries, call.parameters))
         if not dictionaries:
             raise bad_request("dictionaries", "must be given")
         if len({(each["source_language"], each["target_language"]) for each in dictionaries}) < len(dictionaries):
             raise bad_request("dictionaries", "must have each pair of languages once")
-        glossary_id, stored = await _create(call.client, name, dictionaries)
+        glossary_id, stored = await _create(call, name, dictionaries)
         return JSONResponse(_multilingual(glossary_id, stored), HTTPStatus.CREATED)
 
     async def one_multilingual(self, call: Call) -> Response:
         """Return one."""
         glossary_id = call.path["glossary_id"]
-        return JSONResponse(_multilingual(glossary_id, await _held(call.client, glossary_id)))
+        return JSONResponse(_multilingual(glossary_id, await _held(call, glossary_id)))
 
     async def change_multilingual(self, call: Call) -> Response:
         """Rename one, or add entries to its dictionaries."""
-        _require_known(call.parameters, ("name", "dictionaries", "auth_key"))
+        call.ignore_others(("name", "dictionaries", "auth_key"))
+        changes = await call.apart(partial(_dictionaries, call.parameters))
         glossary_id, name = call.path["glossary_id"], call.parameters.text("name")
-        held = await _held(call.client, glossary_id)
+        held = await _held(call, glossary_id)
         for each in held if name else ():
-            await _store(call.client, each.name, await _as_dictionary(call.client, each), name or "", replace=True)
-        for dictionary in _dictionaries(call.parameters):
+            await _store(call, each.name, await _as_dictionary(call, each), name or "", replace=True)
+        for dictionary in changes:
             same = _of_pair(held, dictionary)
-            old = await call.client.list_glossary_entries(same.name) if same else {}
+            old = await call.client.list_glossary_entries(same.name, timeout=call.seconds) if same else {}
             stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
             merged = {**dictionary, "entries": old | dictionary["entries"]}
-            await _store(call.client, stored_as, merged, name or _display_name(glossary_id, held), replace=True)
+            await _store(call, stored_as, merged, name or _display_name(glossary_id, held), replace=True)
         return await self.one_multilingual(call)
 
     async def entries_multilingual(self, call: Call) -> Response:
         """Return the entries of a dictionary."""
-        held = await _held(call.client, call.path["glossary_id"])
+        held = await _held(call, call.path["glossary_id"])
         source, target = (call.parameters.text(name) for name in ("source_lang", "target_lang"))
         dictionaries = [
-            _languages(each) | {"entries": await _tsv(call.client, each), "entries_format": "tsv"}
+            _languages(each) | {"entries": await _tsv(call, each), "entries_format": "tsv"}
             for each in held
             if source in (None, each.source_language.upper(), each.source_language)
             and target in (None, each.target_language.upper(), each.target_language)
@@ -161,18 +163,19 @@ class DeepLGlossaries:
 
     async def replace_dictionary(self, call: Call) -> Response:
         """Store a dictionary of one, in the place of another of its languages."""
-        _require_known(call.parameters, (*_DICTIONARY, "auth_key"))
-        glossary_id, dictionary = call.path["glossary_id"], _dictionary(call.parameters)
-        held = await _held(call.client, glossary_id)
+        call.ignore_others((*_DICTIONARY, "auth_key"))
+        dictionary = await call.apart(partial(_dictionary, call.parameters))
+        glossary_id = call.path["glossary_id"]
+        held = await _held(call, glossary_id)
         same = _of_pair(held, dictionary)
         stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
         name = _display_name(glossary_id, held)
-        stored = await _store(call.client, stored_as, dictionary, name, replace=True)
+        stored = await _store(call, stored_as, dictionary, name, replace=True)
         return JSONResponse(_languages(stored) | {"entry_count": stored.entry_count})
 
     async def delete_dictionary(self, call: Call) -> Response:
         """Delete a dictionary of one."""
-        held = await _held(call.client, call.path["glossary_id"])
+        held = await _held(call, call.path["glossary_id"])
         wanted = {
             "source_language": _given(call.parameters, "source_lang").lower(),
             "target_language": _given(call.parameters, "target_lang").lower(),
@@ -180,11 +183,11 @@ class DeepLGlossaries:
         found = _of_pair(held, wanted)
         if found is None:
             raise _missing("the glossary has no such dictionary")
-        await call.client.delete_glossary(found.name)
+        await call.client.delete_glossary(found.name, timeout=call.seconds)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def glossary_for(client: AsyncTranslationClient, glossary_id: str, *, source: str | None, target: str) -> str:
+async def glossary_for(call: BaseCall, glossary_id: str, *, source: str | None, target: str) -> str:
     """Return the name by which the server holds what a glossary has for a pair of languages.
 
     Args:
@@ -194,7 +197,7 @@ async def glossary_for(client: AsyncTranslationClient, glossary_id: str, *, sour
     Raises:
         RefusedError: There is none, or nothing in it for the pair.
     """
-    held = await _held(client, glossary_id)
+    held = await _held(call, glossary_id)
     if len(held) == 1:
         # The server says it, if the languages are others.
         return held[0].name
@@ -272,49 +275,59 @@ def _groups(stored: Iterable[StoredGlossary]) -> dict[str, list[StoredGlossary]]
     """Return glossaries by the ids that DeepL's have here."""
     groups: dict[str, list[StoredGlossary]] = {}
     for each in stored:
-        suffix = f".{each.source_language}-{each.target_language}".lower()
+        suffix = _suffix(each.source_language, each.target_language)
         groups.setdefault(each.name.removesuffix(suffix), []).append(each)
     return groups
 
 
-async def _held(client: AsyncTranslationClient, glossary_id: str) -> list[StoredGlossary]:
-    held = _groups(await client.list_glossaries()).get(glossary_id)
+def _suffix(source: str, target: str) -> str:
+    return f".{source}-{target}".lower()
+
+
+async def _held(call: BaseCall, glossary_id: str) -> list[StoredGlossary]:
+    """Return the glossaries of an id, which may also be the whole name of one, such as `terms.zh-en`."""
+    stored = await call.client.list_glossaries(timeout=call.seconds)
+    held = _groups(stored).get(glossary_id) or [each for each in stored if each.name == glossary_id]
     if not held:
         raise _missing(_NO_GLOSSARY)
     return held
 
 
-async def _create(
-    client: AsyncTranslationClient, name: str, dictionaries: list[dict[str, Any]]
-) -> tuple[str, list[StoredGlossary]]:
+async def _create(call: BaseCall, name: str, dictionaries: list[dict[str, Any]]) -> tuple[str, list[StoredGlossary]]:
     """Store dictionaries under a new id, all or none."""
-    taken = _groups(await client.list_glossaries())
+    held = await call.client.list_glossaries(timeout=call.seconds)
+    taken = _groups(held).keys() | {each.name for each in held}
     glossary_id = new_id(name)
+    if any(glossary_id.endswith(_suffix(each["source_language"], each["target_language"])) for each in dictionaries):
+        # Otherwise it would be read as the dictionary of another glossary.
+        glossary_id = glossary_id.replace(".", "-")
     if glossary_id in taken:
         glossary_id = f"{glossary_id[:_MAX_STEM]}-{secrets.token_hex(4)}"
     stored: list[StoredGlossary] = []
     try:
         for each in dictionaries:
             stored_as = glossary_id if len(dictionaries) == 1 else _dictionary_name(glossary_id, each)
-            stored.append(await _store(client, stored_as, each, name, replace=False))
+            stored.append(await _store(call, stored_as, each, name, replace=False))
     except RefusedError:
         for done in stored:
-            await client.delete_glossary(done.name)
+            await call.client.delete_glossary(done.name, timeout=call.seconds)
         raise
     return glossary_id, stored
 
 
 async def _store(
-    client: AsyncTranslationClient, stored_as: str, dictionary: Mapping[str, Any], name: str, *, replace: bool
+    call: BaseCall, stored_as: str, dictionary: Mapping[str, Any], name: str, *, replace: bool
 ) -> StoredGlossary:
     try:
-        return await client.create_glossary(stored_as, display_name=name.strip(), replace=replace, **dictionary)
+        return await call.client.create_glossary(
+            stored_as, display_name=name.strip(), replace=replace, timeout=call.seconds, **dictionary
+        )
     except TranslationError as error:
         raise RefusedError(fault_of(error).named(NAMES)) from error
 
 
-async def _as_dictionary(client: AsyncTranslationClient, stored: StoredGlossary) -> dict[str, Any]:
-    entries = await client.list_glossary_entries(stored.name)
+async def _as_dictionary(call: BaseCall, stored: StoredGlossary) -> dict[str, Any]:
+    entries = await call.client.list_glossary_entries(stored.name, timeout=call.seconds)
     return {
         "entries": entries,
         "source_language": stored.source_language,
@@ -351,16 +364,11 @@ def _of_pair(held: Iterable[StoredGlossary], dictionary: Mapping[str, Any]) -> S
 
 
 def _dictionary_name(glossary_id: str, dictionary: Mapping[str, Any]) -> str:
-    return f"{glossary_id}.{dictionary['source_language']}-{dictionary['target_language']}"
+    return glossary_id + _suffix(dictionary["source_language"], dictionary["target_language"])
 
 
 def _display_name(glossary_id: str, held: Iterable[StoredGlossary]) -> str:
     return next((each.display_name for each in held if each.display_name), glossary_id)
-
-
-def _require_known(parameters: Parameters, known: Iterable[str]) -> None:
-    if unknown := parameters.names.difference(known):
-        raise bad_request(min(unknown), "is not supported by this gateway")
 
 
 def _given(parameters: Parameters, name: str) -> str:
@@ -375,9 +383,9 @@ def _missing(message: str) -> RefusedError:
     return RefusedError(Fault(status=HTTPStatus.GONE, message=message))
 
 
-async def _tsv(client: AsyncTranslationClient, stored: StoredGlossary) -> str:
+async def _tsv(call: BaseCall, stored: StoredGlossary) -> str:
     try:
-        entries = await client.list_glossary_entries(stored.name)
+        entries = await call.client.list_glossary_entries(stored.name, timeout=call.seconds)
     except TranslationError as error:
         if error.code is StatusCode.NOT_FOUND:
             raise _missing(_NO_GLOSSARY) from error

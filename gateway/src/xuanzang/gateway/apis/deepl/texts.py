@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, cast
@@ -21,6 +23,7 @@ from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_
 from xuanzang.gateway.settings import FORM_BYTES
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
+_KEY_HINT = "the header authorization: DeepL-Auth-Key KEY"
 _READ = frozenset(
     {
         *("auth_key", "glossary_id", "ignore_tags", "non_splitting_tags", UNSERVED, "source_lang"),
@@ -28,23 +31,29 @@ _READ = frozenset(
     }
 )
 _SWITCH = frozenset({"0", "1", "false", "true"})
-# Parameters whose other values ask for what no server can do; these ask for what it does anyway.
-_FULFILLED: Mapping[str, frozenset[str]] = MappingProxyType(
+# Parameters without an effect. Of those with other values than these, which ask for what happens anyway, a header says
+# that they are ignored; None: any value asks for that.
+_IGNORED: Mapping[str, frozenset[str] | None] = MappingProxyType(
     {
-        "context": frozenset({""}),
-        "enable_beta_languages": _SWITCH,
-        "formality": frozenset({"default", "prefer_less", "prefer_more"}),
+        "enable_beta_languages": None,
+        "formality": frozenset({"default"}),
         "model_type": frozenset({"latency_optimized", "prefer_quality_optimized"}),
         "outline_detection": frozenset({"1", "true"}),
-        "preserve_formatting": _SWITCH,
-        "show_billed_characters": _SWITCH,
+        "preserve_formatting": None,
+        "show_billed_characters": None,
         # Texts are translated sentence by sentence, and their lines stay, whatever a caller thinks of them.
         "split_sentences": frozenset({"0", "1", "default", "nonewlines"}),
         "tag_handling_version": frozenset({"v1", "v2"}),
     }
 )
+# These would change what a translation says.
+_REFUSED = frozenset(
+    {"custom_instructions", "glossary_ids", "style_id", "translation_memory_id", "translation_memory_threshold"}
+)
 _MAX_TAGS = 64
+_MAX_LISTED = 256
 _TAG = re.compile(r"[A-Za-z_][\w:.-]{0,63}")
+_OPENING = re.compile(r"<([A-Za-z_][\w:.-]{0,63})(?=[\s/>])")
 # Marks an element as not to be translated, in HTML and XML alike.
 _MARK = ' translate="no" data-ignored=""'
 # DeepL's number for no limit; the server's quotas are refusals with a delay.
@@ -81,10 +90,10 @@ class DeepL(Api):
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="deepl", render=render, key_parameters=("auth_key",))
+        style = ApiStyle(name="deepl", render=render, key_parameters=("auth_key",), key_hint=_KEY_HINT)
         # Clients may send parameters of GET as a form, with POST.
         calls: list[tuple[str, str, Handler]] = [
-            ("POST", "/v2/translate", self.translate),
+            ("GET POST", "/v2/translate", self.translate),
             ("GET POST", "/v2/languages", self.languages),
             ("GET POST", "/v2/usage", self.usage),
             *DeepLGlossaries().calls,
@@ -94,7 +103,7 @@ class DeepL(Api):
             Route(path, Endpoint(handler, style, self._state), methods=methods.split())
             for methods, path, handler in calls
         ]
-        uploading = ApiStyle(name="deepl", render=render, reads_parameters=False)
+        uploading = replace(style, key_parameters=(), reads_parameters=False)
         max_bytes = self._state.settings.max_document_bytes + FORM_BYTES
         upload = Endpoint(
             self._documents.upload, uploading, self._state, limit=self._state.limits.uploads, max_bytes=max_bytes
@@ -105,40 +114,52 @@ class DeepL(Api):
 
     async def translate(self, call: Call) -> Response:
         """Answer /v2/translate."""
-        parameters = call.parameters
-        _require_fulfilled(parameters)
-        texts = checked_texts(parameters.texts("text"), field="text", maximum=self._max_texts)
-        _require_usual_blocks(parameters, texts)
-        target, source = parameters.text("target_lang"), unless_automatic(parameters.text("source_lang"))
+        given = call.parameters
+        texts, job = await call.apart(partial(self._read, call))
+        if glossary := given.text("glossary_id"):
+            name = await glossary_for(call, glossary, source=job.source, target=job.target)
+            job = replace(job, options=job.options | {"glossary_name": name})
+        results = await translate(call, job)
+        self._documents.usage.count(call.caller.holder.caller, sum(map(len, texts)))
+        more = {"model_type_used": "latency_optimized"} if "model_type" in given.names else {}
+        is_marked = "ignore_tags" in given.names
+        rows = zip(texts, results, strict=True)
+        return await call.apart(
+            lambda: JSONResponse(
+                {
+                    "translations": [
+                        _translation(text, result, job.target, is_marked=is_marked) | more for text, result in rows
+                    ]
+                }
+            )
+        )
+
+    def _read(self, call: Call) -> tuple[Sequence[str], TranslationJob]:
+        """Return the texts of a request, and how they are translated."""
+        given = call.parameters
+        _note_ignored(call)
+        texts = checked_texts(given.texts("text"), field="text", maximum=self._max_texts)
+        _require_usual_blocks(given, texts)
+        target, form = given.text("target_lang"), given.text("tag_handling")
         if target is None:
             raise bad_request("target_lang", "must be given")
-        options = _options(parameters)
-        if glossary := parameters.text("glossary_id"):
-            options["glossary_name"] = await glossary_for(call.client, glossary, source=source, target=target)
-        ignored = _tags(parameters, "ignore_tags")
-        is_html = parameters.text("tag_handling") == "html"
-        if ignored and parameters.text("tag_handling") is None:
+        ignored = _tags(given, "ignore_tags")
+        if ignored and form is None:
             raise bad_request("ignore_tags", "needs tag_handling")
-        job = TranslationJob(
+        is_html = form == "html"
+        return texts, TranslationJob(
             texts=[without_translation(text, ignored, is_html=is_html) for text in texts],
-            source=source,
+            source=unless_automatic(given.text("source_lang")),
             target=target,
-            options=options,
+            options=_options(given),
         )
-        results = await translate(call.client, job)
-        self._documents.usage.count(call.caller.holder.caller, sum(map(len, texts)))
-        more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
-        translations = [
-            _translation(text, result, target, ignored) | more for text, result in zip(texts, results, strict=True)
-        ]
-        return JSONResponse({"translations": translations})
 
     async def languages(self, call: Call) -> Response:
         """Answer /v2/languages."""
         kind = call.parameters.text("type") or "source"
         if kind not in ("source", "target"):
             raise bad_request("type", 'must be "source" or "target"')
-        pairs = targets_by_source(await call.client.list_models())
+        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         if kind == "source":
             return JSONResponse([_language(code) for code in pairs])
         targets = sorted({target for targets in pairs.values() for target in targets})
@@ -147,7 +168,7 @@ class DeepL(Api):
 
     async def usage(self, call: Call) -> Response:
         """Answer /v2/usage with what this gateway has translated for the caller since it was started."""
-        await call.client.list_models()
+        await call.client.list_models(timeout=call.seconds)
         return JSONResponse(
             {"character_count": self._documents.usage.of(call.caller.holder.caller), "character_limit": _UNLIMITED}
         )
@@ -160,22 +181,28 @@ class DeepL(Api):
 
 def _require_usual_blocks(parameters: Parameters, texts: Sequence[str]) -> None:
     """Refuse tags that are to split sentences, or not to: elements among text never split, and others always do."""
-    for name in ("non_splitting_tags", "splitting_tags"):
-        tags = _tags(parameters, name)
-        if tags and any(_opening(tags, is_html=True).search(text) for text in texts):
+    tags = {name: _tags(parameters, name) for name in ("non_splitting_tags", "splitting_tags")}
+    if not any(tags.values()):
+        return
+    present = {found[1].lower() for text in texts for found in _OPENING.finditer(text)}
+    for name, listed in tags.items():
+        if present.intersection(map(str.lower, listed)):
             raise bad_request(name, "is supported only for tags that no text has")
 
 
-def _require_fulfilled(parameters: Parameters) -> None:
-    for name in sorted(parameters.names - _READ):
-        allowed = _FULFILLED.get(name)
-        if name == "outline_detection" and parameters.text("tag_handling") != "xml":
-            allowed = _SWITCH
-        value = parameters.scalar(name) if allowed else None
-        if allowed is None or (value is not None and not any(allowed)):
-            raise bad_request(name, "is not supported by this gateway")
-        if value is not None and value.lower() not in allowed:
-            raise bad_request(name, f"is supported only as {' or '.join(sorted(allowed))}")
+def _note_ignored(call: Call) -> None:
+    """Refuse parameters that would change a translation, and note others without an effect."""
+    given = call.parameters
+    if refused := given.names & _REFUSED:
+        raise bad_request(min(refused), "is not supported by this gateway")
+    call.ignore_others(_READ | _IGNORED.keys())
+    for name in _IGNORED.keys() & given.names:
+        usual = _IGNORED[name]
+        if name == "outline_detection" and given.text("tag_handling") != "xml":
+            usual = None
+        value = given.scalar(name)
+        if usual is not None and value is not None and value.lower() not in usual:
+            call.ignored.append(name)
 
 
 def _options(parameters: Parameters) -> TranslateOptions:
@@ -190,16 +217,12 @@ def _options(parameters: Parameters) -> TranslateOptions:
 
 def _tags(parameters: Parameters, parameter: str) -> frozenset[str]:
     """Return names of tags, which come as a list or with commas between them."""
-    names = [name.strip() for each in parameters.texts(parameter) for name in each.split(",") if name.strip()]
+    listed = ",".join(parameters.texts(parameter)).split(",", _MAX_LISTED)
+    names = [name.strip() for name in listed if name.strip()]
     if len(names) > _MAX_TAGS or not all(_TAG.fullmatch(name) for name in names):
         form = "of letters, digits and _ : . -, which begin with a letter or _"
         raise bad_request(parameter, f"must be at most {_MAX_TAGS} names of tags, {form}")
     return frozenset(names)
-
-
-def _opening(tags: Collection[str], *, is_html: bool) -> re.Pattern[str]:
-    flags = re.IGNORECASE if is_html else re.NOFLAG
-    return re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?=[\s/>])", flags)
 
 
 def without_translation(text: str, tags: Collection[str], *, is_html: bool) -> str:
@@ -211,14 +234,20 @@ def without_translation(text: str, tags: Collection[str], *, is_html: bool) -> s
     """
     if not tags:
         return text
-    return _opening(tags, is_html=is_html).sub(rf"<\1{_MARK}", text)
+    named = frozenset(map(str.lower, tags)) if is_html else frozenset(tags)
+
+    def marked(found: re.Match[str]) -> str:
+        name = found[1].lower() if is_html else found[1]
+        return f"{found[0]}{_MARK}" if name in named else found[0]
+
+    return _OPENING.sub(marked, text)
 
 
-def _translation(text: str, result: Translated, target: str, ignored: Collection[str]) -> dict[str, Any]:
+def _translation(text: str, result: Translated, target: str, *, is_marked: bool) -> dict[str, Any]:
     return {
         # The field has no value for text without a language, such as a name that was copied.
         "detected_source_language": base(result.source or target).upper(),
-        "text": result.text.replace(_MARK, "") if ignored else result.text,
+        "text": result.text.replace(_MARK, "") if is_marked else result.text,
         "billed_characters": len(text),
     }
 

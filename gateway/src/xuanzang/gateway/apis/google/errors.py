@@ -47,6 +47,15 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": error}, fault.status, headers=fault.headers)
 
 
+STYLE = ApiStyle(
+    name="google",
+    render=render,
+    key_parameters=("key",),
+    key_hint="the header x-goog-api-key or the parameter key=KEY",
+)
+"""Ways of Google's APIs."""
+
+
 def refusals(state: SharedState) -> list[Route]:
     """Return the addresses of version 3 that nothing answers; those of what is answered come before them."""
 
@@ -54,8 +63,7 @@ def refusals(state: SharedState) -> list[Route]:
         await asyncio.sleep(0)
         raise not_offered("the gateway has no such call of Google's API, or lacks the extra google")
 
-    style = ApiStyle(name="google", render=render, key_parameters=("key",))
-    return [Route("/v3/projects/{rest:path}", Endpoint(refuse, style, state))]
+    return [Route("/v3/projects/{rest:path}", Endpoint(refuse, STYLE, state))]
 
 
 def _reason(fault: Fault) -> str:

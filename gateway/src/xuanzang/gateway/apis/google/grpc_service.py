@@ -13,7 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import Message
 
 from xuanzang.gateway.apis.google.v3 import GoogleV3
-from xuanzang.gateway.entry.grpc_calls import GrpcCall, GrpcMethod, GrpcService
+from xuanzang.gateway.entry.endpoints import BaseCall
+from xuanzang.gateway.entry.grpc_calls import GrpcMethod, GrpcService
 from xuanzang.gateway.errors import not_offered
 
 _PACKAGE = "google.cloud.translation.v3"
@@ -55,7 +56,7 @@ def _official_methods() -> list[str]:
 def _refusal(name: str) -> GrpcMethod:
     message = f"{name} is not offered by this gateway, which has {', '.join(_TYPES)} of {SERVICE}"
 
-    async def refuse(_request: bytes, _call: GrpcCall) -> NoReturn:
+    async def refuse(_request: bytes, _call: BaseCall) -> NoReturn:
         await asyncio.sleep(0)
         raise not_offered(message)
 

@@ -176,6 +176,15 @@ def display_names(codes: Iterable[str], language: str, *, field: str) -> dict[st
     return {code: ((named := locale(code)) and named.get_display_name(naming)) or code for code in codes}
 
 
+def google_code(code: str) -> str:
+    """Return Google's code of a language, such as "zh-CN" for "zh".
+
+    Args:
+        code: Code of the server.
+    """
+    return _SPELLINGS.get(code, (code,))[0]
+
+
 def _spelled(codes: Iterable[str]) -> set[str]:
     return {spelling for code in codes for spelling in (code, *_SPELLINGS.get(code, ()))}
 

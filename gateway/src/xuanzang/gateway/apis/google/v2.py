@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -10,13 +11,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, DetectedLanguage, TranslateOptions
-from xuanzang.gateway.apis.google.errors import render
+from xuanzang.gateway.apis.google.errors import STYLE, render
 from xuanzang.gateway.apis.google.names import Languages, display_names, served_model
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
+from xuanzang.gateway.entry.endpoints import Api, Call, Endpoint, Handler
+from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.languages import source_for
-from xuanzang.gateway.translation import Translated, TranslationJob, translate
+from xuanzang.gateway.languages import source_for, unless_automatic
+from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -42,7 +43,7 @@ class GoogleV2(Api):
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="google", render=_render, key_parameters=("key",))
+        style = replace(STYLE, render=_render)
         root = "/language/translate/v2"
         handlers: dict[str, Handler] = {
             root: self.translate,
@@ -57,9 +58,18 @@ class GoogleV2(Api):
     async def translate(self, call: Call) -> Response:
         """Answer /language/translate/v2."""
         given = call.parameters
-        _require_known(given, _READ)
-        texts = checked_texts(given.texts("q"), field="q", maximum=self._max_texts)
-        target, source, model = given.text("target"), given.text("source"), given.text("model")
+        source, has_model = given.text("source"), given.text("model") is not None
+
+        def written(_: TranslationJob, results: list[Translated]) -> object:
+            listed = [_translation(each, source=source, has_model=has_model) for each in results]
+            return {"data": {"translations": listed}}
+
+        return await answered(call, self._read, written)
+
+    def _read(self, call: Call) -> TranslationJob:
+        given = call.parameters
+        call.ignore_others(_READ | _HARMLESS)
+        target, model = given.text("target"), given.text("model")
         if target is None:
             raise bad_request("target", "must be given")
         form = given.text("format") or "html"
@@ -67,14 +77,16 @@ class GoogleV2(Api):
             raise bad_request("format", 'must be "html" or "text"')
         named = None if model in (None, *_GENERAL_MODELS) else served_model(model or "", is_bare=True) or None
         options = TranslateOptions(content_format=cast("ContentFormat", form), model=named)
-        options |= unserved(given.scalar(UNSERVED))
-        job = TranslationJob(texts=texts, source=source, target=target, options=options, timeout=call.seconds)
-        results = await translate(call.client, job)
-        return _data(translations=[_translation(each, source=source, has_model=model is not None) for each in results])
+        return TranslationJob(
+            texts=checked_texts(given.texts("q"), field="q", maximum=self._max_texts),
+            source=unless_automatic(given.text("source")),
+            target=target,
+            options=options | unserved(given.scalar(UNSERVED)),
+        )
 
     async def detect(self, call: Call) -> Response:
         """Answer /language/translate/v2/detect: "und" stands for no language."""
-        _require_known(call.parameters, frozenset({"q"}))
+        call.ignore_others({"q", *_HARMLESS})
         texts = checked_texts(call.parameters.texts("q"), field="q", maximum=self._max_texts)
         found = await call.client.detect_languages(texts, timeout=call.seconds)
         listed = Languages(await call.client.list_models(timeout=call.seconds)).all
@@ -82,18 +94,13 @@ class GoogleV2(Api):
 
     async def languages(self, call: Call) -> Response:
         """Answer /language/translate/v2/languages: codes and, in the language `target`, names."""
-        _require_known(call.parameters, frozenset({"target", "model"}))
+        call.ignore_others({"target", "model", *_HARMLESS})
         languages = Languages(await call.client.list_models(timeout=call.seconds))
         naming = call.parameters.text("target")
         if naming is None:
             return _data(languages=[{"language": code} for code in languages.all])
         names = display_names(languages.all, naming, field="target")
         return _data(languages=[{"language": code, "name": name} for code, name in names.items()])
-
-
-def _require_known(parameters: Parameters, known: frozenset[str]) -> None:
-    for name in sorted(parameters.names - known - _HARMLESS):
-        raise bad_request(name, "is not supported by this gateway")
 
 
 def _translation(result: Translated, *, source: str | None, has_model: bool) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from google.cloud.translate_v3.types import translation_service as types
 from google.longrunning.operations_pb2 import Operation
 
 from xuanzang.client import (
-    AsyncTranslationClient,
     ContentFormat,
     FieldViolation,
     StatusCode,
@@ -31,6 +30,7 @@ from xuanzang.gateway.apis.google.names import (
     served_model,
     stored_glossary,
 )
+from xuanzang.gateway.entry.endpoints import BaseCall
 from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
 from xuanzang.gateway.errors import RefusedError, bad_request, fault_of, invalid, not_found
 from xuanzang.gateway.languages import source_for
@@ -51,18 +51,6 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 
 
-class V3Call(Protocol):
-    """A call, over gRPC or HTTP."""
-
-    @property
-    def client(self) -> AsyncTranslationClient:
-        """Client that calls the server with the caller's key."""
-
-    @property
-    def seconds(self) -> float:
-        """Time until its answer must be there."""
-
-
 class GoogleV3:
     """Implementation of the calls, from message to message."""
 
@@ -74,7 +62,7 @@ class GoogleV3:
         """
         self._max_texts = max_texts
 
-    async def translate_text(self, request: Any, call: V3Call) -> Any:
+    async def translate_text(self, request: Any, call: BaseCall) -> Any:
         """Answer TranslateText."""
         _require(
             *parent_violations(request.parent),
@@ -83,7 +71,7 @@ class GoogleV3:
             *_label_violations(request.labels),
             *_unsupported(request),
         )
-        texts = checked_texts(list(request.contents), field="contents", maximum=self._max_texts)
+        texts = list(checked_texts(request.contents, field="contents", maximum=self._max_texts))
         if not request.target_language_code:
             raise bad_request("target_language_code", "must be given")
         glossary = request.glossary_config.glossary
@@ -99,13 +87,12 @@ class GoogleV3:
             source=request.source_language_code or None,
             target=request.target_language_code,
             options=options,
-            timeout=call.seconds,
         )
         with google_names():
-            results = await translate(call.client, job)
+            results = await translate(call, job)
         return _text_response(request, job, results)
 
-    async def detect_language(self, request: Any, call: V3Call) -> Any:
+    async def detect_language(self, request: Any, call: BaseCall) -> Any:
         """Answer DetectLanguage: there is always a language, "und" if nothing says which."""
         _require(
             *parent_violations(request.parent),
@@ -125,7 +112,7 @@ class GoogleV3:
         ]
         return types.DetectLanguageResponse.pb()(languages=languages or [detected(language_code=_UNDETERMINED)])
 
-    async def supported_languages(self, request: Any, call: V3Call) -> Any:
+    async def supported_languages(self, request: Any, call: BaseCall) -> Any:
         """Answer GetSupportedLanguages."""
         _require(*parent_violations(request.parent), *model_violations(request.model))
         models, wanted = await call.client.list_models(timeout=call.seconds), served_model(request.model)
@@ -147,7 +134,7 @@ class GoogleV3:
             ]
         )
 
-    async def list_glossaries(self, request: Any, call: V3Call) -> Any:
+    async def list_glossaries(self, request: Any, call: BaseCall) -> Any:
         """Answer ListGlossaries."""
         _require(*parent_violations(request.parent))
         if request.filter:
@@ -157,7 +144,7 @@ class GoogleV3:
         listed = [_glossary(glossary_resource(request.parent, each.name), each) for each in page]
         return types.ListGlossariesResponse.pb()(glossaries=listed, next_page_token=following)
 
-    async def get_glossary(self, request: Any, call: V3Call) -> Any:
+    async def get_glossary(self, request: Any, call: BaseCall) -> Any:
         """Answer GetGlossary."""
         wanted = stored_glossary(request.name, field="name")
         for each in await call.client.list_glossaries(timeout=call.seconds):
@@ -165,7 +152,7 @@ class GoogleV3:
                 return _glossary(request.name, each)
         raise not_found("there is no such glossary")
 
-    async def delete_glossary(self, request: Any, call: V3Call) -> Operation:
+    async def delete_glossary(self, request: Any, call: BaseCall) -> Operation:
         """Answer DeleteGlossary with an operation that is over."""
         wanted = stored_glossary(request.name, field="name")
         await call.client.delete_glossary(wanted, timeout=call.seconds)
@@ -229,7 +216,7 @@ def _mime_type_violations(mime_type: str) -> Iterable[FieldViolation]:
 def _label_violations(labels: Mapping[str, str]) -> Iterable[FieldViolation]:
     if len(labels) > MAX_LABELS:
         yield FieldViolation(field="labels", description=f"must have at most {MAX_LABELS} entries, has {len(labels)}")
-    if any(len(text) > MAX_LABEL_CHARACTERS for label in labels.items() for text in label):
+    elif any(len(text) > MAX_LABEL_CHARACTERS for label in labels.items() for text in label):
         description = f"must have keys and values of at most {MAX_LABEL_CHARACTERS} characters"
         yield FieldViolation(field="labels", description=description)
 

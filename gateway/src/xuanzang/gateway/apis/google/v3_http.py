@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -12,9 +14,9 @@ from google.protobuf.message import Message
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.gateway.apis.google.errors import render
+from xuanzang.gateway.apis.google.errors import STYLE
 from xuanzang.gateway.apis.google.v3 import GoogleV3
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Call, Endpoint, SharedState
 from xuanzang.gateway.entry.parameters import json_object
 from xuanzang.gateway.errors import Fault, RefusedError
 
@@ -49,12 +51,12 @@ class GoogleV3Http:
         ]
 
     def _route(self, method: str, path: str, kind: Any, answer: _Answer) -> Route:
-        style = ApiStyle(name="google", render=render, key_parameters=("key",), reads_parameters=False)
+        style = replace(STYLE, reads_parameters=False)
 
         async def handle(call: Call) -> Response:
-            request = _read(kind.pb(), call)
-            written = json_format.MessageToDict(await answer(request, call))
-            return JSONResponse(written)
+            request = await call.apart(partial(_read, kind.pb(), call))
+            made = await answer(request, call)
+            return await call.apart(lambda: JSONResponse(json_format.MessageToDict(made)))
 
         return Route(path, Endpoint(handle, style, self._state), methods=[method])
 
@@ -68,7 +70,7 @@ def _read(kind: type[Message], call: Call) -> Message:
     fields[resource] = _resource(call.path)
     try:
         return json_format.ParseDict(fields, kind())
-    except json_format.ParseError as error:
+    except (json_format.ParseError, OverflowError) as error:
         # Its message quotes values of the caller at most, and goes to no log.
         fault = Fault(status=HTTPStatus.BAD_REQUEST, message=f"the request is not valid: {str(error)[:300]}")
         raise RefusedError(fault) from error

@@ -26,7 +26,8 @@ from xuanzang.gateway.apis.inference.inferences import (
     split_raw,
     trace_settings,
 )
-from xuanzang.gateway.entry.grpc_calls import GrpcCall, GrpcHandler, GrpcMethod, GrpcService, code_of
+from xuanzang.gateway.entry.endpoints import BaseCall
+from xuanzang.gateway.entry.grpc_calls import GrpcHandler, GrpcMethod, GrpcService, code_of
 from xuanzang.gateway.errors import RefusedError, bad_request, fault_of
 from xuanzang.inference.v2 import inference_pb2 as v2
 
@@ -83,23 +84,23 @@ class _InferenceService:
         self._inferences = inferences
         self._is_ready = is_ready
 
-    async def server_live(self, _request: Message, _call: GrpcCall) -> Message:
+    async def server_live(self, _request: Message, _call: BaseCall) -> Message:
         await asyncio.sleep(0)
         return v2.ServerLiveResponse(live=True)
 
-    async def server_ready(self, _request: Message, _call: GrpcCall) -> Message:
+    async def server_ready(self, _request: Message, _call: BaseCall) -> Message:
         return v2.ServerReadyResponse(ready=await self._is_ready())
 
-    async def model_ready(self, request: Any, call: GrpcCall) -> Message:
+    async def model_ready(self, request: Any, call: BaseCall) -> Message:
         models = await call.client.list_models(timeout=call.seconds)
         return v2.ModelReadyResponse(ready=is_among(models, request.name, request.version))
 
-    async def server_metadata(self, _request: Message, _call: GrpcCall) -> Message:
+    async def server_metadata(self, _request: Message, _call: BaseCall) -> Message:
         await asyncio.sleep(0)
         named = "xuanzang-gateway"
         return v2.ServerMetadataResponse(name=named, version=version(named), extensions=EXTENSIONS)
 
-    async def model_metadata(self, request: Any, call: GrpcCall) -> Message:
+    async def model_metadata(self, request: Any, call: BaseCall) -> Message:
         found = await self._versions(request, call)
         tensor = v2.ModelMetadataResponse.TensorMetadata
         return v2.ModelMetadataResponse(
@@ -110,7 +111,7 @@ class _InferenceService:
             outputs=[tensor(name=OUTPUT, datatype=BYTES, shape=[-1])],
         )
 
-    async def model_config(self, request: Any, call: GrpcCall) -> Message:
+    async def model_config(self, request: Any, call: BaseCall) -> Message:
         await self._versions(request, call)
         config = v2.ModelConfig(
             name=request.name,
@@ -121,10 +122,8 @@ class _InferenceService:
         )
         return v2.ModelConfigResponse(config=config)
 
-    async def model_statistics(self, request: Any, call: GrpcCall) -> Message:
-        counted = await self._inferences.counted(
-            request.name, request.version, client=call.client, seconds=call.seconds
-        )
+    async def model_statistics(self, request: Any, call: BaseCall) -> Message:
+        counted = await self._inferences.counted(request.name, request.version, call=call)
         return v2.ModelStatisticsResponse(
             model_stats=[
                 v2.ModelStatistics(
@@ -141,23 +140,23 @@ class _InferenceService:
             ]
         )
 
-    async def repository_index(self, _request: Message, call: GrpcCall) -> Message:
+    async def repository_index(self, _request: Message, call: BaseCall) -> Message:
         models = await call.client.list_models(timeout=call.seconds)
         index = v2.RepositoryIndexResponse.ModelIndex
         return v2.RepositoryIndexResponse(
             models=[index(name=each.name, version=each.version, state="READY") for each in models]
         )
 
-    async def trace_setting(self, request: v2.TraceSettingRequest, call: GrpcCall) -> Message:
-        await self._inferences.require_served(request.model_name, client=call.client, seconds=call.seconds)
+    async def trace_setting(self, request: v2.TraceSettingRequest, call: BaseCall) -> Message:
+        await self._inferences.require_served(request.model_name, call=call)
         asked = {name: list(each.value) for name, each in request.settings.items()}
         kind = v2.TraceSettingResponse.SettingValue
         return v2.TraceSettingResponse(
             settings={name: kind(value=values) for name, values in trace_settings(asked).items()}
         )
 
-    async def log_setting(self, request: v2.LogSettingsRequest, call: GrpcCall) -> Message:
-        await self._inferences.require_served("", client=call.client, seconds=call.seconds)
+    async def log_setting(self, request: v2.LogSettingsRequest, call: BaseCall) -> Message:
+        await self._inferences.require_served("", call=call)
         found = log_settings({name: _value(each) for name, each in request.settings.items()})
         kind = v2.LogSettingsResponse.SettingValue
         return v2.LogSettingsResponse(
@@ -167,11 +166,11 @@ class _InferenceService:
             }
         )
 
-    async def model_infer(self, request: v2.ModelInferRequest, call: GrpcCall) -> v2.ModelInferResponse:
-        inferred = await self._inferences.infer(_read(request), client=call.client, seconds=call.seconds)
+    async def model_infer(self, request: v2.ModelInferRequest, call: BaseCall) -> v2.ModelInferResponse:
+        inferred = await self._inferences.infer(_read(request, self._inferences.max_texts), call=call)
         return _written(inferred, request)
 
-    async def stream_infer(self, request: v2.ModelInferRequest, call: GrpcCall) -> Message:
+    async def stream_infer(self, request: v2.ModelInferRequest, call: BaseCall) -> Message:
         try:
             return v2.ModelStreamInferResponse(infer_response=await self.model_infer(request, call))
         except (RefusedError, TranslationError) as error:
@@ -181,21 +180,21 @@ class _InferenceService:
             response = v2.ModelInferResponse(id=request.id)
             return v2.ModelStreamInferResponse(error_message=message, infer_response=response)
 
-    async def _versions(self, request: Any, call: GrpcCall) -> Any:
-        return await self._inferences.versions(request.name, request.version, client=call.client, seconds=call.seconds)
+    async def _versions(self, request: Any, call: BaseCall) -> Any:
+        return await self._inferences.versions(request.name, request.version, call=call)
 
 
 def _nothing(answer: Message) -> GrpcHandler:
     """Return what answers calls about shared memory: there is none, and so nothing in it."""
 
-    async def handle(_request: Any, _call: GrpcCall) -> Message:
+    async def handle(_request: Any, _call: BaseCall) -> Message:
         await asyncio.sleep(0)
         return answer
 
     return handle
 
 
-def _read(request: v2.ModelInferRequest) -> Inference:
+def _read(request: v2.ModelInferRequest, maximum: int) -> Inference:
     tensors = request.inputs
     require_tensor(
         [tensor.name for tensor in tensors],
@@ -207,7 +206,7 @@ def _read(request: v2.ModelInferRequest) -> Inference:
     if request.raw_input_contents:
         if len(request.raw_input_contents) != 1 or tensors[0].HasField("contents"):
             raise bad_request("raw_input_contents", f"must have one element, for {INPUT}, which then has no contents")
-        elements = split_raw(request.raw_input_contents[0], name="raw_input_contents[0]")
+        elements = split_raw(request.raw_input_contents[0], name="raw_input_contents[0]", maximum=maximum)
     return Inference(
         id=request.id,
         model=request.model_name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -29,12 +30,13 @@ from xuanzang.gateway.apis.inference.inferences import (
 )
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.health import Health
-from xuanzang.gateway.entry.parameters import json_object
+from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_number
 from xuanzang.gateway.errors import Fault, bad_request, not_offered
 
 _INFERENCE = frozenset({"id", "inputs", "model_name", "model_version", "outputs", "parameters"})
 _OUTPUT = frozenset({"name", "parameters"})
 _TENSOR = frozenset({"data", "datatype", "name", "parameters", "shape"})
+_MAX_DIMENSIONS = 2
 _LENGTH = "inference-header-content-length"
 
 
@@ -111,7 +113,7 @@ class InferenceHttp:
 
     async def model_metadata(self, call: Call) -> Response:
         """Answer /v2/models/NAME."""
-        found = await self._inferences.versions(*_named(call), client=call.client, seconds=call.seconds)
+        found = await self._inferences.versions(*_named(call), call=call)
         return JSONResponse(
             {
                 "name": call.path["name"],
@@ -124,7 +126,7 @@ class InferenceHttp:
 
     async def model_config(self, call: Call) -> Response:
         """Answer /v2/models/NAME/config."""
-        await self._inferences.versions(*_named(call), client=call.client, seconds=call.seconds)
+        await self._inferences.versions(*_named(call), call=call)
         return JSONResponse(
             {
                 "name": call.path["name"],
@@ -138,7 +140,7 @@ class InferenceHttp:
 
     async def statistics(self, call: Call) -> Response:
         """Answer /v2/models/stats and /v2/models/NAME/stats."""
-        counted = await self._inferences.counted(*_named(call), client=call.client, seconds=call.seconds)
+        counted = await self._inferences.counted(*_named(call), call=call)
         return JSONResponse(
             {
                 "model_stats": [
@@ -162,13 +164,13 @@ class InferenceHttp:
 
     async def tracing(self, call: Call) -> Response:
         """Answer /v2/trace/setting and /v2/models/NAME/trace/setting."""
-        await self._inferences.require_served(call.path.get("name", ""), client=call.client, seconds=call.seconds)
-        return JSONResponse(trace_settings(_changes(call)))
+        await self._inferences.require_served(call.path.get("name", ""), call=call)
+        return JSONResponse(trace_settings(await call.apart(partial(_changes, call))))
 
     async def logging(self, call: Call) -> Response:
         """Answer /v2/logging."""
-        await self._inferences.require_served("", client=call.client, seconds=call.seconds)
-        return JSONResponse(log_settings(_changes(call)))
+        await self._inferences.require_served("", call=call)
+        return JSONResponse(log_settings(await call.apart(partial(_changes, call))))
 
     async def refuse(self, call: Call) -> Response:
         """Answer what is not there."""
@@ -184,6 +186,12 @@ class InferenceHttp:
 
     async def infer(self, call: Call) -> Response:
         """Answer /v2/models/NAME/infer."""
+        inference, is_binary = await call.apart(partial(self._read, call))
+        inferred = await self._inferences.infer(inference, call=call)
+        return await call.apart(partial(_answer, inferred, inference.shape, is_binary=is_binary))
+
+    def _read(self, call: Call) -> tuple[Inference, bool]:
+        """Return an inference, and whether its answer is to be binary."""
         header, tensors = _parted(call)
         asked = json_object(header)
         _require_members(asked, _INFERENCE, "")
@@ -206,16 +214,15 @@ class InferenceHttp:
             id=_text(asked, "id"),
             model=name,
             version=wanted,
-            elements=_elements(tensor, tensors),
+            elements=_elements(tensor, tensors, self._inferences.max_texts),
             field="inputs[0].data",
             shape=_shape(tensor),
             parameters=parameters,
         )
-        inferred = await self._inferences.infer(inference, client=call.client, seconds=call.seconds)
         is_binary = any(_parameters(each).get("binary_data") for each in outputs) or (
             not outputs and bool(parameters.get("binary_data_output"))
         )
-        return _answer(inferred, inference.shape, is_binary=is_binary)
+        return inference, is_binary
 
 
 def _changes(call: Call) -> dict[str, Any]:
@@ -255,12 +262,12 @@ def _parted(call: Call) -> tuple[bytes, bytes]:
     return call.body[: int(given)], call.body[int(given) :]
 
 
-def _elements(tensor: Mapping[str, Any], tensors: bytes) -> list[bytes | str]:
+def _elements(tensor: Mapping[str, Any], tensors: bytes, maximum: int) -> list[bytes | str]:
     size = _parameters(tensor).get("binary_data_size")
     if size is not None:
-        if "data" in tensor or size != len(tensors) or isinstance(size, bool):
+        if "data" in tensor or isinstance(size, bool) or size != len(tensors):
             raise bad_request("inputs[0].parameters.binary_data_size", f"must be {len(tensors)}, without data")
-        return list(split_raw(tensors, name="inputs[0]"))
+        return list(split_raw(tensors, name="inputs[0]", maximum=maximum))
     data = tensor.get("data")
     if not isinstance(data, list):
         raise bad_request("inputs[0].data", "must be a list of strings")
@@ -272,9 +279,9 @@ def _elements(tensor: Mapping[str, Any], tensors: bytes) -> list[bytes | str]:
 
 def _shape(tensor: Mapping[str, Any]) -> list[int]:
     shape = tensor.get("shape")
-    if not isinstance(shape, list) or any(type(each) is not int for each in shape):
-        raise bad_request("inputs[0].shape", "must be a list of integers")
-    return shape
+    if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
+        raise bad_request("inputs[0].shape", f"must be a list of at most {_MAX_DIMENSIONS} whole numbers")
+    return [whole_number(each, field="inputs[0].shape", minimum=0, maximum=MAX_INT32) for each in shape]
 
 
 def _parameters(of: Mapping[str, Any]) -> dict[str, Any]:

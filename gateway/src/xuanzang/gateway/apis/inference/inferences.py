@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from xuanzang.client import AsyncTranslationClient, FieldViolation, Model, TranslateOptions, TranslationError
-from xuanzang.gateway.entry.parameters import checked_texts
+from xuanzang.client import FieldViolation, Model, TranslateOptions, TranslationError
+from xuanzang.gateway.entry.endpoints import BaseCall
+from xuanzang.gateway.entry.parameters import MAX_INT32, checked_texts, finite_number, whole_number
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, invalid, not_found
-from xuanzang.gateway.translation import with_served_codes
+from xuanzang.gateway.translation import log_models, with_served_codes
 
 PLATFORM = "xuanzang_onnxruntime"
 BYTES = "BYTES"
@@ -25,7 +26,7 @@ OUTPUT = "translation"
 MAX_ID_BYTES = 256
 SIZE_BYTES = 4
 """Size of the length before each element of a raw tensor, least significant byte first."""
-_MAX_INT32 = 2**31 - 1
+_MAX_MICROSECONDS = 2**53
 _MAX_NAME_CHARACTERS = 64
 
 _NAMES = (
@@ -34,45 +35,60 @@ _NAMES = (
 )
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -_MAX_INT32 <= value <= _MAX_INT32
+def _integer(value: Any, field: str) -> int:
+    return _whole(value, field, -MAX_INT32, MAX_INT32)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or _is_integer(value)
+def _whole(value: Any, field: str, minimum: int, maximum: int) -> int:
+    # The protocol has types: a string is no number.
+    return whole_number(None if isinstance(value, str) else value, field=field, minimum=minimum, maximum=maximum)
 
 
-_INTEGER = ("an integer", _is_integer)
-_NUMBER = ("a number", _is_number)
-_TRUTH = ("true or false", lambda value: isinstance(value, bool))
-_TEXT = ("a string", lambda value: isinstance(value, str))
-PARAMETERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = MappingProxyType(
+def _number(value: Any, field: str) -> float:
+    return finite_number(value, field=field)
+
+
+def _of_kind(kind: type[Any], what: str) -> Callable[[Any, str], Any]:
+    def check(value: Any, field: str) -> Any:
+        if not isinstance(value, kind):
+            raise bad_request(field, f"must be {what}")
+        return value
+
+    return check
+
+
+def _microseconds(value: Any, field: str) -> int:
+    return _whole(value, field, 0, _MAX_MICROSECONDS)
+
+
+_truth, _text = _of_kind(bool, "true or false"), _of_kind(str, "a string")
+PARAMETERS: Mapping[str, Callable[[Any, str], Any]] = MappingProxyType(
     {
-        "source_language_code": _TEXT,
-        "target_language_code": _TEXT,
-        "pass_through_unserved": _TRUTH,
-        "beam_size": _INTEGER,
-        "length_penalty": _NUMBER,
-        "min_target_length": _INTEGER,
-        "max_target_length": _INTEGER,
-        "coverage_penalty": _NUMBER,
-        "repetition_penalty": _NUMBER,
-        "no_repeat_ngram_size": _INTEGER,
-        "target_prefix": _TEXT,
-        "partial_on_deadline": _TRUTH,
-        "refuse_long_sentences": _TRUTH,
+        "source_language_code": _text,
+        "target_language_code": _text,
+        "pass_through_unserved": _truth,
+        "beam_size": _integer,
+        "length_penalty": _number,
+        "min_target_length": _integer,
+        "max_target_length": _integer,
+        "coverage_penalty": _number,
+        "repetition_penalty": _number,
+        "no_repeat_ngram_size": _integer,
+        "target_prefix": _text,
+        "partial_on_deadline": _truth,
+        "refuse_long_sentences": _truth,
     }
 )
-"""Parameters of inferences, each with what it must be."""
+"""Parameters of inferences, each with what reads it."""
 _RENAMED = MappingProxyType({"source_language_code": "source_language", "target_language_code": "target_language"})
 _MICROSECONDS = "timeout"
 # What Triton's clients say of the form of messages, and hints for a scheduler that nobody has to follow.
-_HINTS = MappingProxyType(
+_HINTS: Mapping[str, Callable[[Any, str], Any]] = MappingProxyType(
     {
-        "binary_data_output": _TRUTH,
-        "priority": _INTEGER,
-        _MICROSECONDS: ("an integer", lambda value: type(value) is int and value >= 0),
-        "triton_enable_empty_final_response": _TRUTH,
+        "binary_data_output": _truth,
+        "priority": _integer,
+        _MICROSECONDS: _microseconds,
+        "triton_enable_empty_final_response": _truth,
     }
 )
 _LOGGER = logging.getLogger(__name__)
@@ -134,26 +150,28 @@ class Inferences:
     statistics: dict[tuple[str, str], Statistics] = field(default_factory=dict)
     """Of what was answered, by name and version of the model."""
 
-    async def infer(self, inference: Inference, *, client: AsyncTranslationClient, seconds: float) -> Inferred:
+    async def infer(self, inference: Inference, *, call: BaseCall) -> Inferred:
         """Answer an inference.
 
         Args:
-            seconds: Time until the answer must be there.
+            call: Request that needs the answer.
 
         Raises:
             RefusedError: The inference has a fault, or the server refused it.
         """
         if len(inference.id.encode(errors="replace")) > MAX_ID_BYTES:
             raise bad_request("id", f"must have at most {MAX_ID_BYTES} bytes")
-        texts = checked_texts(_texts(inference), field=inference.field, maximum=self.max_texts)
+        checked_texts(inference.elements, field=inference.field, maximum=self.max_texts)
+        texts = _texts(inference)
         options, hint = _options(inference.parameters)
         options["model"] = served_model(inference.model, inference.version) or None
         began = time.monotonic_ns()
         try:
-            options = await with_served_codes(client, options, seconds=seconds)
-            answers = await client.translate(texts, timeout=min(seconds, hint), **options)
+            options = await with_served_codes(call, options)
+            answers = await call.client.translate(texts, timeout=call.limited(hint).seconds, **options)
         except TranslationError as error:
             raise RefusedError(_renamed(fault_of(error), inference.field)) from error
+        log_models(call, answers)
         made = answers[0]
         counts = self.statistics.setdefault((made.model, made.model_version), Statistics())
         counts.inferences += 1
@@ -164,56 +182,54 @@ class Inferences:
             id=inference.id, model=made.model, version=made.model_version, texts=[each.text for each in answers]
         )
 
-    async def versions(self, name: str, version: str, *, client: AsyncTranslationClient, seconds: float) -> list[Model]:
+    async def versions(self, name: str, version: str, *, call: BaseCall) -> list[Model]:
         """Return the versions of a model that the caller may use, at least one.
 
         Args:
             version: Version; empty: all.
-            seconds: Time until the answer must be there.
+            call: Request that needs the answer.
 
         Raises:
             RefusedError: There is none.
             TranslationError: The server refused the call, or failed.
         """
-        models = await client.list_models(timeout=seconds)
+        models = await call.client.list_models(timeout=call.seconds)
         found = [each for each in models if is_among((each,), name, version)]
         if not found:
             raise not_found(f"model {served_model(name, version)!r} is not served")
         return found
 
-    async def require_served(self, name: str, *, client: AsyncTranslationClient, seconds: float) -> None:
+    async def require_served(self, name: str, *, call: BaseCall) -> None:
         """Refuse callers whom the server would not answer, and a model that it does not have.
 
         Args:
             name: Name of the model; empty: none is asked for.
-            seconds: Time until the answer must be there.
+            call: Request that needs the answer.
 
         Raises:
             RefusedError: There is no such model.
             TranslationError: The server refused the call, or failed.
         """
-        models = await client.list_models(timeout=seconds)
+        models = await call.client.list_models(timeout=call.seconds)
         if name and not is_among(models, name, ""):
             raise not_found(f"model {name[:_MAX_NAME_CHARACTERS]!r} is not served")
 
-    async def counted(
-        self, name: str, version: str, *, client: AsyncTranslationClient, seconds: float
-    ) -> list[tuple[Model, Statistics]]:
+    async def counted(self, name: str, version: str, *, call: BaseCall) -> list[tuple[Model, Statistics]]:
         """Return the statistics of a model, or of all, of those that the caller may use.
 
         Args:
             name: Name of the model; empty: all.
             version: Version; empty: all.
-            seconds: Time until the answer must be there.
+            call: Request that needs the answer.
 
         Raises:
             RefusedError: There is none.
             TranslationError: The server refused the call, or failed.
         """
         if name:
-            models = await self.versions(name, version, client=client, seconds=seconds)
+            models = await self.versions(name, version, call=call)
         else:
-            models = await client.list_models(timeout=seconds)
+            models = await call.client.list_models(timeout=call.seconds)
         return [(each, self.statistics.get((each.name, each.version), Statistics())) for each in models]
 
 
@@ -241,15 +257,16 @@ def is_among(models: Iterable[Model], name: str, version: str) -> bool:
     return any(each.name == name and version in ("", each.version) for each in models)
 
 
-def split_raw(raw: bytes, *, name: str) -> list[bytes]:
+def split_raw(raw: bytes, *, name: str, maximum: int) -> list[bytes]:
     """Return the elements of a raw tensor.
 
     Args:
         raw: Elements, each after its size.
         name: Field that holds them.
+        maximum: Maximum number of elements.
 
     Raises:
-        RefusedError: The last one is not whole.
+        RefusedError: The last one is not whole, or there are too many.
     """
     elements: list[bytes] = []
     start = 0
@@ -259,6 +276,7 @@ def split_raw(raw: bytes, *, name: str) -> list[bytes]:
         if begin > len(raw) or start > len(raw):
             raise bad_request(name, f"must have {SIZE_BYTES} bytes of size before each whole element")
         elements.append(raw[begin:start])
+        checked_texts(elements, field=name, maximum=maximum)
     return elements
 
 
@@ -341,24 +359,25 @@ def _texts(inference: Inference) -> list[str]:
         raise bad_request(inference.field, "must be UTF-8") from error
 
 
-def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float]:
-    """Return the options of a translation, and the seconds that it may take."""
+def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float | None]:
+    """Return the options of a translation, and the seconds that it may take, or None."""
     violations: list[FieldViolation] = []
-    options: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     for name, value in parameters.items():
-        if name not in PARAMETERS and name not in _HINTS:
+        reads = PARAMETERS.get(name) or _HINTS.get(name)
+        if reads is None:
             shown, known = name[:_MAX_NAME_CHARACTERS], ", ".join(PARAMETERS)
             violations.append(FieldViolation(field=f"parameters.{shown}", description=f"is unknown; known: {known}"))
             continue
-        what, fits = PARAMETERS.get(name) or _HINTS[name]
-        if not fits(value):
-            violations.append(FieldViolation(field=f"parameters.{name}", description=f"must be {what}"))
-        elif name in PARAMETERS:
-            options[_RENAMED.get(name, name)] = value
+        try:
+            read[name] = reads(value, f"parameters.{name}")
+        except RefusedError as error:
+            violations.extend(error.fault.violations)
     if violations:
         raise invalid(violations)
-    hint = parameters.get(_MICROSECONDS)
-    return cast("TranslateOptions", options), hint / 1e6 if hint else math.inf
+    options = {_RENAMED.get(name, name): value for name, value in read.items() if name in PARAMETERS}
+    hint = read.get(_MICROSECONDS)
+    return cast("TranslateOptions", options), hint / 1e6 if hint else None
 
 
 def _renamed(fault: Fault, texts: str) -> Fault:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -25,12 +26,12 @@ from xuanzang.client import (
 )
 from xuanzang.gateway.apis.json_api import messages
 from xuanzang.gateway.apis.json_api.openapi import document
-from xuanzang.gateway.apis.openai import listed_pairs
+from xuanzang.gateway.apis.openai.completions import listed_pairs
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState
 from xuanzang.gateway.entry.messages import Asked, validated
 from xuanzang.gateway.entry.parameters import checked_texts
 from xuanzang.gateway.errors import Fault, fault_of
-from xuanzang.gateway.translation import Translated, TranslationJob, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, answered, log_models
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -69,7 +70,6 @@ class JsonApi(Api):
     def __init__(self, state: SharedState) -> None:
         """Make the handlers."""
         super().__init__(state)
-        self._settings = state.settings
         self._document = _json(document())
 
     @property
@@ -95,30 +95,31 @@ class JsonApi(Api):
 
     async def translate(self, call: Call) -> Response:
         """Answer /v1/translate."""
-        asked = _read(messages.TranslateRequest, call)
-        texts = checked_texts(asked.texts, field="texts", maximum=self._max_texts)
-        job = TranslationJob(
-            texts=texts,
-            source=asked.source_language,
-            target=asked.target_language,
-            options=_options(asked),
-            timeout=self._seconds(asked.timeout_seconds),
+        asked = await call.apart(partial(_read, messages.TranslateRequest, call))
+        return await answered(
+            call.limited(asked.timeout_seconds),
+            lambda _: self._job(asked),
+            lambda _, results: {"translations": [rendered(each) for each in results]},
         )
-        results = await translate(call.client, job)
-        return JSONResponse({"translations": [rendered(each) for each in results]})
+
+    def _job(self, asked: messages.TranslateRequest) -> TranslationJob:
+        texts = checked_texts(asked.texts, field="texts", maximum=self._max_texts)
+        source, target = asked.source_language, asked.target_language
+        return TranslationJob(texts=texts, source=source, target=target, options=_options(asked))
 
     async def stream(self, call: Call) -> Response:
         """Answer /v1/translate/stream; an error before the first part has a status of its own."""
-        asked = _read(messages.StreamRequest, call)
+        asked = await call.apart(partial(_read, messages.StreamRequest, call))
         source = asked.source_language
         options = _options(asked) | {"source_language": source, "target_language": asked.target_language}
-        parts = call.client.translate_progressively(asked.text, timeout=self._seconds(asked.timeout_seconds), **options)
+        seconds = call.limited(asked.timeout_seconds).seconds
+        parts = call.client.translate_progressively(asked.text, timeout=seconds, **options)
         first = await anext(parts)
-        return _stream(_events(first, parts, source))
+        return _stream(_events(call, first, parts, source))
 
     async def explain(self, call: Call) -> Response:
         """Answer /v1/explain."""
-        asked = _read(messages.ExplainRequest, call)
+        asked = await call.apart(partial(_read, messages.ExplainRequest, call))
         explanation = await call.client.explain(
             asked.text,
             source_language=asked.source_language,
@@ -127,16 +128,18 @@ class JsonApi(Api):
             attention_kinds=asked.attention_kinds,
             attention_layers=asked.attention_layers,
             attention_heads=asked.attention_heads,
-            timeout=self._seconds(asked.timeout_seconds),
+            timeout=call.limited(asked.timeout_seconds).seconds,
             **asked.options.model_dump(exclude_none=True),
         )
+        log_models(call, [explanation.translation])
         source = asked.source_language or explanation.translation.detected_language
         return await _explained(explanation, source)
 
     async def detect(self, call: Call) -> Response:
         """Answer /v1/detect."""
-        texts = checked_texts(_read(messages.DetectRequest, call).texts, field="texts", maximum=self._max_texts)
-        found = await call.client.detect_languages(texts)
+        asked = await call.apart(partial(_read, messages.DetectRequest, call))
+        texts = checked_texts(asked.texts, field="texts", maximum=self._max_texts)
+        found = await call.client.detect_languages(texts, timeout=call.seconds)
         listed = [
             [{"language": each.code, "confidence": each.confidence, "script": each.script or None} for each in some]
             for some in found
@@ -146,7 +149,7 @@ class JsonApi(Api):
     async def models(self, call: Call) -> Response:
         """Answer /v1/models."""
         names = messages.Model.model_fields
-        found = await call.client.list_models()
+        found = await call.client.list_models(timeout=call.seconds)
         models = [{name: getattr(each, name) for name in names} for each in found]
         # OpenAI's API has the same address.
         return JSONResponse({"models": models, "object": "list", "data": listed_pairs(found)})
@@ -154,16 +157,12 @@ class JsonApi(Api):
     async def glossaries(self, call: Call) -> Response:
         """Answer /v1/glossaries."""
         names = messages.Glossary.model_fields
-        found = [{name: getattr(each, name) for name in names} for each in await call.client.list_glossaries()]
-        return JSONResponse({"glossaries": found})
+        held = await call.client.list_glossaries(timeout=call.seconds)
+        return JSONResponse({"glossaries": [{name: getattr(each, name) for name in names} for each in held]})
 
     async def openapi(self, _: object) -> Response:
         """Answer /openapi.json."""
         return Response(self._document, media_type="application/json")
-
-    def _seconds(self, asked: float | None) -> float:
-        limit = self._settings.request_timeout_seconds
-        return limit if asked is None else min(asked, limit)
 
 
 def _read(kind: type[Asked], call: Call) -> Asked:
@@ -221,7 +220,10 @@ def _stream(events: AsyncGenerator[str, None]) -> Response:
 
 
 async def _events(
-    first: ProgressiveTranslation, parts: AsyncGenerator[ProgressiveTranslation, None], source: str | None
+    call: Call,
+    first: ProgressiveTranslation,
+    parts: AsyncGenerator[ProgressiveTranslation, None],
+    source: str | None,
 ) -> AsyncGenerator[str, None]:
     """Yield the events of a translation: parts, then the whole or an error."""
     part = first
@@ -230,6 +232,7 @@ async def _events(
             if part.text_delta:
                 yield _event("part", {"text_delta": part.text_delta})
             if part.translation is not None:
+                log_models(call, [part.translation])
                 yield _event("translation", rendered(Translated.of(part.translation, source)))
             part = await anext(parts)
     except StopAsyncIteration:

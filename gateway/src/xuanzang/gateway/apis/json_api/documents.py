@@ -42,9 +42,15 @@ class Documents:
     @property
     def routes(self) -> list[Route]:
         """Address of documents."""
-        style = ApiStyle(render=render, reads_parameters=False)
-        max_bytes = self._settings.max_document_bytes
-        endpoint = Endpoint(self.translate, style, self._state, limit=self._state.limits.uploads, max_bytes=max_bytes)
+        style = ApiStyle(name="json", render=render, reads_parameters=False)
+        endpoint = Endpoint(
+            self.translate,
+            style,
+            self._state,
+            limit=self._state.limits.uploads,
+            max_bytes=self._settings.max_document_bytes,
+            seconds=self._settings.document_timeout_seconds,
+        )
         return [Route("/v1/documents", endpoint, methods=["POST"])]
 
     async def translate(self, call: Call) -> Response:

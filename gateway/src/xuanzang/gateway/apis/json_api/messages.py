@@ -8,10 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from xuanzang.gateway.entry.messages import Message, Several
+from xuanzang.gateway.entry.parameters import MAX_INT32
 
 Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47 code, such as zh.")]
 
 MAX_TERMS = 1000
+MAX_TEXTS = 1024
+
+Whole = Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32)]
+Number = Annotated[float, Field(ge=-MAX_INT32, le=MAX_INT32)]
 
 Pattern = Literal["url", "email", "code", "placeholder", "number", "tag"]
 Family = Literal[
@@ -28,6 +33,8 @@ Family = Literal[
     "code",
 ]
 
+FewTexts = Annotated[Several[str], Field(max_length=MAX_TEXTS)]
+
 
 def _few_terms(given: object) -> object:
     if isinstance(given, dict) and len(given) > MAX_TERMS:
@@ -38,26 +45,26 @@ def _few_terms(given: object) -> object:
 class Sampling(Message):
     """Settings of random sampling."""
 
-    top_k: int | None = None
-    top_p: float | None = None
-    temperature: float | None = None
-    seed: int | None = None
+    top_k: Whole | None = None
+    top_p: Number | None = None
+    temperature: Number | None = None
+    seed: Whole | None = None
 
 
 class Options(Message):
     """Options of the search, as docs/options.md describes them; those left out have the model's defaults."""
 
-    beam_size: int | None = None
-    num_hypotheses: int | None = None
-    length_penalty: float | None = None
-    min_target_length: int | None = None
-    max_target_length: int | None = None
+    beam_size: Whole | None = None
+    num_hypotheses: Whole | None = None
+    length_penalty: Number | None = None
+    min_target_length: Whole | None = None
+    max_target_length: Whole | None = None
     return_scores: bool | None = None
-    coverage_penalty: float | None = None
-    repetition_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
+    coverage_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    no_repeat_ngram_size: Whole | None = None
     target_prefix: str | None = None
-    suppressed_texts: Several[str] | None = None
+    suppressed_texts: FewTexts | None = None
     sampling: Sampling | None = None
     return_alternatives: bool | None = None
     token_details: bool | None = None
@@ -72,12 +79,14 @@ class BaseRequest(Message):
     target_language: Language
     model: str | None = Field(default=None, description="Name of a model, or name/version.")
     content_format: Literal["text", "html", "xml"] | None = Field(default=None, description="Unset: text.")
-    glossary: Annotated[dict[str, str | Several[str]] | None, BeforeValidator(_few_terms)] = Field(
+    glossary: Annotated[dict[str, str | FewTexts] | None, BeforeValidator(_few_terms)] = Field(
         default=None, description="Translations of terms to keep."
     )
     glossary_name: str | None = Field(default=None, description="A glossary of the server.")
-    protected_patterns: Several[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
-    placeholders: Several[Family] | None = Field(
+    protected_patterns: Annotated[Several[Pattern], Field(max_length=MAX_TERMS)] | None = Field(
+        default=None, description="Kinds of text to keep as they are."
+    )
+    placeholders: Annotated[Several[Family], Field(max_length=MAX_TERMS)] | None = Field(
         default=None, description="Families of placeholders that are carried through the translation."
     )
     return_quality: bool | None = Field(default=None, description="Whether to say how far to trust each hypothesis.")
@@ -93,7 +102,9 @@ class BaseRequest(Message):
 class TranslateRequest(BaseRequest):
     """Texts to translate."""
 
-    texts: Several[str] = Field(min_length=1, description="Texts in one language or, without it, in several.")
+    texts: Several[str] = Field(
+        min_length=1, max_length=MAX_TEXTS, description="Texts in one language or, without it, in several."
+    )
 
 
 class StreamRequest(BaseRequest):
@@ -105,7 +116,7 @@ class StreamRequest(BaseRequest):
 class DetectRequest(Message):
     """Texts whose languages are asked for."""
 
-    texts: Several[str] = Field(min_length=1)
+    texts: FewTexts = Field(min_length=1)
 
 
 class Token(Message):
@@ -259,7 +270,7 @@ class Problem(Message):
 
 AttentionKind = Literal["cross", "encoder", "decoder"]
 Fate = Literal["kept", "pruned", "finished", "unspecified"]
-Index = Annotated[int, Field(ge=0)]
+Index = Annotated[int, Field(ge=0, le=MAX_INT32)]
 
 MAX_KINDS, MAX_LAYERS = 3, 64
 
@@ -267,16 +278,16 @@ MAX_KINDS, MAX_LAYERS = 3, 64
 class ExplainOptions(Message):
     """Options of the search, as docs/options.md describes them; those left out have the model's defaults."""
 
-    beam_size: int | None = None
-    num_hypotheses: int | None = None
-    length_penalty: float | None = None
-    min_target_length: int | None = None
-    max_target_length: int | None = None
-    coverage_penalty: float | None = None
-    repetition_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
+    beam_size: Whole | None = None
+    num_hypotheses: Whole | None = None
+    length_penalty: Number | None = None
+    min_target_length: Whole | None = None
+    max_target_length: Whole | None = None
+    coverage_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    no_repeat_ngram_size: Whole | None = None
     target_prefix: str | None = None
-    suppressed_texts: Several[str] | None = None
+    suppressed_texts: FewTexts | None = None
 
 
 class ExplainRequest(Message):

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions and responses, as far as a translation is one."""

@@ -1,0 +1,98 @@
+"""The time that a request has: until its deadline, until its caller hangs up, and until the server is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from xuanzang.client import TranslationError
+from xuanzang.gateway.entry.health import Health
+from xuanzang.gateway.errors import Fault, RefusedError
+
+LEAST_SECONDS = 0.001
+"""Time that a call of the server gets at its deadline; it does not take none."""
+_GRACE_SECONDS = 0.5
+"""Time in which the server's own answer about a deadline may still arrive."""
+
+Answer = TypeVar("Answer")
+
+
+class HungUpError(Exception):
+    """The caller has closed the connection, so an answer has no reader."""
+
+
+def deadline_in(seconds: float) -> float:
+    """Return the monotonic time at which a request must be answered."""
+    return time.monotonic() + seconds
+
+
+def seconds_until(deadline: float) -> float:
+    """Return the seconds that are left, at least a millisecond.
+
+    Args:
+        deadline: A monotonic time.
+    """
+    return max(LEAST_SECONDS, deadline - time.monotonic())
+
+
+async def within(
+    work: Coroutine[Any, Any, Answer],
+    *,
+    deadline: float,
+    health: Health,
+    hung_up: Callable[[], Awaitable[Any]] | None = None,
+) -> Answer:
+    """Wait for an answer; when it does not come, cancel its work and wait for the end of all calls that it made.
+
+    Args:
+        work: Makes the answer.
+        deadline: Monotonic time at which it must be there.
+        health: Says when the server is lost.
+        hung_up: Function that returns when the caller has gone; None: the work is cancelled from outside.
+
+    Raises:
+        HungUpError: The caller has gone.
+        RefusedError: The time is up, the server is lost, or the work raises it.
+        TranslationError: The work raises it.
+    """
+    working = asyncio.ensure_future(work)
+    lost = asyncio.ensure_future(health.lost())
+    waiting: list[asyncio.Future[Any]] = [working, lost]
+    if hung_up is not None:
+        waiting.append(asyncio.ensure_future(hung_up()))
+    seconds = seconds_until(deadline)
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=seconds + _GRACE_SECONDS)
+        if working.done():
+            return working.result()
+        if lost.done():
+            raise _unavailable()
+        if waiting[-1].done():
+            raise HungUpError
+        raise _late(seconds)
+    finally:
+        for each in waiting[1:]:
+            each.cancel()
+        if not working.done():
+            working.cancel()
+            with suppress(asyncio.CancelledError, TranslationError, RefusedError):
+                await working
+
+
+def _unavailable() -> RefusedError:
+    fault = Fault(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        message="the translation server does not answer",
+        reason="server_unavailable",
+        retry_after=1,
+    )
+    return RefusedError(fault)
+
+
+def _late(seconds: float) -> RefusedError:
+    message = f"the request was not answered within {seconds:.3g} seconds"
+    return RefusedError(Fault(status=HTTPStatus.GATEWAY_TIMEOUT, message=message, reason="deadline_exceeded"))
