@@ -67,8 +67,6 @@ async def test_a_document_is_fetched_once_and_only_with_its_key(running: Any) ->
     [
         ({"name": "a.exe"}, "file: must have one of the file extensions .txt"),
         ({"output_format": "docx"}, "output_format: must be txt"),
-        ({"formality": "more"}, "formality: is supported only as default"),
-        ({"extra_body_parameters": {"colour": "red"}}, "colour: is not supported"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_at_once(running: Any, options: Any, message: str) -> None:
@@ -79,7 +77,10 @@ async def test_what_cannot_be_done_is_refused_at_once(running: Any, options: Any
 async def test_what_fails_later_is_said_by_its_status(running: Any) -> None:
     async with running_gateway(running.address) as gateway:
         assert "no model translates" in await refusal(translated, gateway, "猫", "a.txt", target_lang="FR")
-        assert "not what its suffix says" in await refusal(translated, gateway, '{"猫": ', "a.json")
+        assert "not JSON" in await refusal(translated, gateway, '{"猫": ', "a.json")
+        table, column = "a,b\n猫,1", {"extra_body_parameters": {"column": "c"}}
+        assert "name the columns to translate, of: a, b" in await refusal(translated, gateway, table, "a.csv")
+        assert "no column 'c'; it has: a, b" in await refusal(translated, gateway, table, "a.csv", **column)
         assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
 
 
