@@ -129,19 +129,24 @@ def _parts(prompt: str, head: str, verb: int) -> tuple[str, str, bool]:
         start, end = head.find(fence, verb), prompt.rfind(fence)
         if start > 0 and start + len(fence) <= end and not prompt[end + len(fence) :].strip():
             return head[:start], prompt[start + len(fence) : end], False
+    return *_after_instruction(prompt, head, verb), False
+
+
+def _after_instruction(prompt: str, head: str, verb: int) -> tuple[str, str]:
+    """Return instructions and the text behind them: on their line, after a colon or a label, or a paragraph later."""
     target, at = _named(head, _INTO, verb)
     line, blank = (head.find(end, at) if target else -1 for end in ("\n", "\n\n"))
     if target and line < 0:
         one = _ONE_LINE.match(head)
-        return (head[: one.end()], prompt[one.end() :].lstrip(), False) if one else (head, "", False)
+        return (head[: one.end()], prompt[one.end() :].lstrip()) if one else (head, "")
     if line >= 0 and head[:line].rstrip().endswith((":", "：")):
-        return head[:line], prompt[line:], False
+        return head[:line], prompt[line:]
     label = _LABEL.search(head, verb)
     if label and (blank < 0 or not head[blank : label.start()].strip()):
-        return head[: label.start()], prompt[label.end() :], False
+        return head[: label.start()], prompt[label.end() :]
     if blank < 0 or not _DIRECT.match(head):
-        return head, "", False
-    return head[:blank], prompt[blank:], False
+        return head, ""
+    return head[:blank], prompt[blank:]
 
 
 def _named(head: str, before: re.Pattern[str], start: int = 0) -> tuple[str | None, int]:
