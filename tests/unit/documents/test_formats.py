@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 
@@ -65,7 +66,7 @@ def test_a_chinese_line_that_is_broken_is_joined_without_a_space() -> None:
 
 def test_html_gives_the_text_of_blocks_titles_and_attributes() -> None:
     assert texts(".html", HTML) == [
-        *("T &amp; t", "tip it", 'Hello <g id="1">big</g>, wide world !', "yes more"),
+        *("T &amp; t", "tip it", 'Hello <g id="1">big</g>, wide <img id="2">world <img id="3">!', "yes more"),
         *('x AT&amp;T &lt;<code id="1">c d</code> e<img id="2">end', "a cat", "unclosed &amp;"),
     ]
 
@@ -102,6 +103,66 @@ def test_html_of_a_translation_has_the_same_elements() -> None:
     result = translated(".html", HTML, lambda _: "<b>\"x\" 'y' &amp; </p>").decode()
     assert tags(result) == tags(HTML)
     assert "&lt;b&gt;" in result
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("<ul><li translate=no>A<li>B</ul>C", ["B", "C"]),
+        ("<div><p translate='NO' title=t>a</div>b<p>c", ["b", "c"]),
+        ("<table><tr><td class='x notranslate'>a<td>b<tr translate=no><td>c<tr><td>d</table>", ["b", "d"]),
+        ("<dl><dt translate=no>a<dd>b</dl>", ["b"]),
+        ("<td translate=no><table><tr><td>a<tr><td>b</table>c<td>d", ["d"]),
+        ("<p>a <code>x</p><p>b", ['a <code id="1">x</code>', "b"]),
+        (f"<svg>{'<path/>' * 300}<text>a</text></svg>b", ["b"]),
+    ],
+)
+def test_what_is_not_translated_ends_where_browsers_end_it(source: str, found: list[str]) -> None:
+    assert texts(".html", source) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<p>The <?php echo $a->b; ?> is.</p>", "<p>THE <?php echo $a->b; ?> IS.</p>"),
+        ("<p><%= a > b %> is.<% if x > 1 %>b</p>", "<p><%= a > b %> IS.<% if x > 1 %>B</p>"),
+        ("<p>{% if a > b %}c{% endif %}</p>", "<p>{% if a > b %}C{% endif %}</p>"),
+        ("<p>{{#if x}}c {{{ y }}} d{{/if}}", "<p>{{#if x}}C {{{ y }}} D{{/if}}"),
+        ("<p <?= \"a>b\" ?> alt='a {{ b }}' title='c'>d", "<p <?= \"a>b\" ?> alt='a {{ b }}' title='C'>D"),
+        ("<p>a<?php if (x > 1) { echo '<p>b</p>';", "<p>A<?php if (x > 1) { echo '<p>b</p>';"),
+        ("<p>a {{ b {% c <% d", "<p>A {{ B {% C &lt;% D"),
+    ],
+)
+def test_directives_of_templates_stay(source: str, expected: str) -> None:
+    assert translated(".html", source).decode() == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<p>a 10&nbsp;000&#160;b&thinsp;c</p><p>&nbsp;d\u3000e&emsp;</p>",
+        "<p>a&shy;b&#x200B;c \xa0 &nbsp;d</p>",
+        "<p>a &copy; b &quot;c&quot; &hellip; &mdash;d &lt;e&gt;",
+    ],
+)
+def test_references_and_white_space_of_html_are_spelled_as_they_were(source: str) -> None:
+    assert translated(".html", source).decode() == re.sub(
+        r"(?<![&<\w])[a-e](?!\w)|(?<=[;>])[b-e]", lambda match: match[0].upper(), source
+    )
+
+
+@pytest.mark.parametrize("label", ["utf-16", "UTF-16LE", "unicode", "utf-8"])
+@pytest.mark.parametrize(
+    "meta", ["<meta charset={}>", '<meta http-equiv="Content-Type" content="text/html; charset={}">']
+)
+def test_a_page_that_declares_utf_16_in_ascii_is_utf_8(label: str, meta: str) -> None:
+    page = f"{meta.format(label)}<p>caf\xe9"
+    assert translated(".html", page).decode() == page.replace("caf\xe9", "CAF\xc9")
+
+
+def test_a_declaration_in_a_comment_is_none_and_that_of_xhtml_is_one() -> None:
+    assert texts(".html", "<!-- <meta charset=latin1> --><p>caf\xe9") == ["caf\xe9"]
+    assert texts(".html", '<?xml version="1.0" encoding="iso-8859-1"?><p>caf\xe9'.encode("latin-1")) == ["caf\xe9"]
 
 
 def test_html_in_a_declared_encoding_gets_references_for_what_that_lacks() -> None:

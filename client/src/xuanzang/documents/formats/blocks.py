@@ -31,6 +31,8 @@ class Kind(Enum):
     """Markup around nothing."""
     CODE = auto()
     """Text that is not translated."""
+    SPACE = auto()
+    """White space that is more than a space between words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +147,26 @@ def encoded(pieces: Sequence[Piece]) -> str:
     return "".join(_tag(numbers.get(place, 0), piece) for place, piece in enumerate(pieces)).strip()
 
 
-def decoded(translation: str, pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Yield the pieces of a translation, texts anew."""
+def decoded(translation: str, pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces of a translation, texts anew."""
+    found = list(_found(translation, pieces))
+    after = _tight(found, str.lstrip)
+    return _tight(after[::-1], str.rstrip)[::-1]
+
+
+def _tight(pieces: Sequence[Piece], strip: Callable[[str], str]) -> list[Piece]:
+    """Return pieces with texts stripped of spaces that follow white space."""
+    result = []
+    is_after = False
+    for piece in pieces:
+        text = strip(piece.text) if is_after and piece.kind is Kind.TEXT else piece.text
+        result.append(piece if text == piece.text else replace(piece, text=text))
+        if piece.kind is Kind.SPACE or text or piece.kind in (Kind.LONE, Kind.CODE):
+            is_after = piece.kind is Kind.SPACE
+    return result
+
+
+def _found(translation: str, pieces: Sequence[Piece]) -> Iterator[Piece]:
     numbered, closing = _numbered(pieces), _closing(pieces)
     within: list[int] = []
     at = 0
@@ -168,7 +188,8 @@ def _numbered(pieces: Sequence[Piece]) -> list[int]:
 def _tag(number: int, piece: Piece) -> str:
     if piece.kind is Kind.CODE:
         return f'<code id="{number}">{markup_text(piece.text)}</code>'
-    tags = {Kind.OPEN: f'<g id="{number}">', Kind.CLOSE: "</g>", Kind.LONE: f'<img id="{number}">'}
+    lone = f'<img id="{number}">'
+    tags = {Kind.OPEN: f'<g id="{number}">', Kind.CLOSE: "</g>", Kind.LONE: lone, Kind.SPACE: f" {lone}"}
     return tags.get(piece.kind) or markup_text(piece.text)
 
 
@@ -208,4 +229,4 @@ def _bounds(pieces: Sequence[Piece]) -> tuple[int, int]:
 
 
 def _is_idle(piece: Piece) -> bool:
-    return piece.kind is Kind.LONE or (piece.kind is Kind.TEXT and not piece.text.strip())
+    return piece.kind in (Kind.LONE, Kind.SPACE) or (piece.kind is Kind.TEXT and not piece.text.strip())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
@@ -12,7 +14,20 @@ from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_t
 from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens, unescaped
 from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, translatable
 
-_DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_DECLARED = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})""",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_PRESCANNED_BYTES = 4096
+# What ASCII bytes declare is not in these, and browsers read it as others (WHATWG HTML, "prescan").
+_DECLARED_AS = {
+    **dict.fromkeys(
+        ("utf-16", "utf-16le", "utf-16be", "unicode", "ucs-2", "csunicode", "iso-10646-ucs-2", "unicodefeff"), "utf-8"
+    ),
+    **dict.fromkeys(("unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8", "unicodefffe"), "utf-8"),
+    "x-user-defined": "windows-1252",
+}
 _UNTRANSLATED = frozenset(
     ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math")
 )
@@ -21,30 +36,104 @@ _INLINE = frozenset(
     "span strike strong sub sup time tt u var wbr".split()
 )
 """Elements that sentences go through; all others end a block."""
-_CLOSED_BY_THE_NEXT = frozenset(("p", "option", "dt", "dd"))
+_CELLS = ("td", "th")
+_ROWS = ("tr", *_CELLS)
+_GROUPS = ("thead", "tbody", "tfoot", "caption", "colgroup", *_ROWS)
+_ENDED_BY = {
+    **dict.fromkeys(
+        [
+            "address",
+            "article",
+            "aside",
+            "blockquote",
+            "center",
+            "details",
+            "dialog",
+            "dir",
+            "div",
+            "dl",
+            "fieldset",
+            "figcaption",
+            "figure",
+            "footer",
+            "form",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "h5",
+            "h6",
+            "header",
+            "hgroup",
+            "hr",
+            "main",
+            "menu",
+            "nav",
+            "ol",
+            "p",
+            "pre",
+            "search",
+            "section",
+            "table",
+            "ul",
+        ],
+        ("p",),
+    ),
+    **dict.fromkeys(("dt", "dd"), ("dt", "dd", "p")),
+    **dict.fromkeys(_CELLS, _CELLS),
+    **dict.fromkeys(("thead", "tbody", "tfoot"), _GROUPS),
+    **dict.fromkeys(("rt", "rp"), ("rt", "rp")),
+    "li": ("li", "p"),
+    "tr": _ROWS,
+    "option": ("option",),
+    "optgroup": ("option", "optgroup"),
+}
+"""Elements that a start tag ends, if their end tags were left out, by its name."""
+_SCOPES = frozenset(("table", "ul", "ol", "dl", "menu", "select", "button", "template", "object", "svg", "math"))
+"""Elements outside of which no start tag within them ends anything."""
+_ASCII_SPACE = r"[ \t\r\n\f]"
+_SPACE = (
+    r"(?:[^\S \t\r\n\f]|&(?:nbsp|emsp|ensp|thinsp|ThinSpace|hairsp|VeryThinSpace|numsp|puncsp|emsp1[34]|MediumSpace|"
+    r"NonBreakingSpace|#0{,4}(?:160|819[2-9]|820[0-2]|8239|8287|12288)|#[xX]0{,4}(?:[aA]0|200[0-9aA]|20[25][fF]|3000));)"
+)
+_UNSEEN = r"[\xad\u200b]|&(?:shy|ZeroWidthSpace|#173|#8203|#[xX][aA][dD]|#[xX]200[bB]);"
+_AMONG_WORDS = re.compile(rf"((?<!{_ASCII_SPACE})(?:{_ASCII_SPACE}*+{_SPACE})+{_ASCII_SPACE}*+|{_UNSEEN})")
+_DELIMITERS = "<?=%->{} \t\r\n;"
+_SHOWN = re.compile(r"^<\?(?:php)?\s*(?:echo|print)\b")
+_SHOWN_CHARACTERS = 40
+_REFERENCE = re.compile(r"&#?\w{1,32};")
 _READ_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
     """Read an HTML file; see `Format`."""
-    declared = _DECLARED.search(raw[:4096])
-    source = EncodedText.decode(raw, settings.encoding or (declared and declared[1].decode("ascii")))
+    source = EncodedText.decode(raw, settings.encoding or declared_encoding(raw))
     edits = html_edits(source.text, depth=settings.limits.depth)
     return SplicedDocument(source, edits, is_html=True, errors="xmlcharrefreplace")
 
 
-def html_edits(text: str, *, depth: int) -> list[Edit]:
+def declared_encoding(raw: bytes) -> str | None:
+    """Return the name of the encoding that a page declares, by the rules of browsers; None: none."""
+    declared = _DECLARED.search(_COMMENT.sub(b"", raw[:_PRESCANNED_BYTES]))
+    if declared is None:
+        return None
+    name = (declared[1] or declared[2]).decode("ascii").lower()
+    return _DECLARED_AS.get(name, name)
+
+
+def html_edits(text: str, *, depth: int, is_xml: bool = False) -> list[Edit]:
     """Return the edits of a document or a part of one.
 
     Args:
         text: HTML.
         depth: Limit of untranslated elements inside one another.
+        is_xml: Whether it is XHTML.
 
     Raises:
         DocumentError: The limit is exceeded.
     """
     blocks = _Blocks(text, depth)
-    for token in html_tokens(text):
+    for token in html_tokens(text, is_xml=is_xml):
         blocks.take(token)
     blocks.finish()
     return blocks.edits
@@ -65,9 +154,12 @@ class _Blocks:
         self._pieces: list[Piece] = []
         """The block under way."""
         self._skipped: list[str] = []
-        """Untranslated elements that are open: the outermost, and those of its name inside."""
+        """Elements that are open from the outermost untranslated one on."""
+        self._open: Counter[str] = Counter()
+        """Elements that are open around it, by name."""
         self._code: Token | None = None
         """Start of the outermost one, if sentences go through it."""
+        self._code_edits: tuple[Edit, ...] = ()
         self._code_text: list[str] = []
 
     def take(self, token: Token) -> None:
@@ -75,13 +167,29 @@ class _Blocks:
         if self._skipped and self._skip(token):
             return
         if token.kind is TokenKind.TEXT:
-            self._add(Kind.TEXT, token, text=flowing(unescaped(token.raw)))
+            self._words(token)
+        elif token.kind is TokenKind.OUTPUT:
+            self._add(Kind.CODE, token, text=_SHOWN.sub("", token.raw).strip(_DELIMITERS)[:_SHOWN_CHARACTERS])
         elif token.kind is TokenKind.START:
             self._start(token)
         elif token.kind is TokenKind.END and token.name in _INLINE:
             self._add(Kind.CLOSE, token)
+        elif token.raw.startswith("<!--"):
+            self._add(Kind.LONE, token)
         else:
             self._flush()
+        if token.kind is TokenKind.END and self._open[token.name]:
+            self._open[token.name] -= 1
+
+    def _words(self, token: Token) -> None:
+        """Add words, and what is among them: white space that is more than a space, hyphens that are not seen."""
+        at = token.start
+        for number, raw in enumerate(_AMONG_WORDS.split(token.raw)):
+            kind = Kind.TEXT if number % 2 == 0 else Kind.SPACE if unescaped(raw).isspace() else Kind.LONE
+            if raw:
+                part = Token(kind=TokenKind.TEXT, start=at, raw=raw)
+                self._add(kind, part, text=flowing(unescaped(raw)) if kind is Kind.TEXT else "")
+            at += len(raw)
 
     def finish(self) -> None:
         """End what is under way at the end of the text."""
@@ -90,33 +198,58 @@ class _Blocks:
 
     def _start(self, token: Token) -> None:
         attributes = {name: attribute.value for name, attribute in token.attributes().items()}
-        marked = attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
-        is_code = token.name not in VOID and (token.name in _UNTRANSLATED or marked)
+        is_marked = (
+            attributes.get("translate", "").strip().lower() == "no"
+            or "notranslate" in attributes.get("class", "").split()
+        )
+        is_void = token.name in VOID
+        is_code = not is_void and (token.name in _UNTRANSLATED or is_marked)
+        edits = () if is_marked else tuple(_attribute_edits(token))
         if is_code:
             self._enter(token.name)
+        elif not is_void:
+            self._open[token.name] += 1
         if token.name not in _INLINE:
             self._flush()
-            self.edits += _attribute_edits(token, token.start)
+            self.edits += (replace(edit, start=edit.start + token.start, end=edit.end + token.start) for edit in edits)
         elif is_code:
-            self._code, self._code_text = token, []
+            self._code, self._code_edits, self._code_text = token, edits, []
         else:
-            self._add(Kind.LONE if token.name in VOID else Kind.OPEN, token)
+            self._add(Kind.LONE if is_void else Kind.OPEN, token, edits=edits)
 
     def _skip(self, token: Token) -> bool:
-        """Go on with an untranslated element; return whether the token is of it."""
-        outermost = self._skipped[0]
+        """Go on with an untranslated element; return whether the token is in it."""
         if token.kind is TokenKind.TEXT:
             self._code_text.append(token.raw)
-        if token.name == outermost and token.kind is TokenKind.START:
-            if outermost in _CLOSED_BY_THE_NEXT:
-                self._skipped.clear()
-                return False
-            self._enter(outermost)
-        elif token.name == outermost and token.kind is TokenKind.END:
-            self._skipped.pop()
+        elif token.kind is TokenKind.START and token.name not in VOID:
+            self._end(self._ended_by(token.name), token.start)
             if not self._skipped:
-                self._end_code(token.end)
+                return False
+            if not (token.raw.endswith("/>") and self._skipped[0] in ("svg", "math")):
+                self._enter(token.name)
+        elif token.kind is TokenKind.END and token.name in self._skipped:
+            place = len(self._skipped) - 1 - self._skipped[::-1].index(token.name)
+            self._end(place, token.end)
+        elif token.kind is TokenKind.END and self._open[token.name]:
+            self._end(0, token.start)
+            return False
         return True
+
+    def _ended_by(self, name: str) -> int:
+        """Return the place of the outermost element that a start tag ends; behind the innermost, if it ends none."""
+        ended, place = _ENDED_BY.get(name, ()), len(self._skipped)
+        for number in range(place - 1, -1, -1):
+            if self._skipped[number] in ended:
+                place = number
+            elif self._skipped[number] in _SCOPES:
+                break
+        return place
+
+    def _end(self, place: int, end: int) -> None:
+        """End open elements from one on, at an index of the text."""
+        del self._skipped[place:]
+        if not self._skipped:
+            self._end_code(end)
 
     def _enter(self, name: str) -> None:
         self._skipped.append(name)
@@ -127,27 +260,36 @@ class _Blocks:
         if self._code:
             raw = self._text[self._code.start : end]
             whole = Token(kind=TokenKind.TEXT, start=self._code.start, raw=raw)
-            edits = tuple(_attribute_edits(self._code, 0))
-            self._add(Kind.CODE, whole, text=flowing(unescaped("".join(self._code_text))), edits=edits)
+            text = flowing(unescaped("".join(self._code_text)))
+            self._add(Kind.CODE, whole, text=text, edits=self._code_edits)
             self._code = None
 
-    def _add(self, kind: Kind, token: Token, *, text: str = "", edits: tuple[Edit, ...] | None = None) -> None:
-        if edits is None:
-            edits = tuple(_attribute_edits(token, 0)) if token.kind is TokenKind.START else ()
+    def _add(self, kind: Kind, token: Token, *, text: str = "", edits: tuple[Edit, ...] = ()) -> None:
         span = {"start": token.start, "end": token.end}
         self._pieces.append(Piece(kind=kind, raw=token.raw, text=text, name=token.name, edits=edits, **span))
 
     def _flush(self) -> None:
         pieces, self._pieces = self._pieces, []
-        self.edits += block_edits(self._text, pieces, markup_text)
+        references = _references(pieces)
+        self.edits += block_edits(self._text, pieces, lambda text: markup_text(text).translate(references))
 
 
-def _attribute_edits(tag: Token, at: int) -> Iterator[Edit]:
+def _references(pieces: Sequence[Piece]) -> dict[int, str]:
+    """Return how characters are spelled that texts have as references only."""
+    raw = "".join(piece.raw for piece in pieces if piece.kind is Kind.TEXT)
+    found = {unescaped(match[0]): match[0] for match in _REFERENCE.finditer(raw)}
+    return {
+        ord(character): reference
+        for character, reference in found.items()
+        if len(character) == 1 and (character in "\"'" or not character.isascii()) and character not in raw
+    }
+
+
+def _attribute_edits(tag: Token) -> Iterator[Edit]:
     for name, attribute in tag.attributes().items():
         text = attribute.value.strip()
         if name in _READ_ATTRIBUTES and attribute.is_quoted and translatable(text):
-            start, end = at + attribute.start, at + attribute.end
-            yield Edit(start=start, end=end, texts=(markup_text(text),), render=_attribute)
+            yield Edit(start=attribute.start, end=attribute.end, texts=(markup_text(text),), render=_attribute)
 
 
 def _attribute(found: tuple[str, ...]) -> str:

@@ -1,4 +1,8 @@
-"""Tags and texts of HTML with their places, found as browsers do, in time that is linear in the text."""
+"""Tags and texts of HTML with their places, found as browsers do, in time that is linear in the text.
+
+Directives of template languages (PHP, ERB, ASP, Jinja, Liquid, Handlebars) are found first, as they are run before any
+browser sees the page: markup goes on behind them as if they were a word.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,14 @@ _MARKUP = re.compile(
     r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
     re.DOTALL,
 )
+_MASK = "\ufdd1"
+"""Character, in no text, that stands for those of directives."""
+_MASKED_OR_NOT = re.compile(rf"{_MASK}+|[^{_MASK}]+")
+_CLOSED_BY = {"<?": "?>", "<%": "%>", "{{{": "}}}", "{{": "}}", "{%": "%}", "{#": "#}"}
+_DIRECTIVE = re.compile("|".join(map(re.escape, _CLOSED_BY)))
+_OUTPUT = re.compile(r"\{\{\{?(?![#/^!>])|<%[=-]|<\?=|<\?(?:php)?\s+(?:echo|print)\b")
+_BRACED_CHARACTERS = 1000
+"""Longest directive in braces, which may be braces of something else."""
 # Python refuses to read thousands of digits.
 _LONG_NUMBER = re.compile(r"(?<=&#)(?:([xX])([0-9a-fA-F]{20,}+)|([0-9]{20,}+))")
 _BEGINNING = re.compile(r"<[A-Za-z!?/]")
@@ -34,7 +46,11 @@ class TokenKind(Enum):
     START = auto()
     END = auto()
     OTHER = auto()
-    """A comment, a declaration, an instruction, or an empty element of a drawing or formula."""
+    """A comment, a declaration, or an empty element."""
+    OUTPUT = auto()
+    """A directive of a template whose output is among the words."""
+    DIRECTIVE = auto()
+    """Any other directive of a template, or an instruction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +78,8 @@ class Token:
     """Its characters."""
     name: str = ""
     """Name of a tag, in lower case."""
+    masked: str = ""
+    """Its characters, with other ones for directives."""
 
     @property
     def end(self) -> int:
@@ -71,32 +89,87 @@ class Token:
     def attributes(self) -> Mapping[str, Attribute]:
         """Return the attributes of a start tag by their names in lower case; of several with one name the first."""
         found: dict[str, Attribute] = {}
-        for match in _NAMED_VALUE.finditer(self.raw, 1 + len(self.name)):
+        for match in _NAMED_VALUE.finditer(self.masked or self.raw, 1 + len(self.name)):
             group = match.lastindex or 1
             start, end = match.span(group) if group > 1 else (match.end(), match.end())
-            value, is_quoted = unescaped(self.raw[start:end]), group in (2, 3)
+            value, is_quoted = unescaped(self.raw[start:end]), group in (2, 3) and _MASK not in match[0]
             found.setdefault(match[1].lower(), Attribute(value=value, start=start, end=end, is_quoted=is_quoted))
         return found
 
 
-def html_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of HTML, a page or a part of one; joined they are the text."""
+def html_tokens(text: str, *, is_xml: bool = False) -> Iterator[Token]:
+    """Yield the tokens of HTML, a page or a part of one; joined they are the text.
+
+    Args:
+        is_xml: Whether it is XHTML, in which any element may be empty.
+    """
+    masked, directives = _masked(text)
+    at = 0
+    for start, end, name, kind in _tokens(masked, is_xml=is_xml):
+        if kind is TokenKind.TEXT:
+            yield from _words(text, masked, start, end, directives)
+        else:
+            yield Token(kind=kind, start=start, raw=text[start:end], name=name, masked=masked[start:end])
+        at = end
+    yield from _words(text, masked, at, len(text), directives)
+
+
+def _tokens(text: str, *, is_xml: bool) -> Iterator[tuple[int, int, str, TokenKind]]:
+    """Yield the beginnings, ends, names and kinds of tokens, but for a text at the end."""
     at = 0
     while (begin := _BEGINNING.search(text, at)) and (found := _MARKUP.match(text, begin.start())):
         if found.start() > at:
-            yield Token(kind=TokenKind.TEXT, start=at, raw=text[at : found.start()])
+            yield at, found.start(), "", TokenKind.TEXT
         name = (found["name"] or "").lower()
-        kind = _kind(found, name)
-        yield Token(kind=kind, start=found.start(), raw=found[0], name=name)
+        kind = _kind(found, name, is_xml=is_xml)
         at = found.end()
+        yield found.start(), at, name, kind
         if kind is TokenKind.START and name in _WITHOUT_TAGS and not found[0].endswith("/>"):
             closing = _CLOSING[name].search(text, at)
             end = closing.start() if closing else len(text)
             if end > at:
-                yield Token(kind=TokenKind.TEXT, start=at, raw=text[at:end])
+                yield at, end, "", TokenKind.TEXT
             at = end
-    if at < len(text):
-        yield Token(kind=TokenKind.TEXT, start=at, raw=text[at:])
+
+
+def _words(
+    text: str, masked: str, start: int, end: int, directives: Mapping[int, tuple[int, TokenKind]]
+) -> Iterator[Token]:
+    """Yield the texts and directives of a span without tags."""
+    for match in _MASKED_OR_NOT.finditer(masked, start, end):
+        at = match.start()
+        if match[0][0] != _MASK:
+            yield Token(kind=TokenKind.TEXT, start=at, raw=text[at : match.end()], masked=match[0])
+        while match[0][0] == _MASK and at < match.end():
+            until, kind = directives[at]
+            yield Token(kind=kind, start=at, raw=text[at:until], masked=masked[at:until])
+            at = until
+
+
+def _masked(text: str) -> tuple[str, dict[int, tuple[int, TokenKind]]]:
+    """Return a text of the same length without directives, and their ends and kinds by their beginnings."""
+    directives: dict[int, tuple[int, TokenKind]] = {}
+    pieces: list[str] = []
+    at = 0
+    plain = text.replace(_MASK, "\ufffd")
+    closings: dict[str, int] = {}
+    while opening := _DIRECTIVE.search(text, at):
+        start, closing = opening.start(), _CLOSED_BY[opening[0]]
+        if closings.get(closing, 0) < opening.end():
+            found = text.find(closing, opening.end())
+            closings[closing] = len(text) if found < 0 else found
+        end = closings[closing] + len(closing)
+        if end > len(text) and text.startswith("<?php", start):
+            end = len(text)  # PHP needs no closing at the end of a file
+        is_long = opening[0].startswith("{") and end - start > _BRACED_CHARACTERS
+        if end > len(text) or is_long:
+            pieces.append(plain[at : opening.end()])
+            at = opening.end()
+            continue
+        directives[start] = end, TokenKind.OUTPUT if _OUTPUT.match(text, start) else TokenKind.DIRECTIVE
+        pieces += plain[at:start], _MASK * (end - start)
+        at = end
+    return "".join(pieces) + plain[at:], directives
 
 
 def unescaped(raw: str) -> str:
@@ -109,10 +182,11 @@ def _shortened(number: re.Match[str]) -> str:
     return (number[1] or "") + ((number[2] or number[3]).lstrip("0")[:9] or "0")
 
 
-def _kind(found: re.Match[str], name: str) -> TokenKind:
+def _kind(found: re.Match[str], name: str, *, is_xml: bool) -> TokenKind:
     if not name:
         return TokenKind.OTHER
     if found["end"]:
         return TokenKind.END
     # Browsers read <p/> as <p>; <svg/> is empty.
-    return TokenKind.OTHER if name in ("svg", "math") and found[0].endswith("/>") else TokenKind.START
+    may_be_empty = name in ("svg", "math") or (is_xml and name not in VOID)
+    return TokenKind.OTHER if may_be_empty and found[0].endswith("/>") else TokenKind.START

@@ -129,8 +129,7 @@ class _Text:
                 within.pop()
                 self._add(Kind.CLOSE, item, name=str(item.pair))
             elif item.is_white:
-                self._add(Kind.TEXT, text=" ")
-                self._add(Kind.LONE, item)
+                self._add(Kind.SPACE, item)
             else:
                 self._add(Kind.CODE if item.text.strip() else Kind.LONE, item, text=item.text)
 
@@ -155,40 +154,23 @@ class _Text:
         for item in self.items:
             if item.kind is ItemKind.EDGE and not item.is_end:
                 writer.item(item)
-        within, looks = [0], [self._bases[0]]
-        for text, thing in self._stretches(translation):
-            if isinstance(thing, Look):
-                looks.append(thing) if looks[-1] is not thing else looks.pop()
-            elif thing is not None:
+        pieces = decoded(translation, self._pieces)
+        hyphens = self._hyphens("".join(piece.text for piece in pieces if piece.kind is Kind.TEXT))
+        looks = [self._bases[0]]
+        for piece in pieces:
+            thing = None if piece.kind is Kind.TEXT else self._things[piece.start]
+            if thing is None:
+                writer.words(re.sub("-", lambda _: next(hyphens), piece.text), looks[-1])
+                continue
+            if isinstance(thing, Item):
                 writer.item(thing)
-                if thing.kind is ItemKind.OPEN:
-                    within.append(thing.pair)
-                    looks.append(self._bases[thing.pair])
-                elif thing.kind is ItemKind.CLOSE:
-                    within.pop()
-                    looks.pop()
-            writer.words(text, looks[-1])
+            if piece.kind is Kind.OPEN:
+                looks.append(thing if isinstance(thing, Look) else self._bases[thing.pair])
+            elif piece.kind is Kind.CLOSE:
+                looks.pop()
         for item in self.items:
             if item.kind is ItemKind.EDGE and item.is_end:
                 writer.item(item)
-
-    def _stretches(self, translation: str) -> Iterator[tuple[str, Item | Look | None]]:
-        """Yield the words of a translation, and what stands for its tags, with no space beside white space."""
-        pieces = list(decoded(translation, self._pieces))
-        things = [None if piece.kind is Kind.TEXT else self._things[piece.start] for piece in pieces]
-        white = [isinstance(thing, Item) and thing.is_white for thing in things]
-        hyphens = self._hyphens("".join(piece.text for piece in pieces if piece.kind is Kind.TEXT))
-        before = False
-        after = _next_ones(white, things)
-        for piece, thing, is_white, has_white in zip(pieces, things, white, after, strict=True):
-            if thing is not None:
-                before = is_white or (before and not _shows(thing))
-                yield "", thing
-                continue
-            text = piece.text.lstrip() if before else piece.text
-            text = text.rstrip() if has_white else text
-            before = before and not text
-            yield re.sub("-", lambda _: next(hyphens), text), None
 
     def _hyphens(self, translation: str) -> Iterator[str]:
         """Return the hyphens of a translation: those of the text, if there are as many of them."""
@@ -196,20 +178,6 @@ class _Text:
         found = [character for character in source if character == "-" or character in _HYPHENS]
         count = translation.count("-")
         return iter(found if len(found) == count else "-" * count)
-
-
-def _next_ones(white: Sequence[bool], things: Sequence[Item | Look | None]) -> list[bool]:
-    """Return for each place whether white space comes next, but for tags."""
-    result, has_white = [], False
-    for is_white, thing in zip(reversed(white), reversed(things), strict=True):
-        result.append(has_white)
-        has_white = is_white or (has_white and thing is not None and not _shows(thing))
-    return result[::-1]
-
-
-def _shows(thing: Item | Look) -> bool:
-    """Return whether something stands among words."""
-    return isinstance(thing, Item) and thing.kind not in (ItemKind.OPEN, ItemKind.CLOSE)
 
 
 def _stretch(place: int, item: Item) -> tuple[int, bytes]:
