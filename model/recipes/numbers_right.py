@@ -126,7 +126,8 @@ _SPELT = rf"(?:{_any(_ENGLISH_WORDS)}|{_any(_ENGLISH_UNITS)})\b"
 _ENGLISH = re.compile(
     rf"""
     (?P<clock>\d{{1,2}}(?::\d\d)?)\s*(?P<half>[ap])\.?\s?m\b\.?|(?P<clock24>\d{{1,2}}:\d\d)
-    |\b(?P<share>an?|{_SPELT})[ -](?P<part>half|third|quarter|fourth|fifth|tenth)s?\b|\b(?P<one_half>half)\b
+    |\b(?P<share>an?|{_SPELT})[ -](?P<part>half|third|quarter|fourth|fifth|tenth)s?\b
+    |\b(?P<one_half>half)\b|\b(?P<one_quarter>quarter)\ of\b
     |(?P<figures>\d[\d,]*(?:\.\d+)?)(?:st|nd|rd|th|s)?(?:\s?(?P<unit>{_any(_ENGLISH_UNITS)})\b)?(?P<percent>\s?(?:%|per\s?cent))?
     |\b(?P<spelt>{_SPELT}(?:(?:[ -]|(?<=hundred|housand)\ and\ ){_SPELT})*)(?P<percent_spelt>\s?per\s?cent)?
     |\b(?P<ordinal>{_any(_ORDINALS)})\b|\b(?P<month>{_any(_MONTHS)})\b
@@ -171,8 +172,8 @@ def _english_values(text: str) -> Iterator[Value]:
             yield _time(*clock.split(":"), after_noon=get("half") == "p", before_noon=get("half") == "a")
         elif part := get("part"):
             yield Fraction(_spelt(found["share"]) if found["share"] not in ("a", "an") else 1, _PARTS[part])
-        elif get("one_half"):
-            yield Fraction(1, 2)
+        elif get("one_half") or get("one_quarter"):
+            yield Fraction(1, 2 if get("one_half") else 4)
         elif figures := get("figures"):
             value = Fraction(figures.replace(",", "")) * _ENGLISH_UNITS.get(get("unit") or "", 1)
             yield ("%", value) if get("percent") else value

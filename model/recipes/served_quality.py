@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from xuanzang.client import InvalidRequestError, Model, TranslationClient, TranslationError
 from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.evaluation.comet import Comet, CometError
 from xuanzang.model.evaluation.quality import Evaluation, Quality, measure
 from xuanzang.model.evaluation.test_sets import HeldOutPair, read_test_set
 
@@ -39,13 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = _parser().parse_args(arguments)
     try:
         sets = {name: read_test_set(Path(path), groups=flags.groups) for name, path in flags.sets}
+        comet = Comet(flags.comet) if flags.comet else None
         with TranslationClient(flags.address, timeout=TIMEOUT) as client:
             model = find_model(client, flags.model)
-            evaluations = {name: evaluate(client, model, name, pairs) for name, pairs in sets.items()}
+            evaluations = {name: evaluate(client, model, name, pairs, comet) for name, pairs in sets.items()}
     except TranslationError as error:
         sys.stderr.write(f"{flags.address}: {error}\n")
         return 1
-    except (CorpusError, LookupError) as error:
+    except (CorpusError, CometError, LookupError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     print(as_markdown(model, evaluations))
@@ -61,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("sets", nargs="+", type=_named_file, metavar="NAME=FILE", help="source<TAB>target lines")
     parser.add_argument("--model", help="name of the model, if the server has several")
     parser.add_argument("--groups", type=Path, help="TOML file that gathers the groups of the third column")
+    parser.add_argument("--comet", type=Path, help="COMET checkpoint, model.ckpt, to score with as well")
     parser.add_argument("--json", type=Path, help="file to write the figures to as well")
     return parser
 
@@ -87,15 +90,18 @@ def find_model(client: TranslationClient, name: str | None) -> Model:
     return models[name]
 
 
-def evaluate(client: TranslationClient, model: Model, name: str, pairs: Sequence[HeldOutPair]) -> Evaluation:
+def evaluate(
+    client: TranslationClient, model: Model, name: str, pairs: Sequence[HeldOutPair], comet: Comet | None = None
+) -> Evaluation:
     """Translate a test set and measure it.
 
     Raises:
         TranslationError: The server failed.
+        CometError: COMET failed.
     """
     translations = translated(client, model, name, [pair.source for pair in pairs])
     # NFKC is the default of `prepare`; the server does not say what it does to sources.
-    return measure(pairs, translations, model.target_languages[0], "nfkc")
+    return measure(pairs, translations, model.target_languages[0], "nfkc", comet)
 
 
 def translated(client: TranslationClient, model: Model, name: str, sources: Sequence[str]) -> list[str]:
@@ -121,6 +127,7 @@ def translated(client: TranslationClient, model: Model, name: str, sources: Sequ
 def as_markdown(model: Model, evaluations: Mapping[str, Evaluation]) -> str:
     """Return a table of the test sets, one of the groups of each that has some, and how all was measured."""
     parts = [_table({name: evaluation.whole for name, evaluation in evaluations.items()})]
+    parts += [f"{name}: {evaluation.comet}" for name, evaluation in evaluations.items() if evaluation.comet]
     parts += [f"Of {name}:\n\n{_table(e.groups)}" for name, e in evaluations.items() if e.groups]
     defaults, scores = model.defaults, next(iter(evaluations.values())).whole.scores
     parts.append(

@@ -92,6 +92,16 @@ def test_evaluate_writes_its_figures_for_programs(
     assert f"BLEU {figures['bleu']:.2f}  ({figures['bleu_signature']})" in out
 
 
+def test_evaluate_names_what_comet_lacks_before_it_translates(
+    best: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write(tmp_path / "test.tsv", [("猫狗", "dog cat", "pets")])
+    status, out, err = run(capsys, "evaluate", best, pairs, "--comet", tmp_path / "none.ckpt")
+    assert (status, out) == (2, "")
+    assert "none.ckpt is not a COMET checkpoint" in err
+    assert "translating" not in err
+
+
 def test_a_recipe_gives_flags_and_the_command_line_comes_first(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

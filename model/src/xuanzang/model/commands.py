@@ -22,6 +22,7 @@ from xuanzang.command.settings import Positional
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
+from xuanzang.model.evaluation.comet import Comet
 from xuanzang.model.evaluation.quality import Quality, measure
 from xuanzang.model.evaluation.test_sets import read_test_set
 from xuanzang.model.importing.family import Wanted
@@ -158,12 +159,15 @@ class EvaluateCommand(_DecodingCommand):
     """Number of lines to use, if not all."""
     coverage: bool = False
     """Measure as well how much of each source the attention covered, which is low where output is unrelated."""
+    comet: Path | None = None
+    """COMET checkpoint, a file model.ckpt, to score with as well, by the program comet-score of unbabel-comet."""
     json_file: Path | None = Field(default=None, alias="json")
     """File to write the figures to as well, for programs."""
 
     def run(self) -> None:
         """Run the command."""
         pairs = read_test_set(self.pairs, self.limit, self.groups)
+        comet = Comet(self.comet) if self.comet else None  # before an hour of translating
         checkpoint = self.load()
         use_fastest_threads(checkpoint)
         found = translate_texts(
@@ -171,7 +175,7 @@ class EvaluateCommand(_DecodingCommand):
         )
         translations = [hypotheses[0][0] for hypotheses in found]
         metadata = checkpoint.metadata
-        evaluation = measure(pairs, translations, metadata.target_language, metadata.source_normalization)
+        evaluation = measure(pairs, translations, metadata.target_language, metadata.source_normalization, comet)
         for name, group in evaluation.groups.items():
             self._print_group(name, group)
         print(f"{evaluation.whole.scores}\n{evaluation.whole.faults}")
@@ -179,6 +183,8 @@ class EvaluateCommand(_DecodingCommand):
             print(evaluation.whole.key_words)
         if self.coverage:
             print(measure_coverage(checkpoint, [pair.source for pair in pairs], translations))
+        if evaluation.comet:
+            print(evaluation.comet)
         if self.json_file:
             self.json_file.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
 

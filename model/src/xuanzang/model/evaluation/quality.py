@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from xuanzang.model.data.augmentation.spans import kept_spans
+from xuanzang.model.evaluation.comet import Comet, CometScore
 from xuanzang.model.evaluation.key_words import KeyWords, count_key_words
 from xuanzang.model.evaluation.scores import Scores, score_translations
 from xuanzang.model.evaluation.test_sets import HeldOutPair
@@ -85,14 +86,22 @@ class Evaluation(NamedTuple):
     whole: Quality
     groups: Mapping[str, Quality]
     """Measurements by group, in the order of names; empty if the test set has fewer than two."""
+    comet: CometScore | None = None
+    """COMET of all translations, if it was asked for."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as they are written to a file, rounded."""
-        return self.whole.as_json() | {"groups": {name: group.as_json() for name, group in self.groups.items()}}
+        comet = self.comet.as_json() if self.comet else {}
+        groups = {name: group.as_json() for name, group in self.groups.items()}
+        return self.whole.as_json() | comet | {"groups": groups}
 
 
 def measure(
-    pairs: Sequence[HeldOutPair], translations: Sequence[str], target_language: str, normalization: Normalization
+    pairs: Sequence[HeldOutPair],
+    translations: Sequence[str],
+    target_language: str,
+    normalization: Normalization,
+    comet: Comet | None = None,
 ) -> Evaluation:
     """Measure the translations of a test set and of each of its groups.
 
@@ -101,6 +110,10 @@ def measure(
         translations: Translations, one per pair.
         target_language: BCP-47 code.
         normalization: Unicode form of the sources that the model read, in which spans are counted.
+        comet: Scores all translations as well.
+
+    Raises:
+        CometError: COMET failed.
     """
     translated = [
         (pair._replace(source=normalize(pair.source, normalization)), translation)
@@ -111,6 +124,9 @@ def measure(
     return Evaluation(
         whole=_measure(translated, target_language),
         groups={name: _measure(group, target_language) for name, group in groups.items()} if len(groups) > 1 else {},
+        comet=comet.score(*zip(*((pair[0], text, pair[1]) for pair, text in translated), strict=True))
+        if comet
+        else None,
     )
 
 

@@ -119,9 +119,10 @@ class NamingMaker:
 
 
 def _polished(english: str) -> str:
-    """Mend what the frames cannot know: the article before a vowel, the comma of a quotation, the capital letter."""
+    """Mend what the frames cannot know: articles before vowels, commas of quotations, stops, the capital letter."""
     english = re.sub(r"\ba (?=[AEIO](?!u)|[aeio](?!u))", "an ", english)
     english = re.sub(r"\.\" said", '," said', english)
+    english = english.replace("m..", "m.")  # of p.m. at the end of a sentence
     return english[:1].upper() + english[1:]
 
 
