@@ -267,18 +267,46 @@ def test_wrong_usage_is_explained_without_traceback_with_code_2(
 def test_a_line_that_is_not_utf8_is_refused_and_the_others_are_translated(run: Run, script: Script) -> None:
     code, output, errors = run("translate", given=b"a\n\xff\nc\n")
     assert (code, output) == (1, "A\n\nC\n")
-    assert errors == "xuanzang: line 2: not UTF-8: invalid start byte at byte 0\n"
+    assert errors.startswith("xuanzang: line 2: not UTF-8: invalid start byte at byte 0; --encoding NAME")
     assert [request.content for request in script.requests] == ["a", "c"]
 
 
 def test_a_line_that_is_not_utf8_is_refused_in_every_layout(run: Run) -> None:
     code, output, errors = run("translate", "--progressive", given=b"a\n\xff\nc\n")
     assert (code, output) == (1, "A\n\nC\n")
-    assert errors == "xuanzang: line 2: not UTF-8: invalid start byte at byte 0\n"
+    assert errors.startswith("xuanzang: line 2: not UTF-8: invalid start byte at byte 0; --encoding NAME")
     code, output, _ = run("translate", "--json", given=b"b\xff\n")
     assert code == 1
     result = json.loads(output)
     assert (result["source"], result["error"]["code"]) == ("b\ufffd", "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize("name", ["gbk", "gb18030", "utf-16", "big5"])
+def test_a_file_is_read_in_the_encoding_that_is_named(run: Run, name: str) -> None:
+    lines = [f"{number} 一二三 a" for number in range(300)]
+    code, output, errors = run("translate", "--encoding", name, "-f", "-", given="\n".join(lines).encode(name))
+    assert (code, output.splitlines(), errors) == (0, [line.upper() for line in lines], "")
+
+
+def test_each_line_of_a_file_in_another_encoding_is_named(run: Run) -> None:
+    code, output, errors = run("translate", "-f", "-", given="你好\n".encode("gbk") * 300)
+    assert (code, output) == (1, "\n" * 300)
+    named = [line.partition(": not UTF-8: ")[0] for line in errors.splitlines()]
+    assert named == [f"xuanzang: line {number}" for number in range(1, 301)]
+
+
+def test_an_unknown_encoding_is_refused(run: Run) -> None:
+    for name in ("latin-99", "base64", "a\udc80"):
+        code, _, errors = run("translate", "--encoding", name, given=b"a\n")
+        assert code == 2
+        assert "argument --encoding: no encoding of text" in errors
+
+
+def test_detect_names_a_line_in_another_encoding(run: Run) -> None:
+    code, output, errors = run("detect", "-f", "-", given="a\n你好\n".encode("gbk"))
+    assert (code, output) == (2, "")
+    assert errors.startswith("xuanzang: line 2: not UTF-8: ")
+    assert run("detect", "--encoding=gbk", given="猫\n".encode("gbk"))[:2] == (0, "zh\t0.75\n")
 
 
 def test_help_lists_the_exit_codes(run: Run) -> None:

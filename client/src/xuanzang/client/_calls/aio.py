@@ -82,6 +82,7 @@ class AsyncCalls:
     async def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
         self._closed.set()
+        self.shared.addresses.wake()
         await asyncio.gather(*(channel.close() for channel in self._channels), *self._probes, return_exceptions=True)
 
     async def unary(

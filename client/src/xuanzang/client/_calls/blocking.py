@@ -112,6 +112,7 @@ class BlockingCalls:
         self._closed.set()
         for channel in self._channels:
             channel.close()
+        self.shared.addresses.wake()
 
     def unary(
         self,
@@ -298,18 +299,19 @@ class SessionState:
         """Record an answer."""
         self._plan.answered()
 
-    def failed(self, error: grpc.RpcError, *, seconds: float) -> Fault:
+    def failed(self, error: grpc.RpcError, *, seconds: float | None) -> Fault:
         """Record the end of a try, after which `open` begins the next.
 
         Args:
-            seconds: Time until the next answer must have come.
+            seconds: Time until the next answer must have come; None: none is expected.
 
         Raises:
             TranslationError: The call has failed with it.
         """
         # The error of a blocking call is the call itself, which the frames of its traceback would keep.
         fault = self._caller.fault(error.with_traceback(None))
-        if self._plan.failed(fault, deadline=self._caller.shared.clock() + seconds):
+        deadline = None if seconds is None else self._caller.shared.clock() + seconds
+        if self._plan.failed(fault, deadline=deadline):
             raise mapped_error(error, causes=self._caller.shared.causes) from error
         return fault
 
@@ -323,12 +325,16 @@ class Session(SessionState, Generic[Call]):
 
     Args:
         start: Function that begins a try with a stub.
+        wait: Function that waits for seconds and returns a true value if the session is to end.
     """
 
-    def __init__(self, calls: BlockingCalls, start: Callable[[Stub], Call]) -> None:
+    def __init__(
+        self, calls: BlockingCalls, start: Callable[[Stub], Call], *, wait: Callable[[float], object] = time.sleep
+    ) -> None:
         super().__init__(calls)
         self._calls = calls
         self._start = start
+        self._wait = wait
 
     def open(self, *, seconds: float) -> Call:
         """Begin a try, now or after a backoff.
@@ -337,7 +343,7 @@ class Session(SessionState, Generic[Call]):
             seconds: Time until the first answer must have come.
 
         Raises:
-            CallCancelledError: The client is closed.
+            CallCancelledError: The client or the session is closed.
         """
         deadline = self._calls.shared.clock() + seconds
         while True:
@@ -345,4 +351,5 @@ class Session(SessionState, Generic[Call]):
             self._calls.probe(step.probes)
             for _, address in step.tries:
                 return self._calls.open(address, self._start)
-            time.sleep(step.wait or 0.0)
+            if self._wait(step.wait or 0.0):
+                raise CallCancelledError("the stream was closed", code=StatusCode.CANCELLED)

@@ -40,6 +40,15 @@ _UNTRUSTED = {
     "not valid PEM",
 }
 
+_KINDS: Mapping[StatusCode, FaultKind] = MappingProxyType(
+    {
+        # A stopping server's gRPC gives it to calls that it has not dispatched.
+        StatusCode.CANCELLED: FaultKind.BROKEN,
+        StatusCode.DEADLINE_EXCEEDED: FaultKind.LATE,
+        StatusCode.ABORTED: FaultKind.IDLE,
+    }
+)
+
 # Reason of an ErrorInfo.
 _UNSERVED = "LANGUAGE_NOT_SERVED"
 
@@ -132,11 +141,10 @@ def fault_of(error: grpc.RpcError) -> Fault:
 
 
 def _kind_of(code: StatusCode, message: str) -> FaultKind:
-    # A stopping server's gRPC gives CANCELLED to calls that it has not dispatched.
-    if code is StatusCode.CANCELLED or message == WRITE_MET_THE_END:
+    if message == WRITE_MET_THE_END:
         return FaultKind.BROKEN
-    if code is StatusCode.DEADLINE_EXCEEDED:
-        return FaultKind.LATE
+    if code in _KINDS:
+        return _KINDS[code]
     if code is StatusCode.INTERNAL and message.startswith("Stream removed") and _LOST in message:
         return FaultKind.BROKEN
     if code is not StatusCode.UNAVAILABLE or any(reason in message for reason in _UNTRUSTED):

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.streams import opened_input, opened_output, read_lines
+from xuanzang.client._commands.streams import add_input, opened_input, opened_output, read_lines, undecodable
 from xuanzang.client._values.results import DetectedLanguage
 from xuanzang.values.models import Model
 
@@ -35,9 +35,7 @@ def add_detect(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "standard input, a tab, and its probability; `und` and 0 if nothing tells the language.",
         parents=[shared],
     )
-    source = command.add_mutually_exclusive_group()
-    source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text in any language")
-    source.add_argument("-f", "--file", metavar="FILE", help="file with one text per line; - is standard input")
+    add_input(command, text_help="a text in any language", file_help="file with one text per line")
     command.add_argument("--json", action="store_true", help="write one JSON list of all likely languages per text")
     command.set_defaults(command=_detect)
 
@@ -69,11 +67,18 @@ def _listed(languages: Sequence[str]) -> str:
 
 
 def _detect(client: TranslationClient, arguments: argparse.Namespace) -> int:
-    texts = iter(arguments.texts or [line.rstrip("\r") for line in read_lines(opened_input(arguments))])
+    texts = iter(arguments.texts or list(_lines(arguments)))
     with opened_output() as output:
         while some := list(islice(texts, _TEXTS_PER_CALL)):
             _write(client.detect_languages(some), output, as_json=arguments.json)
     return 0
+
+
+def _lines(arguments: argparse.Namespace) -> Iterator[str]:
+    for number, line in enumerate(read_lines(opened_input(arguments)), start=1):
+        if fault := undecodable(line, arguments.encoding):
+            raise ValueError(f"line {number}: {fault}")
+        yield line.rstrip("\r")
 
 
 def _write(detected: Iterable[Sequence[DetectedLanguage]], output: TextIO, *, as_json: bool) -> None:

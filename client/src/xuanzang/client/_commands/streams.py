@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, TextIO
+from typing import TextIO
 
 from xuanzang.client._output import replaced_file
+
+
+def add_input(command: argparse.ArgumentParser, *, text_help: str, file_help: str) -> None:
+    """Add the arguments that say where texts come from: themselves, a file, or standard input."""
+    source = command.add_mutually_exclusive_group()
+    source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text_help)
+    source.add_argument("-f", "--file", metavar="FILE", help=f"{file_help}; - is standard input")
+    command.add_argument(
+        "--encoding",
+        type=_encoding,
+        default="utf-8-sig",
+        metavar="NAME",
+        help="encoding of the file or standard input, such as gb18030 (default: utf-8)",
+    )
+
+
+def _encoding(name: str) -> str:
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding=name)
+    except (LookupError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"no encoding of text: {name[:80]!r}") from error
+    return "utf-8-sig" if codecs.lookup(name).name == "utf-8" else name
 
 
 def from_file(arguments: argparse.Namespace) -> bool:
@@ -17,12 +41,30 @@ def from_file(arguments: argparse.Namespace) -> bool:
     return arguments.file not in (None, "-")
 
 
-def opened_input(arguments: argparse.Namespace) -> IO[bytes]:
-    """Open the file of the arguments, or standard input."""
+def opened_input(arguments: argparse.Namespace) -> TextIO:
+    r"""Open the file of the arguments, or standard input; only "\n" ends its lines, and a byte order mark is left out.
+
+    A byte that is not of the encoding becomes a lone surrogate, which no request can hold: the client refuses such a
+    text and continues with the next one.
+    """
+    encoding: str = arguments.encoding
     if from_file(arguments):
-        return Path(arguments.file).open("rb")
-    # Not sys.stdin: a gRPC thread reads it, and Python aborts at exit if that thread still holds the lock of sys.stdin.
-    return open(0, "rb", closefd=False)
+        return Path(arguments.file).open(encoding=encoding, errors="surrogateescape", newline="\n")
+    # Not sys.stdin: another thread reads it, and Python aborts at exit if that thread still holds its lock.
+    return open(0, encoding=encoding, errors="surrogateescape", newline="\n", closefd=False)
+
+
+def undecodable(text: str, encoding: str) -> str:
+    """Return what is wrong with the bytes of a text of `opened_input`; empty if nothing is."""
+    try:
+        text.encode(encoding, errors="surrogateescape").decode(encoding)
+    except UnicodeDecodeError as fault:
+        name = encoding.removesuffix("-sig")
+        found = f"not {name.upper()}: {fault.reason} at byte {fault.start}"
+        return f"{found}; --encoding NAME, such as gb18030, says how the file is encoded"
+    except UnicodeEncodeError:
+        pass  # no text of a file
+    return ""
 
 
 def opened_output(path: Path | None = None) -> AbstractContextManager[TextIO]:
@@ -37,21 +79,17 @@ def report(message: str) -> None:
     sys.stderr.write(f"xuanzang: {message}\n")
 
 
-def read_lines(file: IO[bytes]) -> Iterator[str]:
-    r"""Yield the lines of a file without their "\n"; a "\r" before it is kept, a byte order mark is not.
-
-    A byte that is not UTF-8 becomes a lone surrogate, which no request can hold: the client refuses such a line and
-    goes on with the next one.
+def read_lines(file: TextIO) -> Iterator[str]:
+    r"""Yield the lines of a file without their "\n"; a "\r" before it is kept.
 
     The file is closed here, by the thread that reads it: another thread would block on a read that may never return.
     """
     with file:
-        for number, line in enumerate(file, start=1):
-            encoding = "utf-8-sig" if number == 1 else "utf-8"
-            yield line.decode(encoding, errors="surrogateescape").removesuffix("\n")
+        for line in file:
+            yield line.removesuffix("\n")
 
 
-def read_whole(file: IO[bytes]) -> Iterator[str]:
-    """Yield the text of a file without a line break at its end, and without a byte order mark."""
+def read_whole(file: TextIO) -> Iterator[str]:
+    """Yield the text of a file without a line break at its end."""
     with file:
-        yield file.read().decode("utf-8-sig", errors="surrogateescape").removesuffix("\n")
+        yield file.read().removesuffix("\n")

@@ -8,14 +8,21 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TextIO
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.arguments.translation import translate_options
 from xuanzang.client._commands.capsules import kept
 from xuanzang.client._commands.progress import Progress
-from xuanzang.client._commands.streams import from_file, opened_input, opened_output, read_lines, read_whole, report
+from xuanzang.client._commands.streams import (
+    from_file,
+    opened_input,
+    opened_output,
+    read_lines,
+    read_whole,
+    report,
+    undecodable,
+)
 from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._methods.documents import result_or_retry
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation
@@ -32,6 +39,8 @@ class Layout:
     """Score and a tab before each hypothesis."""
     by_line: bool
     """One line per result, because texts are lines; a text without a translation leaves an empty one."""
+    encoding: str
+    """Encoding of the texts of a file."""
 
 
 def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
@@ -47,7 +56,7 @@ def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     """
     options = translate_options(arguments)
     by_line = _by_line(arguments)
-    layout = Layout(json=arguments.json, scores=arguments.scores, by_line=by_line)
+    layout = Layout(json=arguments.json, scores=arguments.scores, by_line=by_line, encoding=arguments.encoding)
     texts = arguments.texts or (read_lines if by_line else read_whole)(opened_input(arguments))
     with opened_output(arguments.output) as output, _progress(arguments) as advance, kept(arguments.capsule) as keep:
         if arguments.progressive:
@@ -112,8 +121,7 @@ def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
     if not (from_file(arguments) and _by_line(arguments)) or not sys.stderr.isatty() or results_on_screen:
         yield lambda: None
         return
-    with Path(arguments.file).open("rb") as file:
-        total = sum(1 for _ in file)
+    total = sum(1 for _ in read_lines(opened_input(arguments)))
     with closing(Progress(total, sys.stderr)) as progress:
         yield progress.advance
 
@@ -138,23 +146,12 @@ def _one_line(text: str, layout: Layout) -> str:
 def _failure(index: int, text: str, result: Translation | TranslationError, layout: Layout) -> str:
     """Return why a text has no translation, or ""."""
     if isinstance(result, TranslationError):
-        reason = _reason(result, text)
+        reason = undecodable(text, layout.encoding) or result.message
     elif lost := result.hypotheses[0].lost_placeholders:
         reason = f"the translation lost the placeholder {lost[0]}, so the text stays as it was"
     else:
         return ""
     return f"{'line' if layout.by_line else 'text'} {index + 1}: {reason}"
-
-
-def _reason(error: TranslationError, text: str) -> str:
-    """Return the message of an error, or what is wrong with the bytes of a line that is not UTF-8."""
-    try:
-        text.encode("utf-8", errors="surrogateescape").decode()
-    except UnicodeDecodeError as fault:
-        return f"not UTF-8: {fault.reason} at byte {fault.start}"
-    except UnicodeEncodeError:
-        pass  # no text of a file
-    return error.message
 
 
 def _as_json(item: StreamedTranslation, result: Translation | TranslationError) -> dict[str, object]:

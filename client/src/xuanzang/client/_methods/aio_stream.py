@@ -1,4 +1,4 @@
-"""Asyncio stream: tasks send the caller's texts, the caller's own task receives the answers."""
+"""Asyncio stream: one task feeds texts, one receives answers, and the caller takes results from a queue."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 _Call = grpc.aio.StreamStreamCall[pb.StreamTranslateTextRequest, pb.StreamTranslateTextResponse]
 
 
+class _End:
+    """Event after the last result."""
+
+    def __init__(self, call: _Call | None) -> None:
+        self.call = call
+        """Call that the server has ended; None if the last texts needed none."""
+
+
 class AsyncStream:
     """One stream of texts and answers, opened again on another address when it breaks.
 
@@ -29,8 +37,8 @@ class AsyncStream:
         state: State of the stream.
         calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
-        max_in_flight: Maximum number of texts sent whose results have not been yielded.
-        on_usage: Receiver of what this stream has used, beside the client's.
+        max_in_flight: Maximum number of texts read whose results have not been yielded.
+        on_usage: Another receiver of the stream's usage, besides the client's.
     """
 
     def __init__(
@@ -52,83 +60,120 @@ class AsyncStream:
         self._metadata = CallMetadata.of(calls.metadata)
         state.request_id = self._metadata.request_id
         self._session: AsyncSession[_Call] = AsyncSession(calls, self._start)
-        self._call: _Call | None = None
-        self._writer: asyncio.Task[None] | None = None
+        # A result holds its place in `_room` until it is yielded, so the queue is bounded.
+        self._events: asyncio.Queue[StreamedTranslation | _End | Exception] = asyncio.Queue()
         self._outbox: deque[pb.StreamTranslateTextRequest] = deque()
-        self._outbox_changed = asyncio.Event()
+        self._changed = asyncio.Event()  # the outbox, or `_all_admitted`
         self._all_admitted = False
-        self._limit: asyncio.Timeout | None = None  # of the current read
         self._interruption: grpc.RpcError | None = None  # the last one whose status arrived
-        # When the current wait for an answer times out, however often the stream breaks meanwhile; None: no text waits.
-        self._wait_ends: float | None = None
+        # Start of the caller's current wait for an answer (None: it is not waiting), and time at which the oldest run
+        # of unanswered texts began.
+        self._waiting_since: float | None = None
+        self._sent_since = 0.0
 
     async def run(self) -> AsyncGenerator[StreamedTranslation, None]:
         """Open the stream and yield results until every text has one."""
-        feeder = asyncio.create_task(self._feed())
+        tasks = [asyncio.create_task(self._feed()), asyncio.create_task(self._receive())]
+        self._calls.shared.addresses.listen(self._changed.set)
         with self._metadata.naming_errors():
             try:
-                ended = False
-                while not ended:
-                    ended = await self._read()
-                    for result in self._state.take():
-                        self._wait_ends = None
+                while not isinstance(event := await self._next(), _End):
+                    for result in self._state.in_turn(event):
                         self._room.release()
                         yield result
+                if event.call is not None:
+                    await self._calls.report_usage(event.call, also=self._on_usage)
                 self._state.finish()
             finally:
-                feeder.cancel()
-                await asyncio.wait([feeder])
-                await self._abandon()
-                self._session.close()
+                self._calls.shared.addresses.unlisten(self._changed.set)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+
+    async def _next(self) -> StreamedTranslation | _End:
+        """Wait for the next event.
+
+        Raises:
+            DeadlineExceededError: A text has waited too long for its answer.
+            Exception: The stream failed.
+        """
+        self._waiting_since = self._now()
+        while True:
+            # Waiting for the caller's next text does not count; one that comes meanwhile has its own time.
+            seconds = self._remaining() if self._state.waits_for_answer else self._timeout
+            try:
+                async with asyncio.timeout(seconds):
+                    event = await self._events.get()
+            except TimeoutError as error:
+                if self._state.waits_for_answer and self._remaining() <= 0:
+                    message = f"no answer within {self._timeout:g} s"
+                    raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error
+                continue
+            self._waiting_since = None
+            if not isinstance(event, Exception):
+                return event
+            try:
+                raise event
+            finally:
+                del event  # this frame would keep its own error, and with it the call
 
     async def _feed(self) -> None:
         with self._state.feeding():
             async for text in _each(self._texts):
                 await self._room.acquire()
-                request = self._state.admit(text)
-                if request is not None:
-                    self._expect_answer()
-                    self._outbox.append(request)
-                    self._outbox_changed.set()
+                if not self._state.waits_for_answer:
+                    self._sent_since = self._now()
+                admitted = self._state.admit(text)
+                if isinstance(admitted, StreamedTranslation):
+                    self._events.put_nowait(admitted)
+                    continue
+                self._outbox.append(admitted)
+                self._changed.set()
         self._all_admitted = True
-        self._outbox_changed.set()
+        self._changed.set()
 
-    async def _read(self) -> bool:
-        """Receive one answer, or open the stream again if it broke; return True at the end of the stream."""
-        if self._state.waits_for_answer and self._wait_ends is None:
-            self._wait_ends = self._now() + self._timeout
+    async def _receive(self) -> None:
         try:
-            async with asyncio.timeout_at(self._wait_ends) as self._limit:
-                with cancelled_calls():
-                    response = await (await self._opened()).read()
-        except TimeoutError as error:
-            message = f"no answer within {self._timeout:g} s"
-            raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error
-        except grpc.RpcError as error:
-            await self._reopen(error)
-            return self._state.is_complete
+            self._events.put_nowait(_End(await self._exchange()))
+        except Exception as error:  # noqa: BLE001 - raised by the caller's task
+            self._events.put_nowait(error)
         finally:
-            self._limit = None
-        self._wait_ends = None
-        self._session.answered()
-        if isinstance(response, pb.StreamTranslateTextResponse):
-            self._state.settle(response)
-            return False
-        await self._calls.report_usage(await self._opened(), also=self._on_usage)
-        return True
+            self._session.close()
 
-    async def _opened(self) -> _Call:
-        if self._call is None:
-            self._call = await self._session.open(seconds=self._remaining())
+    async def _exchange(self) -> _Call | None:
+        """Receive answers until the stream is complete; return the call that the server has ended."""
+        while await self._has_to_be_open():
+            call = await self._session.open(seconds=self._remaining())
             self._outbox = deque(self._state.unanswered())
-            self._writer = asyncio.create_task(self._write_all(self._call))
-        return self._call
+            writer = asyncio.create_task(self._write_all(call))
+            try:
+                with cancelled_calls():
+                    while isinstance(response := await call.read(), pb.StreamTranslateTextResponse):
+                        self._session.answered()
+                        self._events.put_nowait(self._state.settle(response))
+            except grpc.RpcError as error:
+                self._interrupt(error)
+            else:
+                return call
+            finally:
+                call.cancel()
+                writer.cancel()
+                await asyncio.wait([writer])
+        return None
 
-    async def _reopen(self, error: grpc.RpcError) -> None:
-        """Let the next read open the stream again, or raise the error if it is final."""
-        await self._abandon()
+    async def _has_to_be_open(self) -> bool:
+        """Wait until the stream has to be open; return False if it has not, because it is complete."""
+        while not (self._all_admitted or self._calls.closed or self._state.waits_for_answer):
+            self._changed.clear()
+            await self._changed.wait()
+        return not self._state.is_complete
+
+    def _interrupt(self, error: grpc.RpcError) -> None:
+        """Let the stream be opened again, or raise the error if it is final."""
+        seconds = self._remaining() if self._state.waits_for_answer else None
         try:
-            self._state.interrupt(self._session.failed(error, seconds=self._remaining()))
+            for result in self._state.interrupt(self._session.failed(error, seconds=seconds)):
+                self._events.put_nowait(result)
         except ServerFaultError as fault:
             if fault.message != WRITE_MET_THE_END:
                 raise
@@ -137,30 +182,21 @@ class AsyncStream:
                 raise mapped_error(self._interruption) from error
             message = "the server ended the stream while texts were being sent"
             raise ServerUnavailableError(message, code=StatusCode.UNAVAILABLE) from error
-        if error.details() != WRITE_MET_THE_END:
+        if not isinstance(error, grpc.aio.AioRpcError) or error.details() != WRITE_MET_THE_END:
             self._interruption = error
-
-    async def _abandon(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
-            self._call = None
-        if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.wait([self._writer])
-            self._writer = None
 
     def _start(self, stub: Stub) -> _Call:
         return stub.StreamTranslateText(metadata=self._metadata.pairs)
 
     async def _write_all(self, call: _Call) -> None:
         while True:
-            self._outbox_changed.clear()
+            self._changed.clear()
             while self._outbox:
                 await self._write(call, self._outbox.popleft())
             if self._all_admitted:
                 await self._write(call, None)
                 return
-            await self._outbox_changed.wait()
+            await self._changed.wait()
 
     async def _write(self, call: _Call, request: pb.StreamTranslateTextRequest | None) -> None:
         """Send a message, or half-close the stream; if the call has ended, the receiving side raises its error."""
@@ -172,14 +208,10 @@ class AsyncStream:
         except (grpc.RpcError, asyncio.InvalidStateError):
             return
 
-    def _expect_answer(self) -> None:
-        # A read that began with no text unanswered has no time limit yet.
-        if self._limit is not None and self._limit.when() is None:
-            self._wait_ends = self._now() + self._timeout
-            self._limit.reschedule(self._wait_ends)
-
     def _remaining(self) -> float:
-        return self._timeout if self._wait_ends is None else self._wait_ends - self._now()
+        """Return the seconds until the caller's wait for an answer times out."""
+        since = self._waiting_since
+        return self._timeout if since is None else max(since, self._sent_since) + self._timeout - self._now()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -1,7 +1,9 @@
-"""Blocking stream: threads send the caller's texts, the caller's own thread receives the answers."""
+"""Blocking stream: one thread feeds texts, one receives answers, and the caller takes results from a queue."""
 
 from __future__ import annotations
 
+import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -18,15 +20,26 @@ from xuanzang.client._values.results import StreamedTranslation
 from xuanzang.client._values.usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+# gRPC ends a cancelled call at once.
+_END_SECONDS = 2.0
+
 
 class _Call(Protocol):
     """Subset of the gRPC call object that is used here."""
 
-    def __next__(self) -> pb.StreamTranslateTextResponse: ...
+    def __iter__(self) -> Iterator[pb.StreamTranslateTextResponse]: ...
 
     def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
     def cancel(self) -> object: ...
+
+
+class _End:
+    """Event after the last result."""
+
+    def __init__(self, call: _Call | None) -> None:
+        self.call = call
+        """Call that the server has ended; None if the last texts needed none."""
 
 
 class _Outbox:
@@ -36,22 +49,36 @@ class _Outbox:
         self._state = state
         self._changed = threading.Condition()
         self._requests: deque[pb.StreamTranslateTextRequest] = deque()
-        self._ended = False
+        self._ended = self._closed = False
         self._session = 0
 
-    def admit(self, text: str) -> None:
-        """Number a text and send it."""
+    def admit(self, text: str) -> StreamedTranslation | None:
+        """Number a text and send it; return its result if it cannot be sent."""
         with self._changed:
-            request = self._state.admit(text)
-            if request is not None:
-                self._requests.append(request)
-                self._changed.notify_all()
-
-    def end(self) -> None:
-        """Close the sending side of the stream after what was admitted."""
-        with self._changed:
-            self._ended = True
+            admitted = self._state.admit(text)
+            if isinstance(admitted, StreamedTranslation):
+                return admitted
+            self._requests.append(admitted)
             self._changed.notify_all()
+            return None
+
+    def end(self, *, closed: bool = False) -> None:
+        """Close the sending side of the stream after what was admitted, or the whole stream at once."""
+        with self._changed:
+            self._ended, self._closed = True, self._closed or closed
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, calls: BlockingCalls) -> bool:
+        """Wait until the stream has to be open; return False if it has not, because it is complete or closed."""
+        with self._changed:
+            while not (self._ended or calls.closed or self._state.waits_for_answer):
+                self._changed.wait()
+            return not (self._closed or self._state.is_complete)
 
     def reopen(self) -> Iterator[pb.StreamTranslateTextRequest]:
         """Return the requests of a new session, which begins with all texts without an answer."""
@@ -80,8 +107,8 @@ class BlockingStream:
         state: State of the stream.
         calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
-        max_in_flight: Maximum number of texts sent whose results have not been yielded.
-        on_usage: Receiver of what this stream has used, beside the client's.
+        max_in_flight: Maximum number of texts read whose results have not been yielded.
+        on_usage: Another receiver of the stream's usage, besides the client's.
     """
 
     def __init__(
@@ -101,49 +128,78 @@ class BlockingStream:
         self._room = threading.Semaphore(max_in_flight)
         self._closed = threading.Event()
         self._outbox = _Outbox(state)
+        # A result holds its place in `_room` until it is yielded, so the queue is bounded.
+        self._events: queue.SimpleQueue[StreamedTranslation | _End | Exception] = queue.SimpleQueue()
         self._calls = calls
-        self._session: Session[_Call] = Session(calls, self._start)
+        self._session: Session[_Call] = Session(calls, self._start, wait=self._closed.wait)
         self._metadata = CallMetadata.of(calls.metadata)
         state.request_id = self._metadata.request_id
         self._call: _Call | None = None
-        # Times that the watchdog reads, each written by one thread: start of the caller's current wait for an answer,
-        # however often the stream breaks meanwhile (None: it is not waiting), and when the oldest run of unanswered
-        # texts began.
+        # Start of the caller's current wait for an answer (None: it is not waiting), and time at which the oldest run
+        # of unanswered texts began; each is written by one thread.
         self._waiting_since: float | None = None
         self._sent_since = 0.0
-        self._timed_out = False
 
     def run(self) -> Generator[StreamedTranslation, None, None]:
         """Open the stream and yield results until every text has one."""
-        for name, target in (("feeder", self._feed), ("watchdog", self._watch)):
-            threading.Thread(target=target, name=f"xuanzang-stream-{name}", daemon=True).start()
+        feeder, receiver = (
+            threading.Thread(target=target, name=f"xuanzang-stream-{target.__name__.strip('_')}", daemon=True)
+            for target in (self._feed, self._receive)
+        )
+        self._calls.shared.addresses.listen(self._outbox.wake)
+        feeder.start()
+        receiver.start()
         with self._metadata.naming_errors():
             try:
-                ended = False
-                while not ended:
-                    ended = self._read()
-                    for result in self._state.take():
-                        self._waiting_since = None
+                while not isinstance(event := self._next(), _End):
+                    for result in self._state.in_turn(event):
                         self._room.release()
                         yield result
+                if event.call is not None:
+                    self._calls.report_usage(event.call, also=self._on_usage)
                 self._state.finish()
             finally:
                 self._close()
+                if not sys.is_finalizing():  # then no other thread runs
+                    receiver.join(_END_SECONDS)
 
     def _close(self) -> None:
+        self._calls.shared.addresses.unlisten(self._outbox.wake)
         self._closed.set()
         self._room.release()  # wakes the feeding thread, which then sees that the stream is closed
-        self._outbox.end()
-        self._cancel()
+        self._outbox.end(closed=True)
+        call = self._call  # read once, because the receiving thread sets it
+        if call is not None:
+            call.cancel()
         # Not left to the garbage collector: it runs once more while Python ends, when gRPC's threads are gone and may
         # have left locked what the end of a call locks.
         self._call = None
-        self._session.close()
 
-    def _cancel(self) -> None:
-        call = self._call  # read once, because other threads set it
-        if call is not None:
-            call.cancel()
+    def _next(self) -> StreamedTranslation | _End:
+        """Wait for the next event.
+
+        Raises:
+            DeadlineExceededError: A text has waited too long for its answer.
+            Exception: The stream failed.
+        """
+        self._waiting_since = time.monotonic()
+        while True:
+            # Waiting for the caller's next text does not count; one that comes meanwhile has its own time.
+            seconds = self._remaining() if self._state.waits_for_answer else self._timeout
+            try:
+                event = self._events.get(timeout=max(0.0, seconds))
+            except queue.Empty:
+                if self._state.waits_for_answer and self._remaining() <= 0:
+                    message = f"no answer within {self._timeout:g} s"
+                    raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from None
+                continue
+            self._waiting_since = None
+            if not isinstance(event, Exception):
+                return event
+            try:
+                raise event
+            finally:
+                del event  # this frame would keep its own error, and with it the call
 
     def _feed(self) -> None:
         with self._state.feeding():
@@ -153,56 +209,51 @@ class BlockingStream:
                     return
                 if not self._state.waits_for_answer:
                     self._sent_since = time.monotonic()
-                self._outbox.admit(text)
+                refused = self._outbox.admit(text)
+                if refused is not None:
+                    self._events.put(refused)
         self._outbox.end()
 
-    def _read(self) -> bool:
-        """Receive one answer, or open the stream again if it broke; return True at the end of the stream."""
-        if self._waiting_since is None:
-            self._waiting_since = time.monotonic()
+    def _receive(self) -> None:
         try:
-            response = next(self._opened(), None)
-        except grpc.RpcError as error:
-            self._reopen(error)
-            return self._state.is_complete
-        self._waiting_since = None
-        self._session.answered()
-        if response is not None:
-            self._state.settle(response)
-            return False
-        self._calls.report_usage(self._opened(), also=self._on_usage)
-        return True
+            self._events.put(_End(self._exchange()))
+        except Exception as error:  # noqa: BLE001 - raised by the caller's thread
+            self._events.put(error)
+        finally:
+            self._session.close()
 
-    def _opened(self) -> _Call:
-        if self._call is None:
-            call = self._session.open(seconds=self._remaining())
-            self._call = call
-            if self._timed_out:  # during a backoff: the watchdog has found no call to cancel
+    def _exchange(self) -> _Call | None:
+        """Receive answers until the stream is complete; return the call that the server has ended."""
+        while self._outbox.wait(self._calls):
+            call = self._call = self._session.open(seconds=self._remaining())
+            if self._closed.is_set():
                 call.cancel()
-        return self._call
+            try:
+                for response in call:
+                    self._session.answered()
+                    self._events.put(self._state.settle(response))
+            except grpc.RpcError as error:
+                self._call = None
+                if not self._closed.is_set():
+                    self._interrupt(error)
+                # The error is the call itself, which this frame would keep.
+                error.with_traceback(None)
+            else:
+                return call
+        return None
 
-    def _reopen(self, error: grpc.RpcError) -> None:
-        """Let the next read open the stream again, or raise the error if it is final."""
-        if self._timed_out:
-            message = f"no answer within {self._timeout:g} s"
-            raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error.with_traceback(None)
-        self._call = None
-        self._state.interrupt(self._session.failed(error, seconds=self._remaining()))
+    def _interrupt(self, error: grpc.RpcError) -> None:
+        """Let the stream be opened again, or raise the error if it is final."""
+        seconds = self._remaining() if self._state.waits_for_answer else None
+        for result in self._state.interrupt(self._session.failed(error, seconds=seconds)):
+            self._events.put(result)
 
     def _start(self, stub: Stub) -> _Call:
         return stub.StreamTranslateText(self._outbox.reopen(), metadata=self._metadata.pairs)
 
-    def _watch(self) -> None:
-        # gRPC's own deadline covers the whole stream; this one restarts with every answer.
-        while not self._closed.wait(self._remaining()):
-            if self._remaining() <= 0:
-                self._timed_out = True
-                self._cancel()
-                return
-
     def _remaining(self) -> float:
-        """Return the seconds until the current wait times out."""
+        """Return the seconds until the caller's wait for an answer times out."""
         since = self._waiting_since
-        if since is None or not self._state.waits_for_answer:
+        if since is None:
             return self._timeout
         return max(since, self._sent_since) + self._timeout - time.monotonic()

@@ -1,8 +1,7 @@
-"""State of one stream, shared by both clients and free of waiting and gRPC calls."""
+"""Texts of one stream and their results, for both clients; free of waiting and gRPC calls."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,10 +34,11 @@ class _Pending:
 
 
 class StreamState:
-    """Texts in flight, results that wait for their turn, and the check that none was lost.
+    """Texts in flight, and results that wait for their turn.
 
-    The sending side (`feeding`, `admit`) and the receiving side (`settle`, `take`, `finish`) may be two threads: each
-    attribute is written by one of them, or changed by single atomic operations of a dict or deque.
+    Three sides use it, which may be three threads: the feeder (`feeding`, `admit`), the receiver (`settle`,
+    `interrupt`, `unanswered`) and the caller (`in_turn`, `finish`). The first two share a dict of texts in flight and
+    change it by single atomic operations; every other attribute belongs to one side.
     """
 
     def __init__(self, settings: pb.TranslationSettings, *, ordered: bool) -> None:
@@ -46,9 +46,8 @@ class StreamState:
         self._ordered = ordered
         self._admitted = 0
         self._exhausted = False
-        self._source_error: Exception | None = None
+        self._source_error: BaseException | None = None
         self._pending: dict[str, _Pending] = {}  # by id on the wire
-        self._refused: deque[StreamedTranslation] = deque()  # never sent, because they cannot be encoded
         self._done: dict[int, StreamedTranslation] = {}
         self._taken = 0
         self.request_id: str | None = None
@@ -56,12 +55,12 @@ class StreamState:
 
     @property
     def waits_for_answer(self) -> bool:
-        """True if a text has been sent and not yet answered."""
+        """True if a text was admitted and has no answer yet."""
         return bool(self._pending)
 
     @property
     def is_complete(self) -> bool:
-        """True if every text of the caller has an answer and there are no more."""
+        """True if every text of the caller has a result and there are no more."""
         return not self._pending and (self._exhausted or self._source_error is not None)
 
     @contextmanager
@@ -70,38 +69,37 @@ class StreamState:
         try:
             yield
             self._exhausted = True
-        except Exception as error:  # noqa: BLE001 - the caller's own; gRPC would swallow it, `finish` raises it
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller's own, raised by `finish`
             self._source_error = error
 
-    def admit(self, text: str) -> pb.StreamTranslateTextRequest | None:
-        """Number a text and return its message, or None if the text cannot be encoded."""
+    def admit(self, text: str) -> pb.StreamTranslateTextRequest | StreamedTranslation:
+        """Number a text and return its message, or its result if it cannot be encoded."""
         index = self._admitted
         self._admitted += 1
         try:
             request = stream_request(self._settings, index=index, text=text)
         except InvalidRequestError as error:
-            self._refused.append(StreamedTranslation(index=index, source=text, result=error))
-            return None
+            return StreamedTranslation(index=index, source=text, result=error)
         self._pending[request.id] = _Pending(index, text)
         return request
 
-    def settle(self, response: pb.StreamTranslateTextResponse) -> None:
-        """Record an answer.
+    def settle(self, response: pb.StreamTranslateTextResponse) -> StreamedTranslation:
+        """Return the result in an answer.
 
         Raises:
             ServerFaultError: No text with this id is waiting for an answer, or the answer is empty.
         """
         if response.id not in self._pending:
             raise ServerFaultError(f"the server answered an unknown id {response.id!r}", code=StatusCode.INTERNAL)
-        self._finish_text(response.id, streamed_result(response, self._settings, self._pending[response.id].text))
+        return self._result(response.id, streamed_result(response, self._settings, self._pending[response.id].text))
 
     def unanswered(self) -> Iterator[pb.StreamTranslateTextRequest]:
         """Yield the message of every text without an answer, in their order, to be sent again."""
         for each in sorted(self._pending.values(), key=lambda pending: pending.index):
             yield stream_request(self._settings, index=each.index, text=each.text)
 
-    def interrupt(self, fault: Fault) -> None:
-        """Record the end of a connection; a text that was under way too often gets an error as its result."""
+    def interrupt(self, fault: Fault) -> Iterator[StreamedTranslation]:
+        """Record the end of a connection; yield an error for each text that was under way too often."""
         if fault.kind is not FaultKind.BROKEN:
             return
         for key, each in list(self._pending.items()):
@@ -110,25 +108,23 @@ class StreamState:
                 message = (
                     f"no answer: the connection broke {each.breaks} times meanwhile, the last time: {fault.message}"
                 )
-                self._finish_text(key, ServerUnavailableError(message, code=StatusCode.UNAVAILABLE))
+                yield self._result(key, ServerUnavailableError(message, code=StatusCode.UNAVAILABLE))
 
-    def take(self) -> Iterator[StreamedTranslation]:
-        """Yield the results whose turn has come."""
-        while self._refused:
-            refused = self._refused.popleft()
-            self._done[refused.index] = refused
-        while self._done:
-            index = self._taken if self._ordered else next(iter(self._done))
-            if index not in self._done:
-                return
+    def in_turn(self, result: StreamedTranslation) -> Iterator[StreamedTranslation]:
+        """Yield the results whose turn has come with this one."""
+        if not self._ordered:
+            yield result
+            return
+        self._done[result.index] = result
+        while self._taken in self._done:
             self._taken += 1
-            yield self._done.pop(index)
+            yield self._done.pop(self._taken - 1)
 
     def finish(self) -> None:
-        """Check, after the server has ended the stream, that every text was answered.
+        """Check, after the stream has ended, that every text has a result.
 
         Raises:
-            Exception: An exception of the caller's iterable; every text before it has been answered.
+            Exception: An exception of the caller's iterable; every text before it has a result.
             ServerFaultError: The server ended the stream too early.
         """
         if not self.is_complete:
@@ -138,8 +134,8 @@ class StreamState:
         if self._source_error is not None:
             raise self._source_error
 
-    def _finish_text(self, key: str, result: Translation | TranslationError) -> None:
+    def _result(self, key: str, result: Translation | TranslationError) -> StreamedTranslation:
         each = self._pending.pop(key)
         if isinstance(result, TranslationError):
             result.request_id = self.request_id
-        self._done[each.index] = StreamedTranslation(index=each.index, source=each.text, result=result)
+        return StreamedTranslation(index=each.index, source=each.text, result=result)

@@ -68,7 +68,7 @@ class Addresses:
         return len(self._addresses)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call a function whenever an address has been ejected."""
+        """Call a function whenever an address has been ejected, and when the client is closed."""
         with self._lock:
             self._listeners.add(listener)
 
@@ -76,6 +76,13 @@ class Addresses:
         """End what `listen` began."""
         with self._lock:
             self._listeners.discard(listener)
+
+    def wake(self) -> None:
+        """Call all listeners."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
 
     def begin(self, *, avoided: Collection[int] = ()) -> int:
         """Choose the address of a try and count the try.
@@ -152,11 +159,9 @@ class Addresses:
                 seconds = min(self._times.longest, self._times.first * 2.0 ** min(address.failures - 1, 16))
                 address.probe_at = self._clock() + seconds * (1 + 0.2 * self._random())
             address.suspect = False
-            listeners = [] if known else list(self._listeners)
         if not known:
             _LOGGER.warning("%s does not answer: %s", address.name, reason)
-        for wake in listeners:
-            wake()
+            self.wake()
 
     def probes(self) -> list[int]:
         """Return the ejected addresses that the caller is to probe now; a lone address is probed by calls alone."""

@@ -21,6 +21,8 @@ class FaultKind(enum.Enum):
     """No server saw the call."""
     REFUSED = enum.auto()
     """A server that is starting or stopping refused the call before any work."""
+    IDLE = enum.auto()
+    """The server ended a call that had sent it nothing for long and was owed no answer."""
     BROKEN = enum.auto()
     """The connection ended while the call was under way."""
 
@@ -39,3 +41,8 @@ class Fault:
     def blames_the_address(self) -> bool:
         """True if other calls should avoid the address, too."""
         return self.kind in (FaultKind.UNREACHED, FaultKind.REFUSED, FaultKind.BROKEN)
+
+    @property
+    def may_pass(self) -> bool:
+        """True if another try may succeed, there or elsewhere."""
+        return self.kind not in (FaultKind.FINAL, FaultKind.LATE)

@@ -173,6 +173,10 @@ class CallPlan:
         if fault.kind is FaultKind.LATE:
             return not self._tries
         self._shared.addresses.answered(each.address)
+        if fault.kind is FaultKind.IDLE:
+            self._breaks += 1
+            self._send_at = self._shared.clock()
+            return self._breaks >= self._shared.rules.max_breaks
         throttles = self._shared.throttles if fault.kind is FaultKind.OVERLOADED else None
         if throttles is not None:
             throttles.refused(each.address, each.shape, fault.delay)
@@ -328,11 +332,12 @@ class SessionPlan:
         if self._try is not None:
             self._shared.addresses.answered(self._try[1])
 
-    def failed(self, fault: Fault, *, deadline: float) -> bool:
+    def failed(self, fault: Fault, *, deadline: float | None) -> bool:
         """Record the end of a try.
 
         Args:
-            deadline: Time on the clock by which the next answer must have come.
+            deadline: Time on the clock by which the next answer must have come; None: none is expected, so what the
+                next `open` begins has none of the failures before.
 
         Returns:
             Whether the call has failed with it; False: it goes on.
@@ -341,10 +346,14 @@ class SessionPlan:
             return True
         number, _ = self._try
         self._try = None
-        if self._progress:
-            self._progress = False
+        if self._progress and deadline is not None:
             self._plan = self._plan.renewed(deadline=deadline)
-        return self._plan.failed(number, fault)
+        self._progress = False
+        has_failed = self._plan.failed(number, fault)
+        if deadline is None and fault.may_pass:
+            self._plan = None
+            return False
+        return has_failed
 
     def close(self) -> None:
         """Forget the try under way; the client has cancelled it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.arguments.search import add_search, search_options
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
+from xuanzang.client._commands.streams import add_input
 from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
@@ -70,12 +71,10 @@ def add_translate(commands: Commands, shared: argparse.ArgumentParser) -> argpar
         "translate",
         help="translate texts, a file or standard input",
         description="Translates each TEXT or, if none is given, each line of a file or of standard input. Results keep "
-        "the order of the texts, one line per hypothesis. All text is UTF-8.",
+        "the order of the texts, one line per hypothesis, in UTF-8.",
         parents=[shared],
     )
-    source = command.add_mutually_exclusive_group()
-    source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text to translate")
-    source.add_argument("-f", "--file", metavar="FILE", help="file whose lines to translate; - is standard input")
+    add_input(command, text_help="a text to translate", file_help="file whose lines to translate")
     command.add_argument(
         "--format",
         dest="content_format",
