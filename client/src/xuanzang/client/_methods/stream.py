@@ -20,6 +20,8 @@ from xuanzang.client._values.results import StreamedTranslation
 from xuanzang.client._values.usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+# Python handles a signal that arrives just before a wait begins, such as Ctrl-C, when the wait is over.
+_LONGEST_WAIT = 1.0
 # gRPC ends a cancelled call at once.
 _END_SECONDS = 2.0
 
@@ -187,7 +189,7 @@ class BlockingStream:
             # Waiting for the caller's next text does not count; one that comes meanwhile has its own time.
             seconds = self._remaining() if self._state.waits_for_answer else self._timeout
             try:
-                event = self._events.get(timeout=max(0.0, seconds))
+                event = self._events.get(timeout=min(max(0.0, seconds), _LONGEST_WAIT))
             except queue.Empty:
                 if self._state.waits_for_answer and self._remaining() <= 0:
                     message = f"no answer within {self._timeout:g} s"
