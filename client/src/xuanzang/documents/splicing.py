@@ -12,7 +12,7 @@ from xuanzang.documents.encoding import EncodedText
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)\S+|[^\s@]+@[^\s@]+\.[a-z]+", re.IGNORECASE)
 _CJK = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 _BROKEN_CJK = re.compile(rf"(?<={_CJK})[ \t]*[\r\n]\s*(?={_CJK})")
-_WHITE_SPACE = re.compile(r"\s+")
+_WHITE_SPACE = re.compile(r"[ \t\r\n\f\v]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

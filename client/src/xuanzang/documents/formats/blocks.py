@@ -54,48 +54,39 @@ class Piece:
     """Texts within it, by their places in `raw`."""
 
 
-Write = Callable[[str], str]
-"""Function from a text to what the file holds."""
+Compose = Callable[[Sequence[Piece], Sequence[Piece]], str]
+"""Function from the pieces of a translation and those that they replace to what the file holds."""
 
 
-def block_edits(
-    source: str, pieces: Sequence[Piece], write: Write, *, write_first: Write | None = None
-) -> Iterator[Edit]:
+def block_edits(source: str, pieces: Sequence[Piece], compose: Compose) -> Iterator[Edit]:
     """Yield the edits of a block: one for all of it, if its markup is balanced, else one for each stretch of text.
 
     Args:
         source: Text of the file.
         pieces: The block, in its order.
-        write: How a text is written.
-        write_first: How the text is written that begins the block; None: in the same way.
+        compose: How a translation is written.
     """
-    write_first = write_first or write
-    first, last = _bounds(pieces)
+    first, last = _bounds(source, pieces)
     block = _stripped(source, pieces[first:last])
     if translatable("".join(piece.text for piece in block if piece.kind is Kind.TEXT)) and _is_balanced(block):
         yield from _inner_edits(pieces[:first])
-        yield _edit(block, write, write_first if block[0].start == pieces[0].start else write)
+        yield _edit(block, compose)
         yield from _inner_edits(pieces[last:])
         return
-    for number, piece in enumerate(pieces):
+    for piece in pieces:
         yield from _inner_edits([piece])
         [alone] = _stripped(source, [piece])
         if piece.kind is Kind.TEXT and translatable(alone.text):
-            yield _edit([alone], write, write_first if number == 0 and alone.start == piece.start else write)
+            yield _edit([alone], compose)
 
 
-def _edit(block: Sequence[Piece], write: Write, write_first: Write) -> Edit:
+def _edit(block: Sequence[Piece], compose: Compose) -> Edit:
     texts = (encoded(block), *(text for piece in block for edit in piece.edits for text in edit.texts))
 
     def render(found: tuple[str, ...]) -> str:
         within = dict(zip(texts[1:], found[1:], strict=True))
-        written = ""
-        for piece in decoded(found[0], block):
-            if piece.kind is Kind.TEXT:
-                written += (write if written else write_first)(piece.text)
-            else:
-                written += spliced(piece.raw, piece.edits, within)
-        return written
+        pieces = [replace(piece, raw=spliced(piece.raw, piece.edits, within)) for piece in decoded(found[0], block)]
+        return compose(pieces, block)
 
     return Edit(start=block[0].start, end=block[-1].end, texts=texts, render=render)
 
@@ -213,15 +204,15 @@ def _is_balanced(pieces: Sequence[Piece]) -> bool:
     return 2 * len(_closing(pieces)) == sum(piece.kind in (Kind.OPEN, Kind.CLOSE) for piece in pieces)
 
 
-def _bounds(pieces: Sequence[Piece]) -> tuple[int, int]:
-    """Return the range of the pieces without the markup at both ends that need not move."""
+def _bounds(source: str, pieces: Sequence[Piece]) -> tuple[int, int]:
+    """Return the range of the pieces without the markup at both ends that need neither move nor change."""
     first, last, closing = 0, len(pieces), _closing(pieces)
     while first < last:
         if _is_idle(pieces[first]):
             first += 1
         elif _is_idle(pieces[last - 1]):
             last -= 1
-        elif closing.get(first) == last - 1:
+        elif closing.get(first) == last - 1 and _is_unchanged(source, pieces[last - 1]):
             first, last = first + 1, last - 1
         else:
             break
@@ -230,3 +221,7 @@ def _bounds(pieces: Sequence[Piece]) -> tuple[int, int]:
 
 def _is_idle(piece: Piece) -> bool:
     return piece.kind in (Kind.LONE, Kind.SPACE) or (piece.kind is Kind.TEXT and not piece.text.strip())
+
+
+def _is_unchanged(source: str, piece: Piece) -> bool:
+    return piece.raw == source[piece.start : piece.end]

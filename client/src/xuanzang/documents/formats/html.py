@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
@@ -31,7 +32,7 @@ _DECLARED_AS = {
 _UNTRANSLATED = frozenset(
     ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math")
 )
-_INLINE = frozenset(
+INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rp rt s samp small "  # noqa: SIM905
     "span strike strong sub sup time tt u var wbr".split()
 )
@@ -139,7 +140,7 @@ class _Blocks:
             self._add(Kind.CODE, token, text=_SHOWN.sub("", token.raw).strip(_DELIMITERS)[:_SHOWN_CHARACTERS])
         elif token.kind is TokenKind.START:
             self._start(token)
-        elif token.kind is TokenKind.END and token.name in _INLINE:
+        elif token.kind is TokenKind.END and token.name in INLINE:
             self._add(Kind.CLOSE, token)
         elif token.raw.startswith("<!--"):
             self._add(Kind.LONE, token)
@@ -176,7 +177,7 @@ class _Blocks:
             self._enter(token.name)
         elif not is_void:
             self._open[token.name] += 1
-        if token.name not in _INLINE:
+        if token.name not in INLINE:
             self._flush()
             self.edits += (replace(edit, start=edit.start + token.start, end=edit.end + token.start) for edit in edits)
         elif is_code:
@@ -238,7 +239,13 @@ class _Blocks:
     def _flush(self) -> None:
         pieces, self._pieces = self._pieces, []
         references = _references(pieces)
-        self.edits += block_edits(self._text, pieces, lambda text: markup_text(text).translate(references))
+        self.edits += block_edits(self._text, pieces, partial(_composed, references))
+
+
+def _composed(references: Mapping[int, str], pieces: Sequence[Piece], _replaced: Sequence[Piece]) -> str:
+    return "".join(
+        markup_text(piece.text).translate(references) if piece.kind is Kind.TEXT else piece.raw for piece in pieces
+    )
 
 
 def _references(pieces: Sequence[Piece]) -> dict[int, str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,42 +14,36 @@ from pyromark.event import Range
 from xuanzang.documents.document import Document, ReadSettings
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.formats.blocks import Kind, Piece, block_edits
-from xuanzang.documents.formats.html import html_edits
-from xuanzang.documents.formats.html_tokens import VOID
-from xuanzang.documents.splicing import Edit, SplicedDocument, flowing
+from xuanzang.documents.formats.html import INLINE, html_edits
+from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
+from xuanzang.documents.formats.markdown_blocks import LINE_BREAK, Block, parts
+from xuanzang.documents.formats.markdown_dialects import normalised, view_of
+from xuanzang.documents.formats.markdown_writing import SPELLINGS, kept_marks, shape
+from xuanzang.documents.splicing import Edit, SplicedDocument
 
-_OPTIONS = Options.ENABLE_TABLES | Options.ENABLE_STRIKETHROUGH | Options.ENABLE_TASKLISTS
-_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-_SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
-_BLOCK_START = re.compile(r"^(?:(?=[#+=-])|(\d+)(?=[.)]))")
-_HTML_TAGS: Mapping[str, str] = {"Emphasis": "em", "Strong": "strong", "Strikethrough": "s"}
-_ADDRESSES = ("Autolink", "Email")
-_LEFT = ("CodeBlock", "HtmlBlock")
-"""Blocks without words of their own."""
-_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*+)[^>]*+>")
-# The lines of a quotation begin with marks, and a line that goes on within a paragraph begins with no others.
-_LINE_BREAK = re.compile(r"(?:\r\n?|\n)(?:[ \t]*+>)*+[ \t]*+")
+_OPTIONS = (
+    Options.ENABLE_TABLES
+    | Options.ENABLE_STRIKETHROUGH
+    | Options.ENABLE_TASKLISTS
+    | Options.ENABLE_FOOTNOTES
+    | Options.ENABLE_MATH
+    | Options.ENABLE_DEFINITION_LIST
+)
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*+(?P<end>\r?\n)(?:(?:#.*+|[\w\"'][^\r\n]*?:(?:[ \t][^\r\n]*+)?|[ \t]++\S[^\r\n]*+|-[ \t][^\r\n]*+"
+    r"|[\]}][^\r\n]*+|[ \t]*+)(?P=end))+?(?:---|\.\.\.)[ \t]*+(?=[\r\n]|\Z)"
+    r"|\+\+\+[ \t]*+(?P<line>\r?\n)(?:[^\r\n]*+(?P=line))*?\+\+\+[ \t]*+(?=[\r\n]|\Z)"
+)
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]")
+_TAG_LIKE = re.compile(r"<[A-Za-z/!?]")
+_VERBATIM = ("pre", "script", "style", "svg", "math", "template")
+"""HTML elements whose content is left alone, also where Markdown's blank lines divide it."""
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
     """Read a Markdown file; see `Format`."""
     source = EncodedText.decode(raw, settings.encoding)
     return SplicedDocument(source, list(_Reader(source.text, settings.limits.depth).edits()), is_html=True)
-
-
-class _Places:
-    """Indices of characters by those of bytes; cheap for neighbours."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._byte = self._character = 0
-
-    def __call__(self, byte: int) -> int:
-        first, last = sorted((self._byte, byte))
-        size = len(self._content[first:last].decode())
-        self._character += size if byte > self._byte else -size
-        self._byte = byte
-        return self._character
 
 
 class _Reader:
@@ -62,181 +54,131 @@ class _Reader:
     """
 
     def __init__(self, text: str, depth: int) -> None:
-        self._text = text
         self._depth = depth
         front = _FRONT_MATTER.match(text)
         self._offset = front.end() if front else 0
         self._body = text[self._offset :]
-        self._known = {label.casefold() for label in reference_definitions(self._body, options=_OPTIONS)}
+        self._labels = frozenset(map(normalised, reference_definitions(view_of(self._body).text, options=_OPTIONS)))
+        self._verbatim: list[str] = []
+        """Names of open HTML elements whose content is left alone, which began in an earlier block."""
 
     def edits(self) -> Iterator[Edit]:
         """Yield the edits of all blocks in their order."""
-        block = _Block(self._body)
-        within = 0
-        """Blocks that are open."""
-        for event, place in events_with_range(self._body, options=_OPTIONS):
-            kind, name, value = _parts(event)
+        view = view_of(self._body, self._labels)
+        content = view.text.encode()
+        block = Block(self._body, view.masks)
+        html: list[Range] = []
+        """Lines of the HTML block under way."""
+        quotes = 0
+        is_line_start = True
+        for event, place in events_with_range(view.text, options=_OPTIONS):
+            kind, name, value = parts(event)
+            if kind == "Html":
+                html.append(place)
+            elif kind == "End" and name == "HtmlBlock" and html:
+                is_comment = content.startswith(b"<!--", html[0]["start"])
+                if not is_comment or block.content.startswith(b"<!--", html[0]["start"]):
+                    yield from self._html(*self._html_text(block, html, is_quoted=quotes > 0))
+                html = []
             if block.take(kind, name, value, place):
                 continue
-            yield from self._block(block.flush())
-            if kind == "Start" and name == "HtmlBlock" and within == 0:
-                start, end = block.places(place["start"]), block.places(place["end"])
-                for edit in html_edits(self._body[start:end], depth=self._depth):
-                    yield _moved(edit, self._offset + start)
-            elif name not in _LEFT:
-                within += (kind == "Start") - (kind == "End")
-        yield from self._block(block.flush())
+            yield from self._block(block.flush(), is_line_start=is_line_start)
+            quotes += ((kind == "Start") - (kind == "End")) * (name == "BlockQuote")
+            is_atx = name == "Heading" and content.startswith(b"#", place["start"])
+            is_line_start = not is_atx and name != "TableCell"
+        yield from self._block(block.flush(), is_line_start=is_line_start)
 
-    def _block(self, pieces: Sequence[Piece]) -> Iterator[Edit]:
-        edits = block_edits(self._body, pieces, _written, write_first=_written_first)
-        if not _marks(pieces):
-            yield from (_moved(edit, self._offset) for edit in edits)
+    def _html_text(self, block: Block, lines: Sequence[Range], *, is_quoted: bool) -> tuple[int, str]:
+        """Return where an HTML block begins, and its text, with spaces for the marks of the quotation around it."""
+        start, end = block.places(lines[0]["start"]), block.places(lines[-1]["end"])
+        if not is_quoted:
+            return start, self._body[start:end]
+        characters = [" "] * (end - start)
+        for line in lines:
+            first, last = block.places(line["start"]), block.places(line["end"])
+            characters[first - start : last - start] = self._body[first:last].replace("\n", " ").replace("\r", " ")
+        return start, "".join(characters)
+
+    def _html(self, start: int, text: str) -> Iterator[Edit]:
+        """Yield the edits of an HTML block; one with half a tag, or within an untranslated element, has none."""
+        tokens = list(html_tokens(text))
+        was_verbatim = bool(self._verbatim)
+        for token in tokens:
+            self._follow(token, start)
+        if was_verbatim or any(token.kind is TokenKind.TEXT and _TAG_LIKE.search(token.raw) for token in tokens):
             return
-        with_tags = [_as_tag(piece) for piece in pieces]
-        starts = [piece.start for piece in pieces]
-        safe_edits = block_edits(self._body, with_tags, _written, write_first=_written_first)
-        for edit, safe in zip(edits, safe_edits, strict=True):
-            first, last = (bisect_left(starts, place) for place in (edit.start, edit.end))
-            render = partial(self._rendered, _marks(pieces[first:last]), edit, safe)
-            yield replace(_moved(edit, self._offset), render=render)
+        if tokens[0].kind is TokenKind.START and tokens[0].name in INLINE - VOID:
+            # It begins the block, so it must stay the first: without it, the markup is not balanced.
+            text = " " * len(tokens[0].raw) + text[len(tokens[0].raw) :]
+        for edit in html_edits(text, depth=self._depth):
+            yield _moved(edit, self._offset + start)
 
-    def _rendered(self, marks: Counter[tuple[Kind, str]], edit: Edit, safe: Edit, found: tuple[str, ...]) -> str:
-        """Write a translation; with HTML tags if the marks around its words would not count as such any more."""
-        written = edit.render(found)
-        # Behind a word the translation begins no other block.
-        line = _Block(f"a {written}")
-        for event, place in events_with_range(line.text, options=_OPTIONS, broken_link_callback=self._link):
-            line.take(*_parts(event), place)
-        return written if _marks(line.flush()) == marks else safe.render(found)
+    def _follow(self, token: Token, start: int) -> None:
+        """Note which untranslated elements are open behind a tag; what is never closed does not count."""
+        if self._verbatim:
+            if token.name == self._verbatim[0] and token.kind is TokenKind.START:
+                self._verbatim.append(token.name)
+            elif token.name == self._verbatim[0] and token.kind is TokenKind.END:
+                self._verbatim.pop()
+        elif token.kind is TokenKind.START and token.name not in VOID:
+            translate = token.attributes().get("translate")
+            is_verbatim = token.name in _VERBATIM or (translate is not None and translate.value.lower() == "no")
+            if is_verbatim and self._body.rfind(f"</{token.name}") > start + token.start:
+                self._verbatim = [token.name]
+
+    def _block(self, pieces: Sequence[Piece], *, is_line_start: bool) -> Iterator[Edit]:
+        if pieces and not self._verbatim:
+            first = pieces[0].start if is_line_start else -1
+            edits = list(block_edits(self._body, pieces, partial(self._composed, first, pieces)))
+            if len(edits) > 1:  # each is written by itself, for one that looked at all of them would take long
+                edits = list(block_edits(self._body, pieces, partial(self._composed, first, ())))
+            yield from (_moved(edit, self._offset) for edit in edits)
+        if any(piece.kind is Kind.CLOSE and [piece.name] == self._verbatim for piece in pieces):
+            self._verbatim = []
+
+    def _composed(self, first: int, block: Sequence[Piece], pieces: Sequence[Piece], replaced: Sequence[Piece]) -> str:
+        """Write a translation in the first spelling that is read as the same text and markup; else keep the source.
+
+        Args:
+            first: Index of the character that Markdown may take for the beginning of a block; -1: there is none.
+            block: The block of the source, with which the translation is read; empty: without.
+            pieces: The translation.
+            replaced: The pieces of the block that it replaces.
+        """
+        block = block or replaced
+        start, end = replaced[0].start, replaced[-1].end
+        spans = (block[0].start, start), (end, block[-1].end)
+        before, after = (LINE_BREAK.sub(" ", self._body[slice(*span)]) for span in spans)
+        context = "" if block[0].start == first else "# "
+        if not before and self._body[start - 1 : start] == '"' == self._body[end : end + 1]:
+            pieces = [replace(piece, text=piece.text.replace('"', "'")) for piece in pieces]
+        leading, trailing = (
+            [each for each in block if each.end <= start],
+            [each for each in block if each.start >= end],
+        )
+        wanted, kept = shape([*leading, *pieces, *trailing]), kept_marks(replaced, self._body)
+        for spelling in SPELLINGS:
+            written = spelling(pieces, kept, is_first=start == first)
+            if self._shape(context + before + written + after) == wanted:
+                return written
+        return self._body[start:end]
+
+    def _shape(self, block: str) -> list[tuple[str, str]]:
+        """Return the shape of a paragraph or heading; empty, if the text is something else."""
+        text = block + "".join(f"\n\n{label}: a" for label in dict.fromkeys(_FOOTNOTE.findall(block)))
+        view = view_of(text, self._labels)
+        line = Block(text, view.masks)
+        events = events_with_range(view.text, options=_OPTIONS, broken_link_callback=self._link)
+        if parts(next(events, ("", None))[0])[1] not in ("Paragraph", "Heading"):
+            return []
+        for event, place in events:
+            if not line.take(*parts(event), place):
+                break
+        return shape(line.flush())
 
     def _link(self, link: Any) -> tuple[str, str] | None:
-        return ("", "") if link["reference"].casefold() in self._known else None
-
-
-class _Block:
-    """Collects the pieces of one block after the other.
-
-    Args:
-        text: Markdown.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._content = text.encode()
-        self.places = _Places(self._content)
-        """Function from indices of bytes to those of characters."""
-        self._pieces: list[Piece] = []
-        self._words: list[str] = []
-        """Words of the stretch of text under way, which the last piece stands for."""
-        self._end = 0
-        """Byte after what was taken."""
-        self._skipped = 0
-        """Elements that are open from the outermost on whose content is not translated."""
-
-    def take(self, kind: str, name: str, value: Any, place: Range) -> bool:
-        """Go on with an event; return whether it is of the block."""
-        start, end = place["start"], place["end"]
-        if self._skipped:
-            self._skipped += (kind == "Start") - (kind == "End")
-        elif kind in ("Text", "SoftBreak"):
-            self._text("\n" if kind == "SoftBreak" else value, start, end)
-            return True
-        elif kind == "HardBreak":
-            return False
-        elif kind == "Code":
-            self._add(Kind.CODE, start, end, text=value)
-        elif kind == "InlineHtml":
-            self._html(value, start, end)
-        elif kind == "Start" and name in _LEFT:
-            self._skipped = 1
-            return False
-        elif kind == "Start" and name == "Image":
-            self._skipped = 1
-            self._add(Kind.LONE, start, end)
-        elif kind == "Start" and name == "Link" and value["Link"]["link_type"] in _ADDRESSES:
-            self._skipped = 1
-            self._add(Kind.CODE, start, end, text=self._content[start + 1 : end - 1].decode())
-        elif name == "Link" or name in _HTML_TAGS:
-            self._border(name, start, end, is_start=kind == "Start")
-        else:
-            return False
-        return True
-
-    def flush(self) -> list[Piece]:
-        """Return the pieces since the last time."""
-        self._join()
-        pieces, self._pieces = self._pieces, []
-        return pieces
-
-    def _text(self, words: str, start: int, end: int) -> None:
-        if start > self._end and self._content[start - 1 : start] == b"\\":
-            start -= 1  # an escaped character
-        if not self._words:
-            self._add(Kind.TEXT, start, start)
-        self._words.append(words)
-        self._end = end
-
-    def _join(self) -> None:
-        """End the stretch of text under way."""
-        if self._words:
-            text, end = flowing("".join(self._words)), self.places(self._end)
-            self._pieces[-1] = replace(self._pieces[-1], end=end, text=text)
-            self._words = []
-
-    def _border(self, name: str, start: int, end: int, *, is_start: bool) -> None:
-        """Add the beginning or end of emphasis or a link."""
-        kind = Kind.OPEN if is_start else Kind.CLOSE
-        if name == "Link":
-            label_end = self._content.find(b"]", max(self._end, start + 1))
-            self._add(kind, *((start, start + 1) if is_start else (label_end, end)), name=name)
-            return
-        is_double = name == "Strong" or (name == "Strikethrough" and self._content[start : start + 2] == b"~~")
-        width = 2 if is_double else 1
-        self._add(kind, *((start, start + width) if is_start else (end - width, end)), name=name)
-
-    def _html(self, raw: str, start: int, end: int) -> None:
-        tag = _TAG.fullmatch(raw)
-        if tag and tag[2].lower() not in VOID:
-            self._add(Kind.CLOSE if tag[1] else Kind.OPEN, start, end, name=tag[2].lower())
-        else:
-            self._add(Kind.LONE, start, end)
-
-    def _add(self, kind: Kind, start: int, end: int, *, text: str = "", name: str = "") -> None:
-        self._join()
-        self._end = end
-        raw = _LINE_BREAK.sub(" ", self._content[start:end].decode())
-        first, last = self.places(start), self.places(end)
-        self._pieces.append(Piece(kind=kind, start=first, end=last, raw=raw, text=text, name=name))
-
-
-def _parts(event: Any) -> tuple[str, str, Any]:
-    """Return the kind of an event, the name of what begins or ends, and the event's value."""
-    [(kind, value)] = event.items() if isinstance(event, dict) else [(event, "")]
-    if kind not in ("Start", "End"):
-        return kind, "", value
-    name: str = value if isinstance(value, str) else next(iter(value))
-    return kind, name, value
+        return ("", "") if normalised(link["reference"]) in self._labels else None
 
 
 def _moved(edit: Edit, offset: int) -> Edit:
     return replace(edit, start=edit.start + offset, end=edit.end + offset)
-
-
-def _marks(pieces: Sequence[Piece]) -> Counter[tuple[Kind, str]]:
-    return Counter((piece.kind, piece.name) for piece in pieces if piece.kind is not Kind.TEXT)
-
-
-def _written(translation: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", flowing(translation))
-
-
-def _written_first(translation: str) -> str:
-    """Return what begins a block: it is to be no heading, list or rule."""
-    return _BLOCK_START.sub(r"\1\\", _written(translation))
-
-
-def _as_tag(piece: Piece) -> Piece:
-    tag = _HTML_TAGS.get(piece.name)
-    if tag is None:
-        return piece
-    return replace(piece, raw=f"<{tag}>" if piece.kind is Kind.OPEN else f"</{tag}>")

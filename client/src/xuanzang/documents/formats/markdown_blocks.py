@@ -1,0 +1,235 @@
+"""Blocks of Markdown: the events of a parser become the pieces of paragraphs, headings, items and cells."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import replace
+from typing import Any
+
+from pyromark.event import Range
+
+from xuanzang.documents.formats.blocks import Kind, Piece
+from xuanzang.documents.formats.html_tokens import VOID
+from xuanzang.documents.formats.markdown_dialects import Mask
+from xuanzang.documents.splicing import flowing
+
+LEFT = ("CodeBlock", "HtmlBlock")
+"""Blocks without words of their own."""
+EMPHASIS = ("Emphasis", "Strong", "Strikethrough")
+_ADDRESSES = ("Autolink", "Email")
+_BY_LABEL = ("Shortcut", "Collapsed", "ShortcutUnknown", "CollapsedUnknown")
+"""Links whose text is the label of their definition."""
+_UNTRANSLATED = frozenset(("code", "kbd", "samp", "var", "pre", "svg", "math", "script", "style", "textarea", "tt"))
+_TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)[^>]*+>")
+_NO_TRANSLATION = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
+_CODE_SPAN = re.compile(r"(`++)[^`]++(?:(?!\1)`++[^`]++)*\1")
+LINE_BREAK = re.compile(r"(?:\r\n?|\n)(?:[ \t]*+>)*+[ \t]*+")
+"""Line end within a paragraph, and the marks of quotations after it; a line that goes on begins with no others."""
+
+
+class Places:
+    """Indices of characters by those of bytes; cheap for neighbours."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._byte = self._character = 0
+
+    def __call__(self, byte: int) -> int:
+        """Return the index of the character that begins at a byte."""
+        first, last = sorted((self._byte, byte))
+        size = len(self._content[first:last].decode())
+        self._character += size if byte > self._byte else -size
+        self._byte = byte
+        return self._character
+
+
+class Block:
+    """Collects the pieces of one block after the other.
+
+    Args:
+        text: Markdown.
+        masks: Spans that the parser has seen as words, in their order.
+    """
+
+    def __init__(self, text: str, masks: tuple[Mask, ...]) -> None:
+        self.content = text.encode()
+        """The text as bytes."""
+        self.places = Places(self.content)
+        """Function from indices of bytes to those of characters."""
+        self._masks = masks
+        self._mask_ends = [mask.end for mask in masks]
+        self._pieces: list[Piece] = []
+        self._words: list[str] = []
+        """Words of the stretch of text under way, for which the last piece stands."""
+        self._end = 0
+        """Byte after the last event."""
+        self._skipped = 0
+        """Open elements from the outermost on whose content is not translated."""
+        self._labels: list[tuple[int, bool]] = []
+        """Start of each open link, and whether its text is a label."""
+        self._verbatim: list[str] = []
+        """Names of open HTML elements from the outermost on whose content is not translated."""
+        self._verbatim_start = 0
+
+    def take(self, kind: str, name: str, value: Any, place: Range) -> bool:
+        """Go on with an event; return whether it is of the block."""
+        start, end = place["start"], place["end"]
+        if self._skipped:
+            self._skipped += (kind == "Start") - (kind == "End")
+            return True
+        if self._verbatim and kind != "End" and name not in LEFT:
+            self._go_on_verbatim(kind, start, end)
+            return True
+        return self._take(kind, name, value, (start, end))
+
+    def _take(self, kind: str, name: str, value: Any, span: tuple[int, int]) -> bool:
+        start, end = span
+        if kind in ("Text", "SoftBreak"):
+            self._text("\n" if kind == "SoftBreak" else value, start, end)
+        elif kind in ("Code", "InlineMath", "DisplayMath"):
+            self._add(Kind.CODE, start, end, text=value)
+        elif kind == "InlineHtml":
+            self._html(start, end)
+        elif kind == "FootnoteReference":
+            self._add(Kind.LONE, start, end)
+        elif kind == "Start" and name in LEFT:
+            self._skipped = 1
+            return False
+        elif kind == "Start" and name in ("Image", "Link"):
+            self._link(name, value[name]["link_type"], start, end)
+        elif kind == "End" and name == "Link":
+            self._link_end(end)
+        elif name in EMPHASIS:
+            self._border(name, start, end, is_start=kind == "Start")
+        else:
+            return False
+        return True
+
+    def flush(self) -> list[Piece]:
+        """Return the pieces since the last time."""
+        if self._verbatim:
+            self._end_verbatim(self._end)
+        self._join()
+        pieces, self._pieces, self._labels = self._pieces, [], []
+        return pieces
+
+    def _text(self, words: str, start: int, end: int) -> None:
+        if start > self._end and self.content[start - 1 : start] == b"\\":
+            start -= 1  # an escaped character
+        number = bisect_left(self._mask_ends, start + 1)
+        while number < len(self._masks) and self._masks[number].start < end:
+            mask = self._masks[number]
+            self._words_until(self.content[start : max(start, mask.start)].decode(), start, mask.start)
+            self._mask(mask)
+            start, number = mask.end, number + 1
+            words = self.content[start : max(start, end)].decode()
+        self._words_until(words, start, end)
+
+    def _words_until(self, words: str, start: int, end: int) -> None:
+        if end <= max(start, self._end - 1) and words != "\n":
+            return
+        if not self._words:
+            self._add(Kind.TEXT, start, start)
+        self._words.append(words)
+        self._end = end
+
+    def _mask(self, mask: Mask) -> None:
+        if mask.end <= self._end:
+            return
+        raw = self.content[mask.start : mask.end].decode()
+        last = self._pieces[-1] if self._pieces else None
+        if not mask.is_attribute:
+            self._add(Kind.CODE, mask.start, mask.end, text=raw, name="mask")
+        elif last and not self._words and self._end == mask.start and last.kind not in (Kind.TEXT, Kind.OPEN):
+            self._pieces[-1] = replace(last, end=self.places(mask.end), raw=last.raw + raw)
+            self._end = mask.end
+        else:
+            self._add(Kind.LONE, mask.start, mask.end, name="mask")
+
+    def _join(self) -> None:
+        """End the stretch of text under way."""
+        if self._words:
+            text, end = flowing("".join(self._words)), self.places(self._end)
+            self._pieces[-1] = replace(self._pieces[-1], end=end, text=text)
+            self._words = []
+
+    def _link(self, name: str, link_type: Any, start: int, end: int) -> None:
+        is_label = link_type in _BY_LABEL
+        whole = end + 2 if is_label and self.content.startswith(b"[]", end) else end
+        if name == "Image":
+            self._skipped = 1
+            self._add(Kind.LONE, start, whole)
+        elif link_type in _ADDRESSES:
+            self._skipped = 1
+            self._add(Kind.CODE, start, end, text=self.content[start + 1 : end - 1].decode())
+        elif is_label and _CODE_SPAN.fullmatch(label := self.content[start + 1 : end - 1].decode()):
+            self._skipped = 1
+            self._add(Kind.CODE, start, whole, text=label.strip("`"))
+        else:
+            self._labels.append((start, is_label))
+            self._add(Kind.OPEN, start, start + 1, name=name)
+
+    def _link_end(self, end: int) -> None:
+        """Add the end of a link; of a link by its text one by its label, which stays while the text changes."""
+        start, is_label = self._labels.pop()
+        label_end = self.content.find(b"]", max(self._end, start + 1))
+        if is_label:
+            label = LINE_BREAK.sub(" ", self.content[start + 1 : label_end].decode())
+            end += 2 if self.content.startswith(b"[]", end) else 0
+            self._add(Kind.CLOSE, label_end, end, name="Link", raw=f"][{label}]")
+        else:
+            self._add(Kind.CLOSE, label_end, end, name="Link")
+
+    def _border(self, name: str, start: int, end: int, *, is_start: bool) -> None:
+        """Add the beginning or end of emphasis."""
+        kind = Kind.OPEN if is_start else Kind.CLOSE
+        is_double = name == "Strong" or (name == "Strikethrough" and self.content[start : start + 2] in (b"~~", b"=="))
+        name = "Mark" if self.content[start : start + 2] == b"==" else name
+        width = 2 if is_double else 1
+        self._add(kind, *((start, start + width) if is_start else (end - width, end)), name=name)
+
+    def _html(self, start: int, end: int) -> None:
+        raw = self.content[start:end].decode()
+        tag = _TAG.fullmatch(raw)
+        name = tag[2].lower() if tag else ""
+        if tag is None or name in VOID or raw.endswith("/>"):
+            self._add(Kind.LONE, start, end)
+        elif not tag[1] and (name in _UNTRANSLATED or _NO_TRANSLATION.search(raw)):
+            self._join()
+            self._verbatim, self._verbatim_start, self._end = [name], start, end
+        else:
+            self._add(Kind.CLOSE if tag[1] else Kind.OPEN, start, end, name=name)
+
+    def _go_on_verbatim(self, kind: str, start: int, end: int) -> None:
+        tag = _TAG.fullmatch(self.content[start:end].decode()) if kind == "InlineHtml" else None
+        self._end = max(self._end, end)
+        if tag and tag[2].lower() == self._verbatim[0] and not tag[0].endswith("/>"):
+            if not tag[1]:
+                self._verbatim.append(tag[2])
+            elif len(self._verbatim) > 1:
+                self._verbatim.pop()
+            else:
+                self._end_verbatim(end)
+
+    def _end_verbatim(self, end: int) -> None:
+        start, self._verbatim = self._verbatim_start, []
+        text = self.content[start:end].decode()
+        self._add(Kind.CODE, start, end, text=_TAG.sub("", text))
+
+    def _add(self, kind: Kind, start: int, end: int, *, text: str = "", name: str = "", raw: str | None = None) -> None:
+        self._join()
+        self._end = end
+        if raw is None:
+            raw = LINE_BREAK.sub(" ", self.content[start:end].decode())
+        first, last = self.places(start), self.places(end)
+        self._pieces.append(Piece(kind=kind, start=first, end=last, raw=raw, text=text, name=name))
+
+
+def parts(event: Any) -> tuple[str, str, Any]:
+    """Return the kind of an event, the name of what begins or ends, and the event's value."""
+    [(kind, value)] = event.items() if isinstance(event, dict) else [(event, "")]
+    if kind not in ("Start", "End"):
+        return kind, "", value
+    name: str = value if isinstance(value, str) else next(iter(value))
+    return kind, name, value
