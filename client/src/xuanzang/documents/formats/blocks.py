@@ -55,7 +55,7 @@ class Piece:
 
 
 Compose = Callable[[Sequence[Piece], Sequence[Piece]], str]
-"""Function from the pieces of a translation and those that they replace to what the file holds."""
+"""Function from the pieces of a translation and the replaced pieces to the file's text."""
 
 
 def block_edits(source: str, pieces: Sequence[Piece], compose: Compose) -> Iterator[Edit]:
@@ -115,7 +115,7 @@ def _stripped(source: str, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def tag_fault(text: str, translation: str) -> str | None:
-    """Return what is wrong with the tags of a translation, or None."""
+    """Return the fault in the tags of a translation, or None."""
     wanted, found = ([match.group() for match in _TAG.finditer(each)] for each in (text, translation))
     if sorted(wanted) != sorted(found):
         return "the translation lost or doubled a tag"

@@ -18,7 +18,7 @@ from xuanzang.documents.formats.html import INLINE, html_edits
 from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
 from xuanzang.documents.formats.markdown_blocks import LINE_BREAK, Block, parts
 from xuanzang.documents.formats.markdown_dialects import normalised, view_of
-from xuanzang.documents.formats.markdown_writing import SPELLINGS, kept_marks, shape
+from xuanzang.documents.formats.markdown_writing import EMPTY_ELEMENT, SPELLINGS, kept_marks, shape
 from xuanzang.documents.splicing import Edit, SplicedDocument
 
 _OPTIONS = (
@@ -114,7 +114,7 @@ class _Reader:
             yield _moved(edit, self._offset + start)
 
     def _follow(self, token: Token, start: int) -> None:
-        """Note which untranslated elements are open behind a tag; what is never closed does not count."""
+        """Note which untranslated elements a tag leaves open; elements that are never closed do not count."""
         if self._verbatim:
             if token.name == self._verbatim[0] and token.kind is TokenKind.START:
                 self._verbatim.append(token.name)
@@ -130,7 +130,7 @@ class _Reader:
         if pieces and not self._verbatim:
             first = pieces[0].start if is_line_start else -1
             edits = list(block_edits(self._body, pieces, partial(self._composed, first, pieces)))
-            if len(edits) > 1:  # each is written by itself, for one that looked at all of them would take long
+            if len(edits) > 1:  # reading the whole block for each of them would take quadratic time
                 edits = list(block_edits(self._body, pieces, partial(self._composed, first, ())))
             yield from (_moved(edit, self._offset) for edit in edits)
         if any(piece.kind is Kind.CLOSE and [piece.name] == self._verbatim for piece in pieces):
@@ -141,7 +141,7 @@ class _Reader:
 
         Args:
             first: Index of the character that Markdown may take for the beginning of a block; -1: there is none.
-            block: The block of the source, with which the translation is read; empty: without.
+            block: The block of the source, as context for reading the translation; empty: none.
             pieces: The translation.
             replaced: The pieces of the block that it replaces.
         """
@@ -159,7 +159,8 @@ class _Reader:
         wanted, kept = shape([*leading, *pieces, *trailing]), kept_marks(replaced, self._body)
         for spelling in SPELLINGS:
             written = spelling(pieces, kept, is_first=start == first)
-            if self._shape(context + before + written + after) == wanted:
+            found = self._shape(context + before + written + after)
+            if found == wanted or (found[:2] == EMPTY_ELEMENT and found[2:] == wanted):
                 return written
         return self._body[start:end]
 

@@ -36,12 +36,12 @@ _TEMPLATE_LINE = re.compile(
     r"(?:(?:\{%(?:[^%]|%(?!\}))*+%\}|\{\{[<%](?:[^}]|\}(?!\}))*+\}\}|\{#(?:[^#]|#(?!\}))*+#\}"
     r"|\{/\*(?:[^*]|\*(?!/))*+\*/\}|<%(?:[^%]|%(?!>))*+%>)\s*+)++"
 )
-_GRID = re.compile(r"\+[-=:+]{2,}+\+")
+_GRID = re.compile(r"\+[-=:+]{2,}\+")
 _CODE_TAG = re.compile(r"\{%-?\s*+(?:highlight|code|codeblock|schema|javascript|stylesheet|style|comment|mermaid)\b")
 _END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\bend\w++(?=\s*+-?%\})")
 
 _OPENING = re.compile(
-    r"`++|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|!?\[\[|\+\+(?=\w)|\{(?=[:.#\w ])|==(?=[^\s=])"
+    r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|!?\[\[|\+\+(?=\w)|\{(?=[:.#\w ])|==(?=[^\s=])"
     r"|\[-?@|::?(?=[A-Za-z0-9_+-])|(?<![A-Za-z0-9<\"'=@/&])(?:(?:https?|ftp)://|www\.)(?=[^\s/.])"
     r"|(?<![\w.+<-])[A-Za-z0-9][\w.+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
     re.DOTALL | re.ASCII,
@@ -52,6 +52,7 @@ _ATTRIBUTES = re.compile(
     r"\{:[^{}\r\n]*+\}|\{ *+[.#][\w][^{}\r\n]*+\}|\{ *+[\w-]++=(?:\"[^\"\r\n]*+\"|[\w%]++)[^{}\r\n]*+\}"
 )
 _ROLE = re.compile(r"\{[\w:.-]++\}(?P<ticks>`++)[^`\r\n]++(?P=ticks)(?!`)")
+_COMPONENT = re.compile(r"</?[A-Za-z]\w*+(?:\.\w++)++(?:\s[^<>]*+)?/?>")
 _KEYS = re.compile(r"\+\+[\w\"-]++(?:\+[\w\"-]++)*+\+\+")
 _NAMED = re.compile(
     r"(?<![\w:]):[A-Za-z0-9_+-]++:(?![\w:])|(?<![\w:])::?[A-Za-z][\w-]*+\[[^\[\]\r\n]*+\](?:\{[^{}\r\n]*+\})?"
@@ -74,7 +75,7 @@ class Mask:
     end: int
     """Index after its last byte."""
     is_attribute: bool
-    """True if it belongs to what it follows, such as the attributes of a link."""
+    """True if it belongs to the markup before it, such as the attributes of a link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +112,12 @@ def view_of(text: str, labels: Set[str] = frozenset()) -> View:
 
 
 def normalised(label: str) -> str:
-    """Return a label of a link definition in the form by which labels match."""
+    """Return the label of a link definition with its case folded and its spaces collapsed."""
     return " ".join(label.split()).casefold()
 
 
 def _masked(span: str, *, is_attribute: bool) -> str:
-    """Return letters for a span that is a word for its neighbours, and full stops for one that is punctuation."""
+    """Return a word of the same length for a span, with full stops where the span has punctuation at its ends."""
     first, last = ("x" if end.isalnum() or span[:2] in ("{{", "{%", "<%") else "." for end in (span[0], span[-1]))
     inner = "." if is_attribute else "x"
     written = [each if each in "\r\n" else inner * len(each.encode()) for each in span]
@@ -153,7 +154,7 @@ def _block_lines(text: str) -> Iterator[str]:
 
 
 def _closing(content: str, start: int) -> str | None:
-    """Return the mark that ends the lines that a line begins, empty for a blank line; None: it is a line of its own."""
+    """Return the end mark of a multi-line construct, empty for a blank line; None: the line begins none."""
     if content in ("$$", "\\["):
         return {"$$": "$$", "\\[": "\\]"}[content]
     if content.startswith("\\begin{"):
@@ -174,7 +175,7 @@ def _with_block(line: str, start: int, content: str) -> str:
 
 
 def _block(content: str, *, is_quoted: bool) -> str:
-    """Return what stands for the content of a line."""
+    """Return the view of a line."""
     size = len(content.encode())
     is_template = bool(_TEMPLATE_LINE.fullmatch(content))
     if _BLANKED.fullmatch(content) or (is_template and size < len("<!---->")):
@@ -213,7 +214,7 @@ class _Inline:
         self._text = text
         self._labels = labels
         self._found: dict[str, int] = {}
-        """Next place of what was searched for; the length of the text: there is none."""
+        """Index of the next occurrence of each mark; the length of the text: there is none."""
         self._blank = -1
         """Next blank line."""
         self._code_ends = _code_ends(text)
@@ -243,7 +244,7 @@ class _Inline:
         if "://" in opening or opening == "www.":
             return self._address(start)
         patterns = {"++": _KEYS, "==": _MARKED, "{": _ROLE, ":": _NAMED, "::": _NAMED}
-        patterns |= {"[@": _CITED, "[-@": _CITED}
+        patterns |= {"<": _COMPONENT, "</": _COMPONENT, "[@": _CITED, "[-@": _CITED}
         if "@" in opening[3:]:
             return start + len(opening), False
         pattern = _WIKI if opening.endswith("[[") else patterns.get(opening)
@@ -253,7 +254,7 @@ class _Inline:
         return found.end(), False
 
     def _closed(self, opening: str, start: int) -> int | None:
-        """Return the end of what has a closing mark in its paragraph."""
+        """Return the end of a construct with a closing mark in its paragraph."""
         closing, inner = _CLOSING[opening], start + len(opening)
         raw = _RAW_BLOCK.match(self._text, start) if opening == "{%" else None
         if raw:

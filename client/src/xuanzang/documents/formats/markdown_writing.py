@@ -15,6 +15,8 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|(?<!\S)#(?=
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _BLOCK_START = re.compile(r"^(?:(?=[#+=:!?/-])|(\d+)(?=[.)]))")
 _TAGS = {"Emphasis": "em", "Strong": "strong", "Strikethrough": "s", "Mark": "mark"}
+EMPTY_ELEMENT = [("OPEN", "span"), ("CLOSE", "span")]
+"""Shape of the element that the last spelling puts first."""
 _ALWAYS_ESCAPED = frozenset("|#")
 
 
