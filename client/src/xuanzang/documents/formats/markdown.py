@@ -80,7 +80,7 @@ class _Reader:
                 if not is_comment or block.content.startswith(b"<!--", html[0]["start"]):
                     yield from self._html(*self._html_text(block, html, is_quoted=quotes > 0))
                 html = []
-            if block.take(kind, name, value, place):
+            if block.take(kind, name, value, (place["start"], place["end"])):
                 continue
             yield from self._block(block.flush(), is_line_start=is_line_start)
             quotes += ((kind == "Start") - (kind == "End")) * (name == "BlockQuote")
@@ -173,7 +173,7 @@ class _Reader:
         if parts(next(events, ("", None))[0])[1] not in ("Paragraph", "Heading"):
             return []
         for event, place in events:
-            if not line.take(*parts(event), place):
+            if not line.take(*parts(event), (place["start"], place["end"])):
                 break
         return shape(line.flush())
 

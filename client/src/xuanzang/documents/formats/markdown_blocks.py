@@ -7,8 +7,6 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import Any
 
-from pyromark.event import Range
-
 from xuanzang.documents.formats.blocks import Kind, Piece
 from xuanzang.documents.formats.html_tokens import VOID
 from xuanzang.documents.formats.markdown_dialects import Mask
@@ -72,16 +70,15 @@ class Block:
         """Names of open HTML elements from the outermost on whose content is not translated."""
         self._verbatim_start = 0
 
-    def take(self, kind: str, name: str, value: Any, place: Range) -> bool:
-        """Go on with an event; return whether it is of the block."""
-        start, end = place["start"], place["end"]
+    def take(self, kind: str, name: str, value: Any, span: tuple[int, int]) -> bool:
+        """Go on with an event of a span of bytes; return whether it is of the block."""
         if self._skipped:
             self._skipped += (kind == "Start") - (kind == "End")
             return True
         if self._verbatim and kind != "End" and name not in LEFT:
-            self._go_on_verbatim(kind, start, end)
+            self._go_on_verbatim(kind, *span)
             return True
-        return self._take(kind, name, value, (start, end))
+        return self._take(kind, name, value, span)
 
     def _take(self, kind: str, name: str, value: Any, span: tuple[int, int]) -> bool:
         start, end = span
