@@ -77,7 +77,7 @@ _GLOSSARIES = (
 )
 _DOCUMENTS = (
     ("for the blocking client", "for the asyncio client"),
-    ("import closing, contextmanager", "import aclosing, contextmanager"),
+    ("import closing", "import aclosing"),
     ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
     ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
     ("DocumentCalls", "AsyncDocumentCalls"),

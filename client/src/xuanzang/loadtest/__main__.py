@@ -15,8 +15,8 @@ from pathlib import Path
 
 from xuanzang.client._commands.arguments.connection import connection, server_options
 from xuanzang.client._commands.progress import Progress
+from xuanzang.command.files import read_text, require_other_files
 from xuanzang.command.parser import CommandParser, fail
-from xuanzang.command.text_files import read_text
 from xuanzang.loadtest import report
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.target import Target
@@ -72,6 +72,7 @@ async def _measure(arguments: argparse.Namespace) -> Measured:
         beam_size=arguments.beam_size,
     )
     loads = _loads(arguments)
+    require_other_files([arguments.json, *_histograms(arguments.histogram, len(loads))], [arguments.texts])
     async with Target(connection(arguments), arguments.connections, **options) as target:
         with _progress(loads) as advance:
             return [(load, await run_load(load, workload, target.translate, advance)) for load in loads]
@@ -109,11 +110,16 @@ def _report(measured: Measured, arguments: argparse.Namespace) -> int:
     if arguments.json:
         rows = [dataclasses.asdict(result) for result in results]
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    for number, (_, records) in enumerate(measured if arguments.histogram else (), start=1):
-        file = arguments.histogram
-        name = file if len(measured) == 1 else file.with_stem(f"{file.stem}-{number}")
-        report.write_histogram(name, [record for record in records if record.code == "OK"])
+    for file, (_, records) in zip(_histograms(arguments.histogram, len(measured)), measured, strict=False):
+        report.write_histogram(file, [record for record in records if record.code == "OK"])
     return 0 if all(result.codes.keys() <= _ACCEPTED for result in results) else 1
+
+
+def _histograms(file: Path | None, loads: int) -> list[Path]:
+    """Return the file of each load; none without --histogram."""
+    if file is None or loads == 1:
+        return [file] if file else []
+    return [file.with_stem(f"{file.stem}-{number}") for number in range(1, loads + 1)]
 
 
 @contextmanager

@@ -71,6 +71,76 @@ def test_a_refused_text_is_reported_with_its_place(run: Run, script: Script, tmp
     assert (tmp_path / "b.txt").read_text() == "ONE\ntwo\n"
 
 
+def same_file(source: Path, other: str) -> Path:
+    """Return another path of a file."""
+    path = source.with_name("other.md")
+    match other:
+        case "link":
+            path.symlink_to(source)
+        case "hard link":
+            path.hardlink_to(source)
+        case "link of links":
+            path.with_name("between.md").symlink_to(source)
+            path.symlink_to("between.md")
+        case "way round":
+            path = source.parent / ".." / source.parent.name / source.name
+        case _:
+            path = source
+    return path
+
+
+@pytest.mark.parametrize("other", ["itself", "link", "hard link", "link of links", "way round"])
+def test_a_document_is_never_written_over(run: Run, tmp_path: Path, other: str) -> None:
+    source = tmp_path / "a.md"
+    source.write_text("# one\n")
+    output = same_file(source, other)
+    (tmp_path / "b.md").write_text("# two\n")
+    for arguments in (("-o", output, source), ("-o", source, output)):
+        code, _, errors = run("documents", *arguments)
+        assert (code, source.read_text()) == (2, "# one\n")
+        assert "itself: choose another output" in errors
+    if output.parent == source.parent:
+        code, _, errors = run("documents", "-d", source.parent, tmp_path / "b.md", output)
+        assert (code, source.read_text(), (tmp_path / "b.md").read_text()) == (2, "# one\n", "# two\n")
+
+
+@pytest.mark.parametrize("kind", ["itself", "input of another", "link in the folder", "written before"])
+def test_a_folder_of_outputs_holds_no_input(run: Run, tmp_path: Path, kind: str) -> None:
+    first, second = tmp_path / "a.md", tmp_path / "in" / "b.md"
+    second.parent.mkdir()
+    first.write_text("# one\n")
+    second.write_text("# two\n")
+    folder = tmp_path / "out" if kind in ("link in the folder", "written before") else tmp_path
+    folder.mkdir(exist_ok=True)
+    if kind == "input of another":
+        first = tmp_path / "in" / "a.md"
+        first.write_text("# one\n")
+        (tmp_path / "a.md").unlink()
+        (tmp_path / "a.md").symlink_to(second)
+    if kind == "link in the folder":
+        (folder / "a.md").symlink_to(second)
+    if kind == "written before":  # as on file systems where a.md is A.md
+        (folder / "a.md").touch()
+        (folder / "b.md").symlink_to("a.md")
+    code, _, errors = run("documents", "-d", folder, first, second)
+    assert code == 2
+    assert "itself: choose another output" in errors
+    assert (first.read_text(), second.read_text()) == ("# one\n", "# two\n")
+    if kind == "written before":
+        assert (folder / "a.md").read_text() == "# ONE\n"
+
+
+def test_a_memory_and_a_glossary_are_no_outputs(run: Run, tmp_path: Path) -> None:
+    source, terms, memory = tmp_path / "a.md", tmp_path / "terms.tsv", tmp_path / "memory"
+    source.write_text("# one\n")
+    terms.write_text("one\tONE\n")
+    assert run("documents", "--memory", memory, "-o", tmp_path / "b.md", source)[0] == 0
+    for output in (terms, memory):
+        before = output.read_bytes()
+        assert run("documents", "--memory", memory, "--glossary", terms, "-o", output, source)[0] == 2
+        assert output.read_bytes() == before
+
+
 def test_after_a_failure_the_same_command_goes_on(run: Run, script: Script, tmp_path: Path) -> None:
     whole = script.on_stream
     script.on_stream = refuse_two(script, 13)

@@ -143,3 +143,14 @@ def test_an_output_without_a_folder_is_named_as_it_was_given(run: Run, zh: Path,
     code, _, errors = run("translate", "-f", zh, "-o", output)
     assert code == 2
     assert errors.splitlines()[-1].endswith(f"No such file or directory: '{output}'")
+
+
+@pytest.mark.parametrize("arguments", [("-f", "FILE", "--capsule"), ("--glossary", "FILE", "-o")])
+def test_translate_never_writes_over_another_input(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    source, link = tmp_path / "a.txt", tmp_path / "link"
+    source.write_text("a\tb\n")
+    link.symlink_to(source)
+    for output in (source, link):
+        code, shown, errors = run("translate", *(source if each == "FILE" else each for each in arguments), output)
+        assert (code, shown, source.read_text()) == (2, "", "a\tb\n")
+        assert errors == f"xuanzang: {output} is the input {source} itself: choose another output\n"

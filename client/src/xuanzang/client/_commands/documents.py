@@ -13,6 +13,7 @@ from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.progress import Progress
+from xuanzang.command.files import require_other_files
 from xuanzang.documents import SUFFIXES, DocumentSummary, TranslationMemory
 from xuanzang.values.options import TranslateOptions
 
@@ -87,8 +88,14 @@ def _translate_documents(client: TranslationClient, arguments: argparse.Namespac
     outputs = {file: _output(file, arguments) for file in arguments.files}
     if len(set(outputs.values())) < len(arguments.files):
         raise ValueError("several files would have the same output: translate them one by one, or without -o and -d")
-    refused = [_translate(client, file, output, arguments) for file, output in outputs.items()]
-    return 1 if any(refused) else 0
+    refused, kept = 0, [*arguments.files, arguments.memory, arguments.glossary]
+    require_other_files(outputs.values(), kept)
+    for file, output in outputs.items():
+        # Names that differ in their capitals may be one file, which is there once the first is written.
+        require_other_files([output], kept)
+        refused += _translate(client, file, output, arguments)
+        kept.append(output)
+    return 1 if refused else 0
 
 
 def _translate(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TextIO
 
 from xuanzang.client._client import TranslationClient
@@ -26,6 +27,7 @@ from xuanzang.client._commands.streams import (
 from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._methods.documents import result_or_retry
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation
+from xuanzang.command.files import require_other_files
 from xuanzang.values.options import TranslateOptions
 
 
@@ -52,8 +54,11 @@ def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     Raises:
         OSError: A file cannot be read or written.
         TranslationError: The server could not be reached, or failed.
-        ValueError: Two arguments contradict each other, or one needs another.
+        ValueError: Two arguments contradict each other, one needs another, or the output is the input.
     """
+    source = Path(arguments.file) if from_file(arguments) else None
+    require_other_files([arguments.capsule], [source, arguments.output])
+    require_other_files([arguments.capsule, arguments.output], [arguments.glossary])
     options = translate_options(arguments)
     by_line = _by_line(arguments)
     layout = Layout(json=arguments.json, scores=arguments.scores, by_line=by_line, encoding=arguments.encoding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from xuanzang.command.text_files import read_text
+from xuanzang.command.files import read_text
 from xuanzang.values.options import TranslateOptions
 
 
