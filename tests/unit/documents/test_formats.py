@@ -300,6 +300,16 @@ def test_word_documents_open_in_python_docx_with_all_else_as_it_was() -> None:
     assert set(before.namelist()) - set(same) == {"word/document.xml", "word/header1.xml"}
 
 
+def test_columns_of_one_name_in_parquet_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    import pyarrow.parquet as pq
+
+    file = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), file)
+    with pytest.raises(DocumentError, match="two columns have the name 'text'"):
+        texts(".parquet", file.getvalue().to_pybytes(), columns=("text",))
+
+
 def test_parquet_keeps_rows_groups_other_columns_and_metadata(parquet: Callable[..., bytes]) -> None:
     import pyarrow.parquet as pq
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,17 @@ async def test_an_unexpected_error_is_logged_without_what_it_says(
         await done(processes, "number", "secret")
     assert "secret" not in caplog.text
     assert [record.type for record in caplog.records] == ["ValueError"]  # type: ignore[attr-defined]
+
+
+async def test_processes_that_were_killed_while_idle_fail_no_caller(processes: DocumentProcesses) -> None:
+    first = await done(processes, "pid")
+    os.kill(first, signal.SIGKILL)
+    second = await done(processes, "pid")
+    assert second != first
+    os.kill(second, signal.SIGSTOP)
+    os.kill(second, signal.SIGKILL)
+    file = DocumentFile.of("猫".encode() * 100_000, suffix=".txt")
+    assert await processes.texts(file, holder=ANN) == file.texts()
 
 
 async def test_what_is_cancelled_is_killed(tmp_path: Path) -> None:

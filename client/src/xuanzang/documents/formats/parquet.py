@@ -24,6 +24,8 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
         schema = file.schema_arrow
         indices = chosen_columns(schema.names, settings.columns)
         for index in indices:
+            if schema.names.count(schema.names[index]) > 1:
+                raise DocumentError(f"two columns have the name {schema.names[index]!r}")
             if not (pa.types.is_string(schema.types[index]) or pa.types.is_large_string(schema.types[index])):
                 raise DocumentError(f"column {schema.names[index]!r} holds {schema.types[index]}, not strings")
         return _ParquetDocument(raw, file, _groups(file, settings.limits), [schema.names[index] for index in indices])

@@ -9,10 +9,11 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 
 from xuanzang.documents import DocumentError, DocumentFile, DocumentTexts
-from xuanzang.gateway.documents.worker import LENGTH_BYTES, Facts, Outcome, facts_of, give_back_memory, message
+from xuanzang.gateway.documents.worker import BEGUN, LENGTH_BYTES, Facts, Outcome, facts_of, give_back_memory, message
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit
 
@@ -23,6 +24,14 @@ WORKER = "xuanzang.gateway.documents.worker"
 
 class DocumentCostError(DocumentError):
     """A document takes too much time or memory; the message holds nothing of it."""
+
+
+class _NotBegunError(Exception):
+    """A process has ended before it got its message."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 class DocumentProcesses:
@@ -58,7 +67,7 @@ class DocumentProcesses:
             RefusedError: It failed otherwise.
         """
         result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, holder=holder)
-        return DocumentTexts(**result)
+        return DocumentTexts(**{**result, "placeholders": tuple(result["placeholders"])})
 
     async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
         """Return a file with translations.
@@ -104,10 +113,21 @@ class DocumentProcesses:
             await self._end(process)
 
     async def _asked(self, request: bytes) -> tuple[Outcome, bytes]:
-        process = self._idle.pop() if self._idle else await self._started()
+        while self._idle:
+            # One that was killed while it was idle has not begun, and the next is asked.
+            with suppress(_NotBegunError):
+                return await self._asked_of(self._idle.pop(), request)
+        try:
+            return await self._asked_of(await self._started(), request)
+        except _NotBegunError as error:
+            raise DocumentCostError(self._reason(error.status)) from error
+
+    async def _asked_of(self, process: Process, request: bytes) -> tuple[Outcome, bytes]:
         stays = False
         try:
-            outcome, file = await _outcome(process, request)
+            if not await _begun(process, request):
+                raise _NotBegunError(await process.wait())
+            outcome, file = await _outcome(process)
             stays = not outcome.is_last
         except (asyncio.IncompleteReadError, ConnectionError):
             raise DocumentCostError(self._reason(await process.wait())) from None
@@ -139,12 +159,22 @@ class DocumentProcesses:
         return f"it cannot be read or written within {self._memory_bytes} bytes of memory"
 
 
-async def _outcome(process: Process, request: bytes) -> tuple[Outcome, bytes]:
+async def _begun(process: Process, request: bytes) -> bool:
+    """Send a message, and return whether the process has begun to read it."""
     source, target = process.stdout, process.stdin
     if source is None or target is None:
+        return False
+    # Whether it is whole does not matter if the process has ended: its answer will be missing.
+    with suppress(ConnectionError):
+        target.write(request)
+        await target.drain()
+    return await source.read(len(BEGUN)) == BEGUN
+
+
+async def _outcome(process: Process) -> tuple[Outcome, bytes]:
+    source = process.stdout
+    if source is None:
         raise ConnectionError
-    target.write(request)
-    await target.drain()
     lengths = [int.from_bytes(await source.readexactly(LENGTH_BYTES)) for _ in range(2)]
     told, file = [await source.readexactly(length) for length in lengths]
     return Outcome(**json.loads(told)), file

@@ -23,6 +23,8 @@ from xuanzang.documents import DocumentError, DocumentFile, Limits
 
 LENGTH_BYTES = 8
 """Size of the length of a part of a message."""
+BEGUN = b"+"
+"""What the process sends when a message begins to arrive, so that its end after that is the message's doing."""
 _LOWER_PRIORITY = 5
 _KEPT_BYTES = 56 * 2**20
 """Memory of a process that takes another document; a larger one ends, which gives its memory back."""
@@ -95,6 +97,8 @@ def main() -> None:
     source, target = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while lengths := source.read(2 * LENGTH_BYTES):
+        target.write(BEGUN)
+        target.flush()
         # Nothing handles its signal, so that it ends the process, whatever code runs.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         told, content = (source.read(int.from_bytes(lengths[at : at + LENGTH_BYTES])) for at in (0, LENGTH_BYTES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from http import HTTPStatus
 
 from starlette.responses import JSONResponse
@@ -17,7 +16,7 @@ from xuanzang.client import (
 )
 
 _SECONDS = 2.0
-_SHORT_SECONDS = 0.1
+_PAUSE_SECONDS = 0.25
 _FIRST_SECONDS = 1.0
 """Time after which an answer that has not come makes the gateway ask whether the server lives."""
 
@@ -51,17 +50,14 @@ class Health:
         return await asyncio.shield(self._asking)
 
     async def lost(self) -> None:
-        """Return once the server has not answered for three seconds."""
+        """Return once an answer has been awaited for three seconds, and for the last two no server has answered."""
         while True:
             await asyncio.sleep(_FIRST_SECONDS)
-            began = time.monotonic()
-            if await self.answers():
-                continue
-            rest = _SECONDS - (time.monotonic() - began)
-            if rest < _SHORT_SECONDS:
-                return
-            await asyncio.sleep(rest)
-            if not await self.answers():
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    while not await self.answers():  # noqa: ASYNC110 - nothing tells that a server is back
+                        await asyncio.sleep(_PAUSE_SECONDS)
+            except TimeoutError:
                 return
 
     async def _ask(self) -> bool:

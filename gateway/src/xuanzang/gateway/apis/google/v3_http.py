@@ -17,7 +17,7 @@ from starlette.routing import Route
 from xuanzang.gateway.apis.google.errors import STYLE
 from xuanzang.gateway.apis.google.v3 import GoogleV3
 from xuanzang.gateway.entry.endpoints import Call, Endpoint, SharedState
-from xuanzang.gateway.entry.parameters import json_object
+from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_number
 from xuanzang.gateway.errors import Fault, RefusedError
 
 _Answer = Callable[[Any, Call], Awaitable[Message]]
@@ -64,8 +64,10 @@ class GoogleV3Http:
 def _read(kind: type[Message], call: Call) -> Message:
     """Read a message: its body is JSON, the address names parent or name, and a query has single fields."""
     fields: dict[str, Any] = json_object(call.body) if call.body else {}
-    for name in call.parameters.names - _OF_ADDRESSES:
-        fields[name] = call.parameters.text(name) or ""
+    fields |= {name: call.parameters.text(name) or "" for name in call.parameters.names - _OF_ADDRESSES}
+    for each in kind.DESCRIPTOR.fields:
+        for name in {each.name, each.json_name} & fields.keys() if each.cpp_type == each.CPPTYPE_INT32 else ():
+            fields[name] = whole_number(fields[name], field=each.name, minimum=-MAX_INT32, maximum=MAX_INT32)
     resource = "parent" if "parent" in kind.DESCRIPTOR.fields_by_name else "name"
     fields[resource] = _resource(call.path)
     try:

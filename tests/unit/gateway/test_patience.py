@@ -1,0 +1,202 @@
+"""How long a request is worked on: until its deadline, its caller's end, or the server's; and what ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from gateways import RunningGateway, gateway_process, running_gateway
+from stand_in_server import StandIn, standing_in
+from typing_extensions import override
+
+from xuanzang.gateway.entry.patience import HungUpError, deadline_in, within
+from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.settings import Settings
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+
+class Stays:
+    """Health of a server that is never lost."""
+
+    async def lost(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Lost:
+    """Health of a server that is lost at once."""
+
+    async def lost(self) -> None:
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Work:
+    """Work that ends only when it is cancelled, and then takes its time."""
+
+    is_over: bool = False
+
+    async def endless(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            self.is_over = True
+
+
+async def at_once() -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [({"deadline": 0.0, "health": Stays()}, 504), ({"deadline": math.inf, "health": Lost()}, 503)],
+)
+async def test_what_is_given_up_is_over_before_it_is_refused(given: Any, status: int) -> None:
+    work = Work()
+    with pytest.raises(RefusedError) as refused:
+        await within(work.endless(), **given)
+    assert (refused.value.fault.status, work.is_over) == (status, True)
+
+
+async def test_nothing_is_answered_to_who_has_gone() -> None:
+    work = Work()
+    with pytest.raises(HungUpError):
+        await within(work.endless(), deadline=deadline_in(60), health=Stays(), hung_up=at_once)  # type: ignore[arg-type]
+    assert work.is_over
+
+
+@dataclass
+class Slow(StandIn):
+    """A server that answers texts in one language never, and refuses another at once."""
+
+    waiting: int = 0
+    sources: Sequence[str] = ("zh", "de")
+    deadlines: list[float] = field(default_factory=list)
+
+    @override
+    async def TranslateText(self, request: pb.TranslateTextRequest, context: Any) -> pb.TranslateTextResponse:
+        self.deadlines.append(context.time_remaining())
+        if request.contents[0] == "refused":
+            while not self.waiting:  # noqa: ASYNC110 - the other call is under way then
+                await asyncio.sleep(0)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "refused")
+        if request.contents[0] == "lingering":
+            # Each call of them is in time, by itself.
+            await asyncio.sleep(0.6 * context.time_remaining())
+        if request.contents[0] == "slow":
+            self.waiting += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.waiting -= 1
+        return await super().TranslateText(request, context)
+
+
+async def test_a_refused_text_ends_the_calls_for_its_siblings() -> None:
+    server = Slow(detected={"slow": "zh", "refused": "de"})
+    async with standing_in(server) as address, running_gateway(address, anonymous=True) as gateway:
+        answer = await gateway.post("/v1/translate", json={"texts": ["slow", "refused"], "target_language": "en"})
+        assert answer.status == 400
+        while server.waiting:  # noqa: ASYNC110 - the server learns of it a little later
+            await asyncio.sleep(0)
+
+
+async def test_what_one_call_of_a_request_takes_the_next_does_not_have() -> None:
+    server = Slow()
+    async with standing_in(server) as address, running_gateway(address, request_timeout_seconds=2) as gateway:
+        answer = await gateway.post(f"/translate?api-version=3.0&from=zh{'&to=en' * 3}", json=[{"Text": "lingering"}])
+    assert answer.status == 200
+    first, second, third = server.deadlines
+    assert (second < 0.5 * first, third < 0.5 * second) == (True, True)
+
+
+@pytest.mark.parametrize("path", ["/v1/translate", "/v2/translate", "/translate"])
+async def test_without_a_server_each_api_says_so_with_a_reason(path: str) -> None:
+    body = {"texts": ["a"], "target_language": "en"}
+    body |= {"text": ["a"], "target_lang": "EN"} if path == "/v2/translate" else {}
+    body = {"q": "a", "source": "zh", "target": "en"} if path == "/translate" else body
+    async with running_gateway("127.0.0.1:1", anonymous=True) as gateway:
+        known = body if path != "/v2/translate" else {"text": ["a"], "target_lang": "EN"}
+        answer = await gateway.post(path, json=known)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert "the translation server does not answer" in answer.body.decode()
+
+
+@pytest.fixture
+async def logging() -> AsyncIterator[tuple[RunningGateway, asyncio.StreamReader]]:
+    server = StandIn(sources=("zh",), targets=("en",))
+    async with (
+        standing_in(server) as address,
+        gateway_process(f"--server={address}", "--max-body-bytes=2048") as (process, gateway),
+    ):
+        assert process.stderr is not None
+        yield gateway, process.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "facts"),
+    [
+        ("/v1/translate", {"texts": ["猫"], "target_language": "en"}, {"api": "json", "model": "tiny/1"}),
+        ("/translate", {"q": "猫", "source": "zh", "target": "en"}, {"api": "libretranslate", "model": "tiny/1"}),
+        ("/kiss", {"text": "猫", "from": "zh", "to": "xx"}, {"api": "kiss_translator", "reason": "server_not_found"}),
+        ("/v1/translate", {"secret": 1}, {"api": "json", "reason": "bad_request"}),
+        ("/v2/translate", {"text": "x" * 3000}, {"api": "deepl", "reason": "request_entity_too_large"}),
+        ("/v1/chat/completions", {}, {"api": "openai", "reason": "bad_request"}),
+    ],
+)
+async def test_a_log_line_says_which_api_which_model_and_why(
+    path: str, body: Any, facts: dict[str, str], logging: tuple[RunningGateway, asyncio.StreamReader]
+) -> None:
+    gateway, log = logging
+    answer = await gateway.post(path, json=body)
+    line: dict[str, Any] = {}
+    while line.get("event") != "request":
+        written = await log.readline()
+        # gRPC's own lines are no JSON.
+        line = json.loads(written) if written.startswith(b"{") else {}
+    assert line["status"] == answer.status
+    assert {name: line.get(name) for name in ("api", "model", "reason")} == {"model": None, "reason": None} | facts
+    assert "secret" not in json.dumps(line)
+
+
+LOOPBACK, PUBLIC = "127.0.0.1:0", "0.0.0.0:0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        ({"address": LOOPBACK}, ("loopback",)),
+        ({"address": LOOPBACK, "anonymous": False}, ("loopback",)),
+        ({"address": PUBLIC, "anonymous": True}, ("loopback", "addresses")),
+        ({"address": PUBLIC, "anonymous": False}, ()),
+        ({"address": PUBLIC, "anonymous": True, "allowed_hosts": "MT.example, *.lan"}, ("mt.example", "*.lan")),
+        ({"address": PUBLIC, "anonymous": True, "allowed_hosts": "*"}, ()),
+    ],
+)
+def test_names_are_checked_wherever_no_key_is_asked_for(settings: Any, hosts: tuple[str, ...]) -> None:
+    assert Settings(server="127.0.0.1:1", **settings).hosts == hosts
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example:8080", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+        ("localhost:8080", 404),
+        ("page.localhost", 404),
+        ("192.168.1.5:8080", 404),
+        ("[fd00::1]:8080", 404),
+    ],
+)
+async def test_a_page_cannot_point_its_name_at_a_gateway_without_keys(host: str, status: int) -> None:
+    async with running_gateway("127.0.0.1:1", anonymous=True, allowed_hosts="loopback,addresses") as gateway:
+        assert (await gateway.get("/nothing", host=host)).status == status
+        assert (await gateway.get("/livez", host=host)).status == 200
