@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from xuanzang.client import (
     AsyncTranslationClient,
     GlossaryNotFoundError,
     InvalidRequestError,
+    ServerUnavailableError,
     StatusCode,
     TranslationClient,
     TranslationError,
@@ -72,6 +75,83 @@ async def test_no_name_leads_out_of_the_folder_of_glossaries(start_server: Any, 
                 with pytest.raises((GlossaryNotFoundError, InvalidRequestError)):
                     await call
         assert {**tree(models.parent), "models/glossaries": None} == {**before, "models/glossaries": None}
+
+
+class LosingRelay:
+    """Relay to a server that can lose the server's answers and then the connection."""
+
+    def __init__(self, address: str) -> None:
+        self._host, _, self._port = address.rpartition(":")
+        self._writers: list[asyncio.StreamWriter] = []
+        self._is_losing = False
+        self.connections = 0
+        self.address = ""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield
+        finally:
+            server.close()
+            self.cut()
+
+    def lose(self) -> None:
+        """Hand on no more answers."""
+        self._is_losing = True
+
+    def cut(self) -> None:
+        """End all connections; later ones work."""
+        self._is_losing = False
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
+        self._writers += [writer, up_writer]
+        with suppress(OSError):
+            await asyncio.gather(self._pass(reader, up_writer), self._pass(up_reader, writer, answers=True))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
+        while data := await reader.read(65536):
+            if not (answers and self._is_losing):
+                writer.write(data)
+
+
+@pytest.mark.parametrize("call", ["create", "delete"])
+async def test_a_write_whose_answer_is_lost_is_not_made_again(start_server: Any, models: Path, call: str) -> None:
+    async with start_server(models=models, glossary_writers="*") as server:
+        relay = LosingRelay(server.address)
+        async with (
+            relay.serving(),
+            AsyncTranslationClient(server.address) as direct,
+            AsyncTranslationClient(relay.address) as client,
+        ):
+            if call == "delete":
+                await client.create_glossary("animals", {"猫": "tiger"}, **PAIR)
+            kept = len(await client.list_glossaries())
+            relay.lose()
+            written = asyncio.create_task(
+                client.create_glossary("animals", {"猫": "tiger"}, **PAIR)
+                if call == "create"
+                else client.delete_glossary("animals")
+            )
+            async with asyncio.timeout(30):
+                while len(await direct.list_glossaries()) == kept:
+                    pass
+            relay.cut()
+            with pytest.raises(ServerUnavailableError, match=f"{call.title()}Glossary may have been carried out"):
+                await written
+            # What only reads is made again.
+            relay.lose()
+            listed = asyncio.create_task(client.list_glossaries())
+            done, _ = await asyncio.wait([listed], timeout=0.2)
+            assert not done
+            relay.cut()
+            assert len(await listed) == 1 - kept
 
 
 async def test_a_server_stores_nothing_unless_it_is_told_who_may(running: Any, client: AsyncTranslationClient) -> None:

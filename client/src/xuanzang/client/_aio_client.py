@@ -13,7 +13,7 @@ from typing import Self, Unpack
 
 import grpc
 
-from xuanzang.client._calls import channel
+from xuanzang.client._calls import channel, methods
 from xuanzang.client._calls.aio import AsyncCalls
 from xuanzang.client._calls.api_key import checked_key
 from xuanzang.client._calls.diagnosis import first_contact
@@ -153,9 +153,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
         request = requests.translate_request(texts, **options)
         if not request.contents:
             return []
-        response = await self._open_calls.unary(
-            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = await self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=self._seconds(timeout))
         return responses.translations(response, request)
 
     async def translate_one(
@@ -253,9 +251,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
             attention_heads=attention_heads,
             **options,
         )
-        response = await self._open_calls.unary(
-            lambda stub: stub.ExplainTranslation, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = await self._open_calls.unary(methods.EXPLAIN_TRANSLATION, request, timeout=self._seconds(timeout))
         return explanation(response)
 
     async def detect_languages(
@@ -277,9 +273,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
         request = requests.detection_request(texts)
         if not request.contents:
             return []
-        response = await self._open_calls.unary(
-            lambda stub: stub.DetectLanguage, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = await self._open_calls.unary(methods.DETECT_LANGUAGE, request, timeout=self._seconds(timeout))
         return responses.detections(response, expected=len(request.contents))
 
     async def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
@@ -305,9 +299,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
             TranslationError: The server could not be reached in time.
         """
         request = pb.ListModelsRequest()
-        response = await self._open_calls.unary(
-            lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = await self._open_calls.unary(methods.LIST_MODELS, request, timeout=self._seconds(timeout))
         return responses.models(response)
 
     async def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
@@ -315,9 +307,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
         if recorded.provenance.method == PROGRESSIVE_METHOD:
             parts = aio_read_parts(self._open_calls, requests.progressively(request), timeout=seconds)
             return whole([part async for part in parts])
-        response = await self._open_calls.unary(
-            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
-        )
+        response = await self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=seconds)
         return responses.translations(response, request)[0]
 
     @property

@@ -10,7 +10,7 @@ from typing import Self, Unpack
 
 import grpc
 
-from xuanzang.client._calls import channel
+from xuanzang.client._calls import channel, methods
 from xuanzang.client._calls.api_key import checked_key
 from xuanzang.client._calls.blocking import BlockingCalls
 from xuanzang.client._calls.diagnosis import first_contact
@@ -150,9 +150,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
         request = requests.translate_request(texts, **options)
         if not request.contents:
             return []
-        response = self._open_calls.unary(
-            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=self._seconds(timeout))
         return responses.translations(response, request)
 
     def translate_one(
@@ -250,9 +248,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             attention_heads=attention_heads,
             **options,
         )
-        response = self._open_calls.unary(
-            lambda stub: stub.ExplainTranslation, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = self._open_calls.unary(methods.EXPLAIN_TRANSLATION, request, timeout=self._seconds(timeout))
         return explanation(response)
 
     def detect_languages(self, texts: Sequence[str], *, timeout: float | None = None) -> list[list[DetectedLanguage]]:
@@ -272,9 +268,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
         request = requests.detection_request(texts)
         if not request.contents:
             return []
-        response = self._open_calls.unary(
-            lambda stub: stub.DetectLanguage, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = self._open_calls.unary(methods.DETECT_LANGUAGE, request, timeout=self._seconds(timeout))
         return responses.detections(response, expected=len(request.contents))
 
     def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
@@ -300,9 +294,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The server could not be reached in time.
         """
         request = pb.ListModelsRequest()
-        response = self._open_calls.unary(
-            lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = self._open_calls.unary(methods.LIST_MODELS, request, timeout=self._seconds(timeout))
         return responses.models(response)
 
     def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
@@ -310,9 +302,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
         if recorded.provenance.method == PROGRESSIVE_METHOD:
             parts = read_parts(self._open_calls, requests.progressively(request), timeout=seconds)
             return whole(parts)
-        response = self._open_calls.unary(
-            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
-        )
+        response = self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=seconds)
         return responses.translations(response, request)[0]
 
     @property

@@ -30,7 +30,7 @@ def require_other_files(outputs: Iterable[Path | None], inputs: Iterable[Path | 
         ValueError: An output is one of the inputs. Files such as /dev/stdout may be both.
     """
     read = [path for path in inputs if path is not None and path.is_file()]
-    for output in outputs:
-        for path in read if output is not None and output.is_file() else ():
+    for output in [path for path in outputs if path is not None and path.is_file()]:
+        for path in read:
             if output.samefile(path):
                 raise ValueError(f"{output} is the input {path} itself: choose another output")

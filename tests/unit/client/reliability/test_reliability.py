@@ -10,12 +10,17 @@ from xuanzang.client._reliability.addresses import Addresses, EjectionTimes
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import Finding, FirstContact
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
+from xuanzang.client._reliability.traits import CallTraits
 from xuanzang.client._reliability.tries import Latencies, RetryBudget, TryLimits
 
 UNREACHED = Fault(kind=FaultKind.UNREACHED, message="refused")
 BROKEN = Fault(kind=FaultKind.BROKEN, message="broken")
 FINAL = Fault(kind=FaultKind.FINAL)
 LATE = Fault(kind=FaultKind.LATE)
+
+READ = CallTraits(rpc="TranslateText", is_repeatable=True, may_be_hedged=True)
+UNHEDGED = CallTraits(rpc="ExplainTranslation", is_repeatable=True, may_be_hedged=False)
+WRITE = CallTraits(rpc="DeleteGlossary", is_repeatable=False, may_be_hedged=False)
 
 
 class World:
@@ -37,11 +42,11 @@ class World:
         """Let every size have this latency."""
         for size in range(40):
             for _ in range(TryLimits().min_samples):
-                self.shared.latencies.observe(2**size, seconds)
+                self.shared.latencies.observe(READ.rpc, 2**size, seconds)
         return self
 
-    def plan(self, timeout: float = 60.0) -> CallPlan:
-        return CallPlan(self.shared, deadline=self.now + timeout, size=100)
+    def plan(self, timeout: float = 60.0, traits: CallTraits = READ) -> CallPlan:
+        return CallPlan(self.shared, traits, deadline=self.now + timeout, size=100)
 
 
 def pass_time(world: World, plan: CallPlan) -> list[int]:
@@ -55,17 +60,17 @@ def pass_time(world: World, plan: CallPlan) -> list[int]:
 def test_no_limit_is_known_before_enough_answers() -> None:
     latencies = Latencies()
     for _ in range(TryLimits().min_samples):
-        assert latencies.limit(100) is None
-        latencies.observe(100, 1.0)
-    assert latencies.limit(100) == 3.0
+        assert latencies.limit("a", 100) is None
+        latencies.observe("a", 100, 1.0)
+    assert latencies.limit("a", 100) == 3.0
 
 
 @given(st.lists(st.floats(0.001, 100), min_size=8, max_size=200))
 def test_a_limit_is_a_multiple_of_a_high_latency_among_the_latest(seconds: list[float]) -> None:
     latencies, limits = Latencies(), TryLimits()
     for each in seconds:
-        latencies.observe(100, each)
-    limit = latencies.limit(100)
+        latencies.observe("a", 100, each)
+    limit = latencies.limit("a", 100)
     assert limit is not None
     latest = sorted(seconds[-limits.max_samples :])
     assert limits.floor <= limit <= max(limits.floor, limits.multiple * latest[-1])
@@ -75,10 +80,10 @@ def test_a_limit_is_a_multiple_of_a_high_latency_among_the_latest(seconds: list[
 def test_large_requests_do_not_raise_the_limit_of_small_ones() -> None:
     latencies = Latencies()
     for _ in range(20):
-        latencies.observe(10, 1.0)
-        latencies.observe(10_000, 20.0)
-    assert latencies.limit(10) == 3.0
-    assert latencies.limit(10_000) == 60.0
+        latencies.observe("a", 10, 1.0)
+        latencies.observe("a", 10_000, 20.0)
+    assert latencies.limit("a", 10) == 3.0
+    assert latencies.limit("a", 10_000) == 60.0
 
 
 def test_a_budget_allows_no_retries_when_half_of_it_is_spent() -> None:
@@ -190,6 +195,66 @@ def test_a_call_moves_on_when_the_probe_of_its_address_fails() -> None:
     assert woken == [True]
     assert [address for _, address in plan.step().tries] == [1]
     assert plan.step().tries == []
+
+
+def test_an_rpc_that_is_not_hedged_is_sent_once_and_its_address_probed() -> None:
+    world = World()
+    for _ in range(TryLimits().min_samples):
+        world.shared.latencies.observe(UNHEDGED.rpc, 100, 0.1)
+    plan = world.plan(timeout=10, traits=UNHEDGED)
+    plan.step()
+    for _ in range(50):
+        world.now += 0.19
+        assert plan.step().tries == []
+
+
+def test_latencies_of_one_rpc_say_nothing_of_another() -> None:
+    latencies = Latencies()
+    for _ in range(TryLimits().min_samples):
+        latencies.observe("ListModels", 100, 0.001)
+    assert latencies.limit("ListModels", 100) == TryLimits().floor
+    assert latencies.limit("TranslateText", 100) is None
+
+
+@pytest.mark.parametrize("addresses", [1, 2])
+def test_a_write_that_may_have_been_carried_out_is_never_sent_again(addresses: int) -> None:
+    for fault, ends in ((BROKEN, True), (UNREACHED, False), (Fault(kind=FaultKind.REFUSED), False)):
+        plan = World(addresses).plan(traits=WRITE)
+        [(number, _)] = plan.step().tries
+        assert plan.failed(number, fault) is ends
+
+
+def test_a_write_does_not_move_on_when_its_address_is_ejected() -> None:
+    world = World()
+    plan = world.plan(traits=WRITE)
+    [(_, address)] = plan.step().tries
+    world.addresses.eject(address, "killed")
+    assert plan.step().tries == []
+
+
+def tries_of_calls_to_nobody(world: World, calls: int, seconds: float) -> int:
+    """Return the tries that calls make, one after another, each until its deadline."""
+    tries = 0
+    for _ in range(calls):
+        plan = world.plan(timeout=seconds)
+        [(number, _)] = plan.step().tries
+        tries += 1
+        while not plan.failed(number, UNREACHED):
+            while not (step := plan.step()).tries:
+                assert step.wait is not None
+                world.now += step.wait
+            [(number, _)] = step.tries
+            tries += 1
+    return tries
+
+
+def test_calls_to_servers_that_are_all_gone_spend_the_budget() -> None:
+    world = World(1)
+    assert tries_of_calls_to_nobody(world, 1, 2.0) >= 5
+    while world.shared.budget.spend():
+        pass
+    # Without it, no call fails sooner, but tries are a second apart from the first.
+    assert tries_of_calls_to_nobody(world, 10, 2.0) <= 30
 
 
 def test_hedges_end_with_the_budget() -> None:

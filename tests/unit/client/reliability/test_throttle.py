@@ -20,11 +20,13 @@ from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
 from xuanzang.client._reliability.throttle import CallShape, Throttle, ThrottleRules, Throttles
+from xuanzang.client._reliability.traits import CallTraits
 from xuanzang.translation.v1 import status_pb2
 
 if TYPE_CHECKING:
     from tests.unit.client.conftest import Client, Script
 
+READ = CallTraits(rpc="TranslateText", is_repeatable=True, may_be_hedged=True)
 SHAPE = CallShape(size=100, seconds=2.0)
 RULES = ThrottleRules()
 
@@ -49,7 +51,7 @@ class World:
         return self.now
 
     def plan(self, *, timeout: float = 2.0, size: int = 100) -> CallPlan:
-        return CallPlan(self.shared, deadline=self.now + timeout, size=size)
+        return CallPlan(self.shared, READ, deadline=self.now + timeout, size=size)
 
     def refuse(self, *, delay: float, timeout: float = 2.0, size: int = 100) -> bool:
         """Let the server refuse a call; return whether the call has failed with it."""
@@ -276,7 +278,7 @@ def test_another_address_gets_the_calls_that_an_overloaded_one_refuses() -> None
 def test_a_hedge_is_not_sent_to_an_overloaded_address_and_the_call_goes_on() -> None:
     world = World(addresses=2)
     for _ in range(20):
-        world.shared.latencies.observe(100, 0.1)
+        world.shared.latencies.observe(READ.rpc, 100, 0.1)
     plan = world.plan(timeout=60.0)
     assert [address for _, address in plan.step().tries] == [0]
     world.throttles.refused(1, CallShape(size=100, seconds=60.0), 3.0)

@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from xuanzang.client._calls.aio_errors import cancelled_calls
-from xuanzang.client._calls.blocking import SessionState, shared
+from xuanzang.client._calls.blocking import SessionState, failure, shared
 from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
-from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
+from xuanzang.client._calls.methods import Method
+from xuanzang.client._calls.status import fault_of, reason_of_health
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import FirstContact
@@ -26,7 +28,7 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 # The class exists for type checkers only.
 Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 Call = TypeVar("Call")
 Arguments = ParamSpec("Arguments")
@@ -87,24 +89,23 @@ class AsyncCalls:
 
     async def unary(
         self,
-        method: Callable[[Stub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        method: Method[Request, Response],
         request: Request,
         *,
-        size: int,
         timeout: float,
     ) -> Response:
         """Call a method with one request and one answer.
 
         Args:
-            method: Function that picks the method of a stub.
-            size: Size of the request in bytes.
+            method: Method of the service.
+            request: Its message.
             timeout: Seconds for everything.
 
         Raises:
             TranslationError: The call failed.
         """
         deadline = self.shared.clock() + timeout
-        plan = CallPlan(self.shared, deadline=deadline, size=size)
+        plan = CallPlan(self.shared, method.traits, deadline=deadline, size=request.ByteSize())
         call = _UnaryCall(self, method, request, plan, deadline)
         with call.metadata.naming_errors():
             return await call.run()
@@ -158,7 +159,7 @@ class _UnaryCall(Generic[Request, Response]):
     def __init__(
         self,
         calls: AsyncCalls,
-        method: Callable[[Stub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        method: Method[Request, Response],
         request: Request,
         plan: CallPlan,
         deadline: float,
@@ -188,8 +189,9 @@ class _UnaryCall(Generic[Request, Response]):
                     with cancelled_calls():
                         response: Response = await call
                 except grpc.aio.AioRpcError as error:
-                    if self._plan.failed(number, self._calls.fault(error)):
-                        raise mapped_error(error, causes=self._calls.shared.causes) from error
+                    fault = self._calls.fault(error)
+                    if self._plan.failed(number, fault):
+                        raise failure(error, fault, self._method, self._calls.shared) from error
                 else:
                     self._plan.succeeded(number)
                     await self._calls.report_usage(call)
@@ -209,7 +211,10 @@ class _UnaryCall(Generic[Request, Response]):
 
     def _start(self, stub: Stub) -> grpc.aio.UnaryUnaryCall[Request, Response]:
         seconds = max(0.0, self._deadline - self._calls.shared.clock())
-        return self._method(stub)(self._request, timeout=seconds, metadata=self.metadata.pairs)
+        call: grpc.aio.UnaryUnaryCall[Request, Response] = self._method.of(stub)(
+            self._request, timeout=seconds, metadata=self.metadata.pairs
+        )
+        return call
 
     def _ended(self, number: int, _: Any) -> None:
         self._events.put_nowait(number)

@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
+from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
-from xuanzang.client._errors import CallCancelledError, StatusCode
+from xuanzang.client._errors import CallCancelledError, ServerUnavailableError, StatusCode, TranslationError
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import FirstContact
@@ -26,7 +28,7 @@ from xuanzang.client._values.usage import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 Stub = translation_pb2_grpc.TranslationServiceStub
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 Call = TypeVar("Call")
 Arguments = ParamSpec("Arguments")
@@ -116,24 +118,23 @@ class BlockingCalls:
 
     def unary(
         self,
-        method: Callable[[Stub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        method: Method[Request, Response],
         request: Request,
         *,
-        size: int,
         timeout: float,
     ) -> Response:
         """Call a method with one request and one answer.
 
         Args:
-            method: Function that picks the method of a stub.
-            size: Size of the request in bytes.
+            method: Method of the service.
+            request: Its message.
             timeout: Seconds for everything.
 
         Raises:
             TranslationError: The call failed.
         """
         deadline = self.shared.clock() + timeout
-        plan = CallPlan(self.shared, deadline=deadline, size=size)
+        plan = CallPlan(self.shared, method.traits, deadline=deadline, size=request.ByteSize())
         call = _UnaryCall(self, method, request, plan, deadline)
         with call.metadata.naming_errors():
             # Only one try at a time has an address; waiting for it directly takes a third of the processor time.
@@ -192,7 +193,7 @@ class _UnaryCall(Generic[Request, Response]):
     def __init__(
         self,
         calls: BlockingCalls,
-        method: Callable[[Stub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        method: Method[Request, Response],
         request: Request,
         plan: CallPlan,
         deadline: float,
@@ -256,10 +257,16 @@ class _UnaryCall(Generic[Request, Response]):
             call.add_done_callback(partial(self._ended, number))
 
     def _start(self, stub: Stub) -> _Future[Response]:
-        return self._method(stub).future(self._request, timeout=self._seconds(), metadata=self.metadata.pairs)
+        call: _Future[Response] = self._method.of(stub).future(
+            self._request, timeout=self._seconds(), metadata=self.metadata.pairs
+        )
+        return call
 
     def _wait(self, stub: Stub) -> tuple[Response, Ended]:
-        return self._method(stub).with_call(self._request, timeout=self._seconds(), metadata=self.metadata.pairs)
+        answer: tuple[Response, Ended] = self._method.of(stub).with_call(
+            self._request, timeout=self._seconds(), metadata=self.metadata.pairs
+        )
+        return answer
 
     def _seconds(self) -> float:
         return max(0.0, self._deadline - self._calls.shared.clock())
@@ -275,8 +282,17 @@ class _UnaryCall(Generic[Request, Response]):
             return None
 
     def _fail(self, number: int, error: grpc.RpcError) -> None:
-        if self._plan.failed(number, self._calls.fault(error)):
-            raise mapped_error(error, causes=self._calls.shared.causes) from error
+        fault = self._calls.fault(error)
+        if self._plan.failed(number, fault):
+            raise failure(error, fault, self._method, self._calls.shared) from error
+
+
+def failure(error: grpc.RpcError, fault: Fault, method: Method[Any, Any], shared: Shared) -> TranslationError:
+    """Return the error of a call whose last try failed."""
+    if fault.kind is FaultKind.BROKEN and not method.traits.is_repeatable:
+        message = f"the connection broke, and {method.traits.rpc} may have been carried out: {fault.message}"
+        return ServerUnavailableError(message, code=StatusCode.UNAVAILABLE)
+    return mapped_error(error, causes=shared.causes)
 
 
 class Caller(Protocol):

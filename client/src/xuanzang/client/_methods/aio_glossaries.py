@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from xuanzang.client._calls import methods
 from xuanzang.client._calls.aio import AsyncCalls
 from xuanzang.client._calls.status import about_glossaries
 from xuanzang.client._messages import requests, responses
@@ -25,9 +26,7 @@ class AsyncGlossaryCalls(ABC):
             TranslationError: The server could not be reached in time.
         """
         request = pb.ListGlossariesRequest()
-        response = await self._open_calls.unary(
-            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = await self._open_calls.unary(methods.LIST_GLOSSARIES, request, timeout=self._seconds(timeout))
         return responses.glossaries(response)
 
     async def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
@@ -48,7 +47,7 @@ class AsyncGlossaryCalls(ABC):
         request = requests.named_glossary(pb.ListGlossaryEntriesRequest, name)
         with about_glossaries():
             response = await self._open_calls.unary(
-                lambda stub: stub.ListGlossaryEntries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+                methods.LIST_GLOSSARY_ENTRIES, request, timeout=self._seconds(timeout)
             )
         return {entry.source: tuple(entry.targets) for entry in response.entries}
 
@@ -85,9 +84,7 @@ class AsyncGlossaryCalls(ABC):
         request = requests.create_glossary(
             name, entries, languages=languages, version=version, display_name=display_name, replace=replace
         )
-        response = await self._open_calls.unary(
-            lambda stub: stub.CreateGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = await self._open_calls.unary(methods.CREATE_GLOSSARY, request, timeout=self._seconds(timeout))
         return responses.glossary(response.glossary)
 
     async def delete_glossary(self, name: str, *, timeout: float | None = None) -> None:
@@ -104,9 +101,7 @@ class AsyncGlossaryCalls(ABC):
         """
         request = requests.named_glossary(pb.DeleteGlossaryRequest, name)
         with about_glossaries():
-            await self._open_calls.unary(
-                lambda stub: stub.DeleteGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-            )
+            await self._open_calls.unary(methods.DELETE_GLOSSARY, request, timeout=self._seconds(timeout))
 
     @property
     @abstractmethod

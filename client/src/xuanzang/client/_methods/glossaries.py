@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from xuanzang.client._calls import methods
 from xuanzang.client._calls.blocking import BlockingCalls
 from xuanzang.client._calls.status import about_glossaries
 from xuanzang.client._messages import requests, responses
@@ -22,9 +23,7 @@ class GlossaryCalls(ABC):
             TranslationError: The server could not be reached in time.
         """
         request = pb.ListGlossariesRequest()
-        response = self._open_calls.unary(
-            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = self._open_calls.unary(methods.LIST_GLOSSARIES, request, timeout=self._seconds(timeout))
         return responses.glossaries(response)
 
     def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
@@ -44,9 +43,7 @@ class GlossaryCalls(ABC):
         """
         request = requests.named_glossary(pb.ListGlossaryEntriesRequest, name)
         with about_glossaries():
-            response = self._open_calls.unary(
-                lambda stub: stub.ListGlossaryEntries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-            )
+            response = self._open_calls.unary(methods.LIST_GLOSSARY_ENTRIES, request, timeout=self._seconds(timeout))
         return {entry.source: tuple(entry.targets) for entry in response.entries}
 
     def create_glossary(
@@ -82,9 +79,7 @@ class GlossaryCalls(ABC):
         request = requests.create_glossary(
             name, entries, languages=languages, version=version, display_name=display_name, replace=replace
         )
-        response = self._open_calls.unary(
-            lambda stub: stub.CreateGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
+        response = self._open_calls.unary(methods.CREATE_GLOSSARY, request, timeout=self._seconds(timeout))
         return responses.glossary(response.glossary)
 
     def delete_glossary(self, name: str, *, timeout: float | None = None) -> None:
@@ -101,9 +96,7 @@ class GlossaryCalls(ABC):
         """
         request = requests.named_glossary(pb.DeleteGlossaryRequest, name)
         with about_glossaries():
-            self._open_calls.unary(
-                lambda stub: stub.DeleteGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-            )
+            self._open_calls.unary(methods.DELETE_GLOSSARY, request, timeout=self._seconds(timeout))
 
     @property
     @abstractmethod

@@ -14,6 +14,7 @@ from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.throttle import CallShape, Throttles
+from xuanzang.client._reliability.traits import STREAM, CallTraits
 from xuanzang.client._reliability.tries import Latencies, RetryBudget
 
 
@@ -113,12 +114,14 @@ class CallPlan:
 
     Args:
         shared: State that all calls of the client share.
+        traits: Properties of its RPC.
         deadline: Time on the clock at which the call ends.
         size: Size of the request in bytes.
     """
 
-    def __init__(self, shared: Shared, *, deadline: float, size: int) -> None:
+    def __init__(self, shared: Shared, traits: CallTraits, *, deadline: float, size: int) -> None:
         self._shared = shared
+        self._traits = traits
         self._deadline = deadline
         self._size = size
         self._numbers = itertools.count()
@@ -151,7 +154,7 @@ class CallPlan:
         """Record the answer of a try."""
         each = self._end(number)
         self._shared.addresses.answered(each.address)
-        self._shared.latencies.observe(self._size, self._shared.clock() - each.begun)
+        self._shared.latencies.observe(self._traits.rpc, self._size, self._shared.clock() - each.begun)
         self._shared.budget.earn()
         if self._shared.throttles is not None:
             self._shared.throttles.accepted(each.address)
@@ -169,6 +172,8 @@ class CallPlan:
             missing = self._shared.missing
             if missing and fault.kind is FaultKind.UNREACHED:
                 missing.failed(each.address)
+            if fault.kind is FaultKind.BROKEN and not self._traits.is_repeatable:
+                return True
             return not self._send_elsewhere(fault) and not self._tries
         if fault.kind is FaultKind.LATE:
             return not self._tries
@@ -191,7 +196,7 @@ class CallPlan:
 
     def renewed(self, *, deadline: float) -> CallPlan:
         """Return a plan with the tries of this one and none of its failures."""
-        plan = CallPlan(self._shared, deadline=deadline, size=self._size)
+        plan = CallPlan(self._shared, self._traits, deadline=deadline, size=self._size)
         plan._tries, plan._numbers, plan._send_at = self._tries, self._numbers, None
         self._tries = {}
         return plan
@@ -228,14 +233,14 @@ class CallPlan:
 
     def _patience(self, now: float) -> float:
         """Return the seconds after which a try is conspicuous: at most half of what is left, for another try."""
-        limit = self._shared.latencies.limit(self._size)
+        limit = self._shared.latencies.limit(self._traits.rpc, self._size)
         return min(self._shared.rules.first_limit if limit is None else limit, (self._deadline - now) / 2)
 
     def _check(self, each: _Try, now: float) -> list[int]:
         """Look after a try without an answer; return its address if it is to be probed."""
         addresses = self._shared.addresses
         if addresses.is_ejected(each.address) and not each.replaced:
-            if addresses.has_other(self._used()):
+            if self._traits.is_repeatable and addresses.has_other(self._used()):
                 each.replaced = True
                 self._send_at = now
             return []
@@ -245,7 +250,7 @@ class CallPlan:
         each.check_at = now + each.patience
         # A server may be alive and yet never answer this call: if nothing is known, half of the time is enough.
         half = (each.begun + self._deadline) / 2
-        if now >= half or self._shared.latencies.limit(self._size) is not None:
+        if now >= half or self._shared.latencies.limit(self._traits.rpc, self._size) is not None:
             self._hedge(now)
         else:
             each.check_at = min(each.check_at, half)
@@ -254,7 +259,7 @@ class CallPlan:
 
     def _hedge(self, now: float) -> None:
         """Send the call to another address as well, once, if the budget allows it."""
-        if self._hedged or self._send_at is not None:
+        if not self._traits.may_be_hedged or self._hedged or self._send_at is not None:
             return
         if self._shared.addresses.has_other(self._used()) and self._shared.budget.spend():
             self._hedged = True
@@ -273,6 +278,8 @@ class CallPlan:
             self._send_at = now
         elif not self._tries:
             self._failed.clear()
+            if not self._shared.budget.spend():
+                self._backoff = self._shared.rules.longest_backoff
             self._send_at = now + self._backoff * (0.5 + self._shared.random())
             self._backoff = min(2 * self._backoff, self._shared.rules.longest_backoff)
         missing = self._shared.missing
@@ -320,7 +327,7 @@ class SessionPlan:
             deadline: Time on the clock by which the first answer must have come.
         """
         if self._plan is None:
-            self._plan = CallPlan(self._shared, deadline=deadline, size=0)
+            self._plan = CallPlan(self._shared, STREAM, deadline=deadline, size=0)
         step = self._plan.step()
         if step.tries:
             [self._try] = step.tries

@@ -27,7 +27,7 @@ class TryLimits:
 
 
 class Latencies:
-    """Latencies of answered tries, kept apart by the size of their requests.
+    """Latencies of answered tries, kept apart by RPC and by the size of their requests.
 
     A request with a thousand texts takes longer than one with a single word, so sizes are grouped by powers of two.
     Threads may share it.
@@ -35,31 +35,33 @@ class Latencies:
 
     def __init__(self, limits: TryLimits | None = None) -> None:
         self._limits = limits or TryLimits()
-        self._by_class: dict[int, deque[float]] = {}
+        self._by_class: dict[tuple[str, int], deque[float]] = {}
         self._lock = threading.Lock()
 
-    def observe(self, size: int, seconds: float) -> None:
+    def observe(self, rpc: str, size: int, seconds: float) -> None:
         """Record the latency of an answered try.
 
         Args:
+            rpc: Name of its RPC.
             size: Size of its request in bytes.
             seconds: Time from sending to the answer.
         """
         with self._lock:
             new = deque[float](maxlen=self._limits.max_samples)
-            self._by_class.setdefault(size.bit_length(), new).append(seconds)
+            self._by_class.setdefault((rpc, size.bit_length()), new).append(seconds)
 
-    def limit(self, size: int) -> float | None:
+    def limit(self, rpc: str, size: int) -> float | None:
         """Return the time after which a try without an answer is conspicuous.
 
         Args:
+            rpc: Name of its RPC.
             size: Size of the request in bytes.
 
         Returns:
             Seconds, or None while too few requests of this size have been answered.
         """
         with self._lock:
-            known = sorted(self._by_class.get(size.bit_length(), ()))
+            known = sorted(self._by_class.get((rpc, size.bit_length()), ()))
         if len(known) < self._limits.min_samples:
             return None
         quantile = known[min(len(known) - 1, int(self._limits.quantile * len(known)))]
@@ -67,7 +69,9 @@ class Latencies:
 
 
 class RetryBudget:
-    """Tokens that failures and hedges spend and answers earn; at half of the maximum or below, nothing is retried.
+    """Tokens that failures and hedges spend and answers earn; at half of the maximum or below, nothing is hedged.
+
+    Refused calls are not retried then, and calls that no address takes are retried at the longest intervals only.
 
     This is `retryThrottling` of gRFC A6, with hedges counted like failures, because they are load just as well.
     Threads may share it.
