@@ -85,7 +85,8 @@ async def read_and_answer(
     self: TranslationService, request: pb.TranslateTextRequest, rpc: RpcContext
 ) -> pb.TranslateTextResponse:
     """Read, check and charge a request, and answer."""
-    call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+    checked = requests.check_unary(request, max_characters=self._engine.max_content_characters)
+    call = await self._completed(checked, rpc)
     with ChargedCall(rpc, call):
         return ANSWER
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry
@@ -107,7 +107,8 @@ class Translation:
         try:
             rpc = self._begun(grpc_context)
             async for part in self._service.TranslateTextProgressively(request, rpc):
-                yield part
+                # Encoded answers are for RPCs that have a pool for large ones.
+                yield cast("pb.TranslateTextProgressivelyResponse", part)
             _send_trailers(rpc)
         except Exception as error:  # noqa: BLE001 - any error becomes a status
             fail(grpc_context, error)

@@ -17,7 +17,13 @@ from xuanzang.server.engine.errors import (
     GlossaryStateError,
     InvalidInputError,
 )
-from xuanzang.server.engine.glossaries import GlossaryDraft, GlossaryFolder, GlossaryStore
+from xuanzang.server.engine.glossaries import (
+    GlossaryDraft,
+    GlossaryFile,
+    GlossaryFolder,
+    GlossaryStore,
+    glossary_file,
+)
 from xuanzang.text.terminology.terms import GlossaryEntry
 
 CAT = GlossaryEntry(source="猫", targets=("cat", "tomcat"))
@@ -27,6 +33,10 @@ DOG = GlossaryEntry(source="狗", targets=("dog",))
 def draft(*entries: GlossaryEntry, **fields: Any) -> GlossaryDraft:
     defaults = {"name": "animals", "source_language": "zh", "target_language": "en", "version": "2"}
     return GlossaryDraft(**{**defaults, **fields}, entries=entries)
+
+
+def file(*entries: GlossaryEntry, **fields: Any) -> GlossaryFile:
+    return glossary_file(draft(*entries, **fields))
 
 
 @pytest.fixture
@@ -42,7 +52,7 @@ def store(folder: GlossaryFolder) -> GlossaryStore:
 async def test_a_stored_glossary_can_be_named_at_once_and_is_read_again(
     store: GlossaryStore, folder: GlossaryFolder
 ) -> None:
-    stored = await store.create(draft(CAT, DOG))
+    stored = await store.create(file(CAT, DOG))
     assert folder.find("animals") is stored
     again = GlossaryFolder(folder.path)
     await again.reload()
@@ -52,22 +62,22 @@ async def test_a_stored_glossary_can_be_named_at_once_and_is_read_again(
 
 
 async def test_another_one_of_the_name_takes_its_place_only_if_asked(store: GlossaryStore) -> None:
-    first = await store.create(draft(CAT))
-    assert await store.create(draft(CAT)) == first
+    first = await store.create(file(CAT))
+    assert await store.create(file(CAT)) == first
     with pytest.raises(GlossaryExistsError):
-        await store.create(draft(DOG))
-    assert (await store.create(draft(DOG), replace=True)).entries == (DOG,)
+        await store.create(file(DOG))
+    assert (await store.create(file(DOG), replace=True)).entries == (DOG,)
 
 
 async def test_a_faulty_file_of_the_operator_is_not_overwritten(store: GlossaryStore, folder: GlossaryFolder) -> None:
     folder.path.mkdir()
     (folder.path / "animals.tsv").write_text("no glossary", encoding="utf-8")
     with pytest.raises(GlossaryExistsError):
-        await store.create(draft(CAT))
+        await store.create(file(CAT))
 
 
 async def test_a_deleted_glossary_is_gone_at_once(store: GlossaryStore, folder: GlossaryFolder) -> None:
-    await store.create(draft(CAT))
+    await store.create(file(CAT))
     await store.delete("animals")
     assert folder.glossaries == []
     with pytest.raises(GlossaryNotFoundError):
@@ -77,7 +87,7 @@ async def test_a_deleted_glossary_is_gone_at_once(store: GlossaryStore, folder: 
 @pytest.mark.parametrize("name", ["", "Animals", "../animals", "a/b", ".animals", "a" * 64, "a\n", "猫"])
 async def test_a_name_that_is_no_file_name_is_refused(store: GlossaryStore, folder: GlossaryFolder, name: str) -> None:
     with pytest.raises(InvalidInputError) as error:
-        await store.create(draft(CAT, name=name))
+        await store.create(file(CAT, name=name))
     assert [violation.field for violation in error.value.violations] == ["name"]
     assert not folder.path.exists()
 
@@ -95,18 +105,16 @@ async def test_a_name_that_is_no_file_name_is_refused(store: GlossaryStore, fold
         (draft(GlossaryEntry(source="a", targets=("b" * 201,))), "entries[0].targets[0]"),
     ],
 )
-async def test_what_a_file_cannot_hold_is_refused_by_field(
-    store: GlossaryStore, faulty: GlossaryDraft, field: str
-) -> None:
+def test_what_a_file_cannot_hold_is_refused_by_field(faulty: GlossaryDraft, field: str) -> None:
     with pytest.raises(InvalidInputError) as error:
-        await store.create(faulty)
+        glossary_file(faulty)
     assert [violation.field for violation in error.value.violations] == [field]
 
 
 async def test_a_folder_that_cannot_be_written_is_a_state_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "glossaries").write_text("a file", encoding="utf-8")
     with pytest.raises(GlossaryStateError):
-        await GlossaryStore(GlossaryFolder(tmp_path / "glossaries")).create(draft(CAT))
+        await GlossaryStore(GlossaryFolder(tmp_path / "glossaries")).create(file(CAT))
 
 
 def texts(most: int) -> st.SearchStrategy[str]:
@@ -126,7 +134,7 @@ def test_what_is_accepted_is_read_as_it_was_given(
     async def stored() -> Sequence[GlossaryEntry]:
         store = GlossaryStore(GlossaryFolder(tmp_path_factory.mktemp("stored") / "glossaries"))
         try:
-            return (await store.create(draft(*given_entries))).entries
+            return (await store.create(file(*given_entries))).entries
         except InvalidInputError:
             return given_entries
 

@@ -55,6 +55,7 @@ class FakeEngine:
     def __init__(self, model: ServedModel) -> None:
         self.models: tuple[ServedModel, ...] = (model,)
         self.glossaries = GlossaryFolder(Path("none"))
+        self.max_content_characters = 100_000
         self.held: dict[str, asyncio.Event] = {}
         self.raised: dict[str, Exception] = {}
         self.running: list[str] = []
@@ -101,7 +102,7 @@ class FakeEngine:
             fault = FieldViolation(field="target_language_code", description="no model translates fr")
             raise InvalidInputError([fault])
 
-    async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
+    async def detect_languages(self, texts: Sequence[str], **_: object) -> list[list[DetectedLanguage]]:
         if self.detected is None:
             raise DetectionUnavailableError("languages are not detected here")
         return [self.detected for _ in texts]

@@ -188,6 +188,11 @@ class Engine:
         )
 
     @property
+    def max_content_characters(self) -> int:
+        """Maximum characters of a text."""
+        return self._settings.max_content_characters
+
+    @property
     def models(self) -> tuple[ServedModel, ...]:
         """Served models, by name and version; none before `start`."""
         return tuple(self.live.catalog.served)

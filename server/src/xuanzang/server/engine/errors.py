@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from typing_extensions import override
+
+MAX_VIOLATIONS = 10
+"""Faults that an error names at most: all of them may be more than the metadata of an answer may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,28 +27,41 @@ class EngineError(Exception):
 
 
 class InvalidInputError(EngineError):
-    """The input is outside the limits; the error names all faults that were found."""
+    """The input is outside the limits; the error names the first faults that were found, and their number."""
 
-    def __init__(self, violations: Iterable[FieldViolation]) -> None:
-        self.violations = tuple(violations)
-        super().__init__("; ".join(f"{violation.field}: {violation.description}" for violation in self.violations))
+    def __init__(self, violations: Iterable[FieldViolation], *, count: int | None = None) -> None:
+        """Name faults; `count` is their number where some are left out already."""
+        found = iter(violations)
+        self.violations = tuple(islice(found, MAX_VIOLATIONS))
+        self.count = len(self.violations) + sum(1 for _ in found) if count is None else count
+        message = "; ".join(f"{violation.field}: {violation.description}" for violation in self.violations)
+        if (omitted := self.count - len(self.violations)) > 0:
+            message += f"; and {omitted} more, {self.count} faults in all"
+        super().__init__(message)
 
     def with_violations(self, violations: Iterable[FieldViolation]) -> InvalidInputError:
         """Return the same error in other words."""
-        return InvalidInputError(violations)
+        return InvalidInputError(violations, count=self.count)
 
 
 class UnservedLanguageError(InvalidInputError):
     """Texts are in languages that are not translated."""
 
-    def __init__(self, violations: Iterable[FieldViolation], *, detected: Iterable[str], served: Iterable[str]) -> None:
-        super().__init__(violations)
+    def __init__(
+        self,
+        violations: Iterable[FieldViolation],
+        *,
+        detected: Iterable[str],
+        served: Iterable[str],
+        count: int | None = None,
+    ) -> None:
+        super().__init__(violations, count=count)
         self.detected = tuple(detected)
         self.served = tuple(served)
 
     @override
     def with_violations(self, violations: Iterable[FieldViolation]) -> UnservedLanguageError:
-        return UnservedLanguageError(violations, detected=self.detected, served=self.served)
+        return UnservedLanguageError(violations, detected=self.detected, served=self.served, count=self.count)
 
 
 class ModelNotFoundError(EngineError):

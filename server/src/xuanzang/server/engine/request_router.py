@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from typing import Protocol, TypeVar
 
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -35,12 +36,26 @@ from xuanzang.text.language_detection import (
 )
 from xuanzang.text.types import Reading, TextKind
 
-# The event loop waits for the reading of so many characters, half a millisecond; a thread reads more.
+# The event loop waits for the reading of so many characters, a millisecond; a thread reads more.
 _SHORT_CHARACTERS = 2000
+# A thread reads so many at once, in some milliseconds, so that the texts of others find a thread.
+_SLICE_CHARACTERS = 8000
+# Part of the time for a text that does not depend on its length, in characters.
+_CHARACTERS_PER_TEXT = 64
 # Names of models and languages, as requests combine them, whose meaning is kept.
 _MAX_KEPT = 1024
 _NAMED = 40
 """Languages or pairs that an error names at most."""
+
+
+Result = TypeVar("Result")
+
+
+class Offload(Protocol):
+    """Runs work in a thread."""
+
+    def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]:
+        """Return the result of the work."""
 
 
 class RequestRouter:
@@ -108,11 +123,13 @@ class RequestRouter:
         target_language: str,
         texts: Sequence[str],
         pass_through_unserved: bool = False,
+        offload: Offload | None = None,
     ) -> Route:
         """Find the model that a request means by its names, as `resolve` does, or by its texts.
 
         Texts, which have no tags, are read if the request names no source language. Those in a language that no model
-        translates are no error with `pass_through_unserved`.
+        translates are no error with `pass_through_unserved`. `offload` reads long texts, by default in a thread of the
+        engine.
 
         Raises:
             ModelNotFoundError: No model fits.
@@ -124,7 +141,7 @@ class RequestRouter:
         if not source_language and texts:
             choice = self._choice(model, target_language)
             if choice.sources:
-                readings = await self._readings(texts, choice)
+                readings = await self._readings(texts, choice, offload)
                 unserved = sum([each.kind is TextKind.UNSERVED for each in readings])
                 if unserved and not pass_through_unserved:
                     self._unserved["refused"].inc(unserved)
@@ -152,26 +169,36 @@ class RequestRouter:
             return ""
         return language_of(translated, choice)
 
-    async def _readings(self, texts: Sequence[str], choice: LanguageChoice) -> list[Reading]:
-        if sum([min(len(text), MAX_READ_CHARACTERS) for text in texts]) <= _SHORT_CHARACTERS:
+    async def _readings(self, texts: Sequence[str], choice: LanguageChoice, offload: Offload | None) -> list[Reading]:
+        if _read_characters(texts) <= _SHORT_CHARACTERS:
             return _read_all(texts, self._detector, choice)
         self._reading += 1
         self._read.clear()
+        offload = offload or self._in_thread
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, _read_all, texts, self._detector, choice
-            )
+            return [
+                reading
+                for part in _slices(texts)
+                for reading in await offload(partial(_read_all, part, self._detector, choice))
+            ]
         finally:
             self._reading -= 1
             if not self._reading:
                 self._read.set()
 
+    def _in_thread(self, work: Callable[[], Result]) -> Awaitable[Result]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def idle(self) -> None:
         """Wait until the texts of no request are being read: those that were have reached the engine then."""
         await self._read.wait()
 
-    async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
+    async def detect_languages(
+        self, texts: Sequence[str], *, offload: Offload | None = None
+    ) -> list[list[DetectedLanguage]]:
         """Return the languages that each text may be in, likeliest first, those of models spelled as models spell them.
+
+        `offload` reads the texts, by default in a thread of the engine.
 
         Raises:
             DetectionUnavailableError: The engine has no detector.
@@ -181,8 +208,27 @@ class RequestRouter:
                 "languages are not detected: the server lacks the extra `detection`, or its setting is off"
             )
         codes = tuple(sorted({code for model in self._models for code in model.source_languages}))
-        work = partial(_detected, texts, self._detector, codes)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        offload = offload or self._in_thread
+        return [
+            found for part in _slices(texts) for found in await offload(partial(_detected, part, self._detector, codes))
+        ]
+
+
+def _read_characters(texts: Iterable[str]) -> int:
+    """Return the characters of texts that are read, and those that take as long as to begin with each text."""
+    return sum([min(len(text), MAX_READ_CHARACTERS) + _CHARACTERS_PER_TEXT for text in texts])
+
+
+def _slices(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut a list of texts into parts that are read in some milliseconds."""
+    start = characters = 0
+    for index, text in enumerate(texts):
+        characters += min(len(text), MAX_READ_CHARACTERS) + _CHARACTERS_PER_TEXT
+        if characters >= _SLICE_CHARACTERS:
+            yield texts[start : index + 1]
+            start, characters = index + 1, 0
+    if start < len(texts):
+        yield texts[start:]
 
 
 def _read_all(texts: Iterable[str], detector: LanguageDetector, choice: LanguageChoice) -> list[Reading]:

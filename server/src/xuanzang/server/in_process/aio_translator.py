@@ -225,7 +225,9 @@ class AsyncTranslator:
     async def _read(self, settings: pb.TranslationSettings, texts: tuple[str, ...]) -> Call:
         """Check the options as a server does, and find the model that texts get."""
         self._require("open")
-        return await requests.read_settings(settings, texts, self._engine.router.route, self._engine.glossaries)
+        engine = self._engine
+        checked = requests.check_settings(settings, texts, max_characters=engine.max_content_characters)
+        return await requests.completed(checked, engine.router.route, engine.glossaries)
 
     async def _answer(self, call: Call, deadline: float | None) -> Translation:
         async with self._place(deadline):

@@ -6,9 +6,10 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
@@ -18,6 +19,7 @@ from xuanzang.server.engine.types import CallerId
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation.callers import host_of, ip_of, network_of
 from xuanzang.server.observation.rpc_record import RpcRecord
+from xuanzang.server.rpc.offloading import SMALL_BYTES, Offloader, Result
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
@@ -31,6 +33,8 @@ USAGE_SENTENCES = "x-usage-sentences"
 REQUEST_ID = "x-request-id"
 """Name of the id in the metadata of the caller and of the answer."""
 _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 _NOBODY = Caller(CallerId())
 
@@ -65,6 +69,10 @@ class RpcContext:
         """Counter of the messages that are written."""
         self.log_text: Callable[..., None] | None = None
         """Logs the end of a single text, as `RpcLog.write` does but for its method; None if nobody wants it."""
+        self.offloader: Offloader | None = None
+        """Pool for work that its messages make; None if none is large."""
+        self.message_bytes = 0
+        """Size of the last message of the caller."""
         self.owed = 0
         """Messages of the caller that are not answered yet."""
         self.has_calls = False
@@ -76,6 +84,28 @@ class RpcContext:
     def has_expired(self) -> bool:
         """True if the caller's time is over, by a clock that runs as fast as the caller's."""
         return self.deadline is not None and time.monotonic() >= self.deadline - 0.02
+
+    async def compute(self, work: Callable[[], Result], *, size: int | None = None) -> Result:
+        """Do work that grows with a message of so many bytes, by default the last one; a pool does it if it is large.
+
+        Raises:
+            DrainingError: The work is large, and the server is stopping.
+        """
+        if self.offloader is None or (self.message_bytes if size is None else size) <= SMALL_BYTES:
+            return work()
+        return await self.offload(work)
+
+    async def offload(self, work: Callable[[], Result]) -> Result:
+        """Do work in a pool, after other work of the same share of callers; raise DrainingError as `compute` does."""
+        if self.offloader is None:
+            return work()
+        return await self.offloader.run(work, caller=self.caller.identity.share)
+
+    async def answer(self, build: Callable[[], AnyMessage], *, size: int) -> AnyMessage | bytes:
+        """Build an answer; one of more than a few kilobytes is built and encoded in the pool, if there is one."""
+        if self.offloader is None or size <= SMALL_BYTES:
+            return build()
+        return await self.offload(lambda: build().SerializeToString())
 
     async def write(self, message: Any) -> None:
         """Send one answer of a stream."""

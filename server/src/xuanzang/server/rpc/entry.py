@@ -29,7 +29,9 @@ from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
 from xuanzang.server.rpc.grpc_private import Accepted
+from xuanzang.server.rpc.messages.decoding import decode
 from xuanzang.server.rpc.methods import Method, Service
+from xuanzang.server.rpc.offloading import Offloader
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
 
 # RPCs that are refused unread are counted together, after this time.
@@ -53,15 +55,16 @@ class Entry:
         gate: RpcGate | None = None,
         screen: Screen | None = None,
         observation: Observation | None = None,
+        offloader: Offloader | None = None,
     ) -> None:
         """Make an entry without methods; an RPC that owes no answer waits `idle_seconds` for a message.
 
         Without `authenticator` everybody may call, without `gate` nothing translates, without `screen` all RPCs are
-        read, and without `observation` they have only ids.
+        read, without `observation` they have only ids, and without `offloader` no message is large.
         """
         self._metrics, self._idle_seconds = metrics, idle_seconds
         self._authenticator, self._gate, self._screen = authenticator, gate, screen
-        self._observation = observation or Observation()
+        self._observation, self._offloader = observation or Observation(), offloader
         self._log, self._text_log = RpcLog(), RpcLog("text")
         # Of unary RPCs until their messages have come.
         self._time_limits = TimeLimits()
@@ -92,7 +95,7 @@ class Entry:
         (method, rpc), began = arrived, time.perf_counter()
         series = method.series
         answer, code, status, reason = None, grpc.StatusCode.UNKNOWN, None, None
-        rpc.grpc, rpc.sent = context, series.msg_sent
+        rpc.grpc, rpc.sent, rpc.offloader = context, series.msg_sent, self._offloader
         series.started.value += 1
         if method.service.is_gated:
             rpc.request_id = request_id = chosen_id(rpc.metadata)
@@ -138,7 +141,7 @@ class Entry:
             rpc.log_text = partial(self._text_log.write, method.path)
             request: Any = self._incoming(method, rpc)
         else:
-            request = _decoded(method, await self._only_message(rpc))
+            request = await _decoded(method, await self._only_message(rpc), rpc)
             method.series.msg_received.value += 1
         try:
             if gate is not None and is_gated:
@@ -180,7 +183,7 @@ class Entry:
                 rpc.owed += 1
                 rpc.active_at = time.monotonic()
                 method.series.msg_received.value += 1
-                yield _decoded(method, message)
+                yield await _decoded(method, message, rpc)
                 reading = asyncio.ensure_future(rpc.grpc.read())
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
@@ -255,10 +258,11 @@ def _tells_of_others(error: OverloadedError) -> bool:
     return error.reason in {"queue", "deadline"} and not isinstance(error, ModelOverloadedError)
 
 
-def _decoded(method: Method, data: bytes) -> Any:
-    """Decode a message; InvalidInputError: it is not one of the method's."""
+async def _decoded(method: Method, data: bytes, rpc: RpcContext) -> Any:
+    """Decode a message; InvalidInputError: it is not one of the method's, or has too many elements."""
+    rpc.message_bytes = len(data)
     try:
-        return method.decode(data)
+        return await rpc.compute(partial(decode, method.request, data), size=len(data))
     except DecodeError as error:
         fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
         raise InvalidInputError([fault]) from error

@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from xuanzang.server.metrics import Metrics, RpcMetrics
 from xuanzang.server.rpc.context import RpcContext
@@ -64,8 +65,8 @@ class Service:
                 sends_stream=handler.response_streaming,
                 is_screened=self.is_gated and name not in self._unscreened,
                 function=_function_of(handler),
-                decode=handler.request_deserializer or bytes,
-                encode=handler.response_serializer,
+                request=_message_of(handler),
+                encode=partial(_encoded, cast("Callable[[Any], bytes]", handler.response_serializer)),
                 series=metrics.rpcs.of(labels),
                 handled=cache(partial(_series_of, metrics, labels)),
             )
@@ -84,8 +85,10 @@ class Method:
     is_screened: bool
     """True if a busy server refuses its RPCs unread."""
     function: RpcFunction
-    decode: Callable[[bytes], Any]
-    encode: Any
+    request: Callable[[], Message]
+    """Class of its request messages."""
+    encode: Callable[[Any], bytes]
+    """Encodes an answer, unless it is encoded already."""
     series: RpcMetrics
     """Series in which the event loop alone counts."""
     handled: Callable[[grpc.StatusCode], Any]
@@ -94,6 +97,16 @@ class Method:
 
 def _series_of(metrics: Metrics, labels: tuple[str, str, str], code: grpc.StatusCode) -> Any:
     return metrics.grpc_server_handled.labels(*labels, code.name)
+
+
+def _message_of(handler: Handler) -> type[Message]:
+    """Return the class of the request messages of a handler, whose deserializer is the class's `FromString`."""
+    deserializer: Any = handler.request_deserializer
+    return type(deserializer(b""))
+
+
+def _encoded(encode: Callable[[Any], bytes], answer: Any) -> bytes:
+    return answer if isinstance(answer, bytes) else encode(answer)
 
 
 def _shape_of(handler: Handler) -> str:

@@ -25,6 +25,7 @@ from xuanzang.server.rpc.entry import Entry
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.methods import Service
+from xuanzang.server.rpc.offloading import Offloader
 from xuanzang.server.rpc.services.health import Health
 from xuanzang.server.rpc.services.models import ModelService
 from xuanzang.server.rpc.services.translation import TranslationService
@@ -132,7 +133,7 @@ class RpcServer(ListeningServer):
         writers: GlossaryWriters | None = None,
     ) -> None:
         """Bind the address; without `observation` RPCs have only ids, without `writers` nobody stores glossaries."""
-        self._gate = RpcGate(limits)
+        self._gate, self._offloader = RpcGate(limits), Offloader()
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         texts = limits.max_stream_texts
@@ -146,6 +147,7 @@ class RpcServer(ListeningServer):
             gate=self._gate,
             screen=Screen(self._gate, engine),
             observation=observation,
+            offloader=self._offloader,
         )
         super().__init__(
             entry,
@@ -203,6 +205,7 @@ class RpcServer(ListeningServer):
         await stopping
         # gRPC does not wait for the tasks that it cancels.
         await self._gate.idle()
+        self._offloader.close()
         return unfinished
 
 

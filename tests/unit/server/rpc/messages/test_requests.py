@@ -9,6 +9,7 @@ import pytest
 from xuanzang.server.access.callers import Resolve
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import Route, ServedModel
 from xuanzang.server.rpc.messages import requests
 from xuanzang.text.types import ContentFormat
@@ -33,6 +34,14 @@ def unary(contents: Sequence[str] = ("a",), **settings: Any) -> pb.TranslateText
     return pb.TranslateTextRequest(contents=contents, settings=pb.TranslationSettings(**settings))
 
 
+async def read_unary(request: pb.TranslateTextRequest, resolve: Resolve) -> Call:
+    return await requests.completed(requests.check_unary(request, max_characters=100), resolve, NONE)
+
+
+async def read_stream(request: pb.StreamTranslateTextRequest, resolve: Resolve) -> Call:
+    return await requests.completed(requests.check_stream(request, max_characters=100), resolve, NONE)
+
+
 def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
     return {fault.field: fault.description for fault in caught.value.violations}
 
@@ -40,19 +49,19 @@ def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
 @pytest.mark.parametrize("count", [0, 1025])
 async def test_too_few_or_too_many_texts_are_refused(resolve: Resolve, count: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        await requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve, NONE)
+        await read_unary(pb.TranslateTextRequest(contents=["a"] * count), resolve)
     assert faults(caught) == {"contents": f"must have 1 to 1024 elements, has {count}"}
 
 
 async def test_1024_texts_are_accepted(resolve: Resolve) -> None:
-    request = await requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve, NONE)
+    request = await read_unary(pb.TranslateTextRequest(contents=["a"] * 1024), resolve)
     assert len(request.texts) == 1024
 
 
 async def test_all_faults_are_reported_at_once(resolve: Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
-        await requests.read_unary_request(unary([], source_language_code="??", options=options), resolve, NONE)
+        await read_unary(unary([], source_language_code="??", options=options), resolve)
     assert set(faults(caught)) == {
         "contents",
         "options.beam_size",
@@ -63,17 +72,15 @@ async def test_all_faults_are_reported_at_once(resolve: Resolve) -> None:
 
 async def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: Resolve) -> None:
     with pytest.raises(InvalidInputError):
-        await requests.read_unary_request(unary([], model="none"), resolve, NONE)
+        await read_unary(unary([], model="none"), resolve)
     with pytest.raises(ModelNotFoundError):
-        await requests.read_unary_request(unary(model="none"), resolve, NONE)
+        await read_unary(unary(model="none"), resolve)
 
 
 async def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: Resolve) -> None:
-    assert (await requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve, NONE)).texts == (
-        "",
-    )
+    assert (await read_stream(pb.StreamTranslateTextRequest(id="é" * 128), resolve)).texts == ("",)
     with pytest.raises(InvalidInputError) as caught:
-        await requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve, NONE)
+        await read_stream(pb.StreamTranslateTextRequest(id="é" * 129), resolve)
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
 
 
@@ -109,8 +116,9 @@ def test_fields_beside_the_settings_keep_their_names(field: str) -> None:
 def test_faults_of_settings_have_their_path_in_the_request(message: Any) -> None:
     path = {pb.TranslationSettings: "", pb.DecodingOptions: "options."}[message]
     fields = [f"{path}{field.name}" for field in message.DESCRIPTOR.fields]
-    found = requests.as_sent(InvalidInputError(FieldViolation(field=field, description="x") for field in fields))
-    assert [fault.field for fault in found.violations] == [f"settings.{field}" for field in fields]
+    for field in fields:
+        found = requests.as_sent(InvalidInputError([FieldViolation(field=field, description="x")]))
+        assert [fault.field for fault in found.violations] == [f"settings.{field}"]
 
 
 @pytest.mark.parametrize(
@@ -122,15 +130,14 @@ async def test_contents_are_text_unless_the_request_says_otherwise(
 ) -> None:
     settings = pb.TranslationSettings(content_format=number)
     streamed = pb.StreamTranslateTextRequest(settings=settings)
-    assert (await requests.read_stream_request(streamed, resolve, NONE)).content_format is expected
-    assert (await requests.read_settings(settings, ("a",), resolve, NONE)).content_format is expected
-    assert (await requests.read_unary_request(unary(content_format=number), resolve, NONE)).content_format is expected
+    assert (await read_stream(streamed, resolve)).content_format is expected
+    assert (await read_unary(unary(content_format=number), resolve)).content_format is expected
 
 
 async def test_formats_of_later_versions_are_refused(resolve: Resolve) -> None:
     unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x12\x02\x28\x63")
     with pytest.raises(InvalidInputError) as caught:
-        await requests.read_unary_request(unknown, resolve, NONE)
+        await read_unary(unknown, resolve)
     assert faults(caught) == {"content_format": "must be TEXT, HTML or XML, is 99"}
 
 
@@ -139,7 +146,7 @@ async def test_tokens_are_not_to_be_had_of_contents_with_tags(
     resolve: Resolve, number: pb.ContentFormat.ValueType
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        await requests.read_unary_request(unary(content_format=number, token_details=True), resolve, NONE)
+        await read_unary(unary(content_format=number, token_details=True), resolve)
     assert set(faults(caught)) == {"token_details"}
 
 
@@ -161,6 +168,6 @@ async def test_tags_do_not_tell_the_language_of_a_page(
         return Route(model=served_model, target_language="en")
 
     for content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_TEXT):
-        await requests.read_unary_request(unary([content], content_format=content_format), resolve, NONE)
+        await read_unary(unary([content], content_format=content_format), resolve)
     assert seen[0].split() == shown
     assert seen[1] == content

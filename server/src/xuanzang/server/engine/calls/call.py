@@ -40,6 +40,8 @@ from xuanzang.text.types import ContentFormat
 _SHORT_CHARACTERS = 300
 # Fewer than any tokeniser makes of ordinary text.
 _MIN_TOKENS_PER_CHARACTER = 0.15
+# Characters at the beginning of a text that tell whether it is only white space.
+_LOOKED_AT = 100
 _UNLIMITED = nullcontext()
 
 Emit = Callable[[str], None]
@@ -184,7 +186,7 @@ class RunningCall:
             return 0
         characters = tokens = 0
         for text in self._call.texts:
-            if text and not text.isspace():
+            if text and not text[:_LOOKED_AT].isspace():
                 characters += len(text)
                 tokens += 2
         source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))

@@ -11,12 +11,14 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from xuanzang.server.access.callers import Resolve
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.request_router import Offload
 from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions, Route, SamplingOptions, ServedModel
 from xuanzang.server.rpc.messages.terms import (
@@ -24,13 +26,16 @@ from xuanzang.server.rpc.messages.terms import (
     read_terms,
     search_violations,
     term_fields,
+    term_index,
     term_violations,
 )
-from xuanzang.text.terminology.terms import NO_TERMS
+from xuanzang.text.terminology.terms import NO_TERMS, TermIndex
 from xuanzang.text.types import ContentFormat, PlaceholderFamily
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024
+MAX_NAME_CHARACTERS = 300
+"""Maximum characters of the name of a model with its version, of a glossary, and of a language."""
 MAX_ID_BYTES = 256
 
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
@@ -55,6 +60,7 @@ _FAMILIES: Mapping[int, PlaceholderFamily] = MappingProxyType(
     {pb.PlaceholderFamily.Value(f"PLACEHOLDER_FAMILY_{family.name}"): family for family in PlaceholderFamily}
 )
 
+MAX_FAMILIES = 64
 MAX_PREFIX_CHARACTERS = 2000
 MAX_SUPPRESSED_TEXTS = 64
 MAX_SUPPRESSED_CHARACTERS = 100
@@ -105,55 +111,100 @@ OPTION_FIELDS = frozenset({"options", *_SWITCHES})
 """Settings of which options of the engine are made."""
 
 
-async def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder) -> Call:
-    """Check a request with many texts and fill in the defaults, as `read_settings` does."""
-    faults = _contents_violations(request)
-    return await read_settings(request.settings, tuple(request.contents), resolve, glossaries, violations=faults)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    """The texts and settings of a request, checked as far as no model needs to be known."""
+
+    settings: pb.TranslationSettings
+    present: frozenset[str]
+    """Names of the settings that the caller set."""
+    texts: tuple[str, ...]
+    samples: Sequence[str]
+    """The texts without tags, whose language is to be told."""
+    term_fields: tuple[str, ...]
+    """Settings that name terms."""
+    entries: TermIndex | None
+    """Entries of the request itself; None if there are none."""
+    faults: tuple[FieldViolation, ...]
+    """All faults that were found."""
 
 
-async def read_stream_request(
-    request: pb.StreamTranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
-) -> Call:
-    """Check one message of a stream and fill in the defaults, as `read_settings` does."""
+def check_unary(request: pb.TranslateTextRequest, *, max_characters: int) -> CheckedRequest:
+    """Check a request with many texts, as `check_settings` does."""
+    if violations := _contents_violations(request):
+        return check_settings(request.settings, (), max_characters=max_characters, violations=violations)
+    return check_settings(request.settings, tuple(request.contents), max_characters=max_characters)
+
+
+def check_stream(request: pb.StreamTranslateTextRequest, *, max_characters: int) -> CheckedRequest:
+    """Check one message of a stream, as `check_settings` does."""
     faults = []
     if (id_bytes := len(request.id.encode())) > MAX_ID_BYTES:
         description = f"must have at most {MAX_ID_BYTES} bytes, has {id_bytes}"
         faults.append(FieldViolation(field="id", description=description))
-    return await read_settings(request.settings, (request.content,), resolve, glossaries, violations=faults)
+    return check_settings(request.settings, (request.content,), max_characters=max_characters, violations=faults)
 
 
-async def read_settings(
+def check_settings(
     settings: pb.TranslationSettings,
     texts: tuple[str, ...],
-    resolve: Resolve,
-    glossaries: GlossaryFolder,
     *,
+    max_characters: int,
     violations: Iterable[FieldViolation] = (),
+) -> CheckedRequest:
+    """Check texts and how they are to be translated; `violations` are faults of the request's other fields.
+
+    All work that grows with a request is done here, after the limits were checked; run it in a thread if it is large.
+
+    Raises:
+        InvalidInputError: Texts or names have too many characters; the error names all faults.
+    """
+    present = frozenset([field.name for field, _ in settings.ListFields()])
+    faults = list(violations)
+    if not present <= _ALWAYS_VALID:
+        faults += settings_violations(settings)
+    if too_long := [*_name_violations(settings), *_length_violations(texts, max_characters)]:
+        raise InvalidInputError((*faults, *too_long))
+    # The language of contents with tags is that of the text between them.
+    has_tags = settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML)
+    samples: Sequence[str] = texts
+    if has_tags and not settings.source_language_code:
+        samples = [_TAGS.sub(" ", text) for text in texts]
+    return CheckedRequest(
+        settings=settings,
+        present=present,
+        texts=texts,
+        samples=samples,
+        term_fields=() if present.isdisjoint(TERM_FIELDS) else term_fields(settings),
+        entries=term_index(settings) if settings.glossary_entries and not faults else None,
+        faults=tuple(faults),
+    )
+
+
+async def completed(
+    checked: CheckedRequest, resolve: Resolve, glossaries: GlossaryFolder, *, offload: Offload | None = None
 ) -> Call:
-    """Check how texts are to be translated and fill in the defaults; `violations` are faults of what is beside them.
+    """Find the model of a request and fill in its defaults; `offload` runs the detection of languages.
 
     Raises:
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
-    present = {field.name for field, _ in settings.ListFields()}
-    faults = [*violations]
-    if not present <= _ALWAYS_VALID:
-        faults += settings_violations(settings)
-    route = await _resolved(settings, texts, resolve, faults)
+    settings, present, faults = checked.settings, checked.present, list(checked.faults)
+    route = await _resolved(checked, resolve, offload)
     options, terms = route.model.default_options, NO_TERMS
     if not present.isdisjoint(OPTION_FIELDS):
         options = with_defaults(settings, route.model)
         faults += mutual_violations(options, route.model)
-    fields = () if present.isdisjoint(TERM_FIELDS) else term_fields(settings)
+    fields = checked.term_fields
     if fields:
         faults += search_violations(fields, options)
     if faults:
         raise InvalidInputError(faults)
     if fields:
-        terms = read_terms(settings, fields, route, glossaries)
+        terms = read_terms(settings, fields, checked.entries, route, glossaries)
     return Call(
-        texts=texts,
+        texts=checked.texts,
         model=route.model,
         source_language=route.source_language,
         target_language=route.target_language,
@@ -163,32 +214,51 @@ async def read_settings(
         readings=route.readings,
         terms=terms,
         content_format=_FORMATS[settings.content_format],
-        placeholders=frozenset(_FAMILIES[number] for number in settings.placeholders),
+        placeholders=frozenset([_FAMILIES[number] for number in settings.placeholders]),
     )
 
 
-async def _resolved(
-    settings: pb.TranslationSettings, texts: tuple[str, ...], resolve: Resolve, faults: Sequence[FieldViolation]
-) -> Route:
+async def _resolved(checked: CheckedRequest, resolve: Resolve, offload: Offload | None) -> Route:
     """Find the model of a request; where there is none, faults of the settings are named too, or instead."""
-    # The language of contents with tags is that of the text between them.
-    has_tags = settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML)
+    settings, faults = checked.settings, checked.faults
     try:
         return await resolve(
             model=settings.model,
             source_language=settings.source_language_code,
             target_language=settings.target_language_code,
-            texts=[_TAGS.sub(" ", text) for text in texts] if has_tags else texts,
+            texts=checked.samples,
             pass_through_unserved=settings.pass_through_unserved,
+            offload=offload,
         )
     except InvalidInputError as error:
         if not faults:
             raise
-        raise InvalidInputError((*faults, *error.violations)) from None
+        raise InvalidInputError((*faults, *error.violations), count=len(faults) + error.count) from None
     except ModelNotFoundError:
         if not faults:
             raise
         raise InvalidInputError(faults) from None
+
+
+def _name_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
+    """Find names that are longer than any can be."""
+    for field, name in (
+        ("model", settings.model),
+        ("source_language_code", settings.source_language_code),
+        ("target_language_code", settings.target_language_code),
+        ("glossary", settings.glossary),
+    ):
+        if len(name) > MAX_NAME_CHARACTERS:
+            description = f"must have at most {MAX_NAME_CHARACTERS} characters, has {len(name)}"
+            yield FieldViolation(field=field, description=description)
+
+
+def _length_violations(texts: Sequence[str], limit: int) -> Iterator[FieldViolation]:
+    """Find texts with too many characters."""
+    for index, text in enumerate(texts):
+        if len(text) > limit:
+            description = f"must have at most {limit} characters, has {len(text)}"
+            yield FieldViolation(field=f"contents[{index}]", description=description)
 
 
 def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
@@ -245,6 +315,10 @@ def _format_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolat
 
 def _placeholder_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
     """Find families that are unknown or repeated, and what placeholders exclude."""
+    if len(settings.placeholders) > MAX_FAMILIES:
+        description = f"must have at most {MAX_FAMILIES} elements, has {len(settings.placeholders)}"
+        yield FieldViolation(field="placeholders", description=description)
+        return
     for index, number in enumerate(settings.placeholders):
         if number not in _FAMILIES:
             yield FieldViolation(field=f"placeholders[{index}]", description=f"is no known family: {number}")
@@ -267,6 +341,7 @@ def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
         yield _size_violation("target_prefix", f"at most {MAX_PREFIX_CHARACTERS} characters", options.target_prefix)
     if len(options.suppressed_texts) > MAX_SUPPRESSED_TEXTS:
         yield _size_violation("suppressed_texts", f"at most {MAX_SUPPRESSED_TEXTS} elements", options.suppressed_texts)
+        return
     for index, text in enumerate(options.suppressed_texts):
         if not 1 <= len(text) <= MAX_SUPPRESSED_CHARACTERS:
             yield _size_violation(f"suppressed_texts[{index}]", f"1 to {MAX_SUPPRESSED_CHARACTERS} characters", text)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.glossaries import GlossaryFolder, entry_faults
+from xuanzang.server.engine.glossaries import MAX_TARGETS, GlossaryFolder, entry_faults
 from xuanzang.server.engine.types import DecodingOptions, Route
 from xuanzang.text.language_codes import primary
 from xuanzang.text.terminology.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
@@ -14,6 +14,7 @@ from xuanzang.text.types import GlossaryMatch, GlossaryOutcome, ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_ENTRIES = 1000
+MAX_PATTERNS = 64
 MIN_BEAM_SIZE = 2
 """With a beam of 1 no hypothesis without a term can be kept beside one that has it."""
 
@@ -40,6 +41,10 @@ def term_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation
     for number, entry in enumerate(settings.glossary_entries):
         for name, fault in entry_faults(entry_of(entry)):
             yield FieldViolation(field=f"glossary_entries[{number}].{name}", description=fault)
+    if len(settings.protected_patterns) > MAX_PATTERNS:
+        description = f"must have at most {MAX_PATTERNS} elements, has {len(settings.protected_patterns)}"
+        yield FieldViolation(field="protected_patterns", description=description)
+        return
     for number, pattern in enumerate(settings.protected_patterns):
         if pattern not in _PATTERNS:
             yield FieldViolation(field=f"protected_patterns[{number}]", description=f"is no known pattern: {pattern}")
@@ -63,13 +68,22 @@ def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> I
     return []
 
 
+def term_index(settings: pb.TranslationSettings) -> TermIndex:
+    """Return the entries of a request by their sources."""
+    return TermIndex(map(entry_of, settings.glossary_entries))
+
+
 def read_terms(
-    settings: pb.TranslationSettings, fields: tuple[str, ...], route: Route, glossaries: GlossaryFolder
+    settings: pb.TranslationSettings,
+    fields: tuple[str, ...],
+    entries: TermIndex | None,
+    route: Route,
+    glossaries: GlossaryFolder,
 ) -> Terms:
     """Read what fields of settings want kept; InvalidInputError: no such glossary, or one for other languages."""
     if not fields:
         return NO_TERMS
-    indices = [TermIndex(map(entry_of, settings.glossary_entries))] if settings.glossary_entries else []
+    indices = [] if entries is None else [entries]
     if settings.glossary:
         glossary = glossaries.find(settings.glossary)
         pair = (glossary.source_language, glossary.target_language)
@@ -88,8 +102,10 @@ def _serves(route: Route, source: str, target: str) -> bool:
 
 
 def entry_of(entry: pb.GlossaryEntry) -> GlossaryEntry:
-    """Read an entry, without the space around its texts."""
-    return GlossaryEntry(source=entry.source.strip(), targets=tuple(target.strip() for target in entry.targets))
+    """Read an entry, without the space around its texts; of too many targets some, which are still too many."""
+    return GlossaryEntry(
+        source=entry.source.strip(), targets=tuple(target.strip() for target in entry.targets[: MAX_TARGETS + 1])
+    )
 
 
 def glossary_match(match: GlossaryMatch) -> pb.GlossaryMatch:

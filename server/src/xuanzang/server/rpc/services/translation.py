@@ -7,14 +7,14 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
+from functools import partial
 from types import MappingProxyType, TracebackType
 
 import grpc
 
-from xuanzang.server.access.callers import Caller, GlossaryWriters, Resolve
+from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, FieldViolation, InvalidInputError
-from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.explanation.explainer import AttentionChoice, EngineArguments, Explainer
@@ -48,6 +48,11 @@ _REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_EXPLANATION_BYTES = 2**20
+"""Size of an explanation, which may be large."""
+_BYTES_PER_CHARACTER, _BYTES_PER_TOKEN, _BYTES_PER_SENTENCE = 3, 40, 200
+
+
 class TranslationService(GlossaryRpcs):
     """The RPCs of `xuanzang.translation.v1`, served by an engine."""
 
@@ -64,15 +69,19 @@ class TranslationService(GlossaryRpcs):
         self._explainer = Explainer(engine, explanations or ExplanationLimits())
         self._max_stream_texts = max_stream_texts
 
-    async def TranslateText(self, request: pb.TranslateTextRequest, rpc: RpcContext) -> pb.TranslateTextResponse:
+    async def TranslateText(
+        self, request: pb.TranslateTextRequest, rpc: RpcContext
+    ) -> pb.TranslateTextResponse | bytes:
         """Translate many texts and answer when all are done."""
         try:
-            call = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+            checking = partial(requests.check_unary, request, max_characters=self._engine.max_content_characters)
+            call = await self._completed(await rpc.compute(checking), rpc)
             with ChargedCall(rpc, call) as charged:
                 translations = await self._engine.translate(call, **charged.arguments)
         except InvalidInputError as error:
             raise requests.as_sent(error) from None
-        return responses.unary_response(call, translations, self._provenance(call, charged, "TranslateText"))
+        work = partial(responses.unary_response, call, translations, self._provenance(call, charged, "TranslateText"))
+        return await rpc.answer(work, size=_answer_bytes(call, charged.record))
 
     async def StreamTranslateText(
         self, request_iterator: AsyncIterator[pb.StreamTranslateTextRequest], rpc: RpcContext
@@ -82,8 +91,9 @@ class TranslationService(GlossaryRpcs):
         async with asyncio.TaskGroup() as group:
             try:
                 async for request in request_iterator:
+                    size = rpc.message_bytes
                     await stream.permits.acquire()
-                    group.create_task(self._answer(request, stream))
+                    group.create_task(self._answer(request, stream, size))
             except EngineError as error:
                 # The texts read so far are answered before the status says why no more are read.
                 stream.ended_by = error
@@ -95,12 +105,13 @@ class TranslationService(GlossaryRpcs):
 
     async def TranslateTextProgressively(
         self, request: pb.TranslateTextProgressivelyRequest, rpc: RpcContext
-    ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
+    ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse | bytes]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
         sent = 0
         try:
-            texts, resolve = (request.content,), self._resolve(rpc.caller)
-            call = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
+            limit = self._engine.max_content_characters
+            checking = partial(requests.check_settings, request.settings, (request.content,), max_characters=limit)
+            call = await self._completed(await rpc.compute(checking), rpc)
             with ChargedCall(rpc, call) as charged:
                 parts = self._engine.translate_progressively(call, **charged.arguments)
                 async with aclosing(parts):
@@ -110,38 +121,42 @@ class TranslationService(GlossaryRpcs):
                             yield pb.TranslateTextProgressivelyResponse(text_delta=part)
                         else:
                             provenance = self._provenance(call, charged, "TranslateTextProgressively")
-                            yield responses.last_progressive_response(call, part, provenance, sent=sent)
+                            last = partial(responses.last_progressive_response, call, part, provenance, sent=sent)
+                            yield await rpc.answer(last, size=_answer_bytes(call, charged.record))
         except InvalidInputError as error:
             raise requests.as_sent(requests.for_single_text(error)) from None
 
     async def ExplainTranslation(
         self, request: pb.ExplainTranslationRequest, rpc: RpcContext
-    ) -> pb.ExplainTranslationResponse:
+    ) -> pb.ExplainTranslationResponse | bytes:
         """Translate a sentence and say how."""
         try:
-            resolve = self._resolve(rpc.caller)
-            call, choice = await _explanation_call(request, resolve, self._engine.glossaries)
+            limit = self._engine.max_content_characters
+            checked = await rpc.compute(partial(_checked_explanation, request, max_characters=limit))
+            call, choice = _explained(await self._completed(checked, rpc)), _choice(request)
             detailed = dataclasses.replace(call, options=dataclasses.replace(call.options, token_details=True))
             with ChargedCall(rpc, call) as charged:
                 hypotheses, explanation = await self._explainer.explain(detailed, choice, **charged.arguments)
         except InvalidInputError as error:
             raise requests.as_sent(requests.for_single_text(error)) from None
-        return _explanation_response(call, hypotheses, explanation)
+        return await rpc.answer(partial(_explanation_response, call, hypotheses, explanation), size=_EXPLANATION_BYTES)
 
     async def DetectLanguage(self, request: pb.DetectLanguageRequest, rpc: RpcContext) -> pb.DetectLanguageResponse:
         """Detect the languages of texts."""
         texts = requests.read_detection_request(request)
         with rpc.caller.charged([text[:MAX_READ_CHARACTERS] for text in texts]):
-            return responses.detection_response(await self._engine.router.detect_languages(texts))
+            detected = await self._engine.router.detect_languages(texts, offload=rpc.offload)
+        return responses.detection_response(detected)
 
     async def ListModels(self, request: pb.ListModelsRequest, rpc: RpcContext) -> pb.ListModelsResponse:
         """List the models being served that the caller may use."""
         with rpc.caller.charged(()):
             return responses.models_response(filter(rpc.caller.allows, self._engine.models))
 
-    def _resolve(self, caller: Caller) -> Resolve:
-        """Return the choice of a model among those that a caller may use."""
-        return caller.limited(self._engine.router.route)
+    async def _completed(self, checked: requests.CheckedRequest, rpc: RpcContext) -> Call:
+        """Fill in the defaults of a request, with a model that the caller may use."""
+        resolve = rpc.caller.limited(self._engine.router.route)
+        return await requests.completed(checked, resolve, self._engine.glossaries, offload=rpc.offload)
 
     def _provenance(self, call: Call, charged: ChargedCall, method: str) -> Provenance | None:
         """Return what says how the texts of a call were translated, if it asks for that."""
@@ -149,10 +164,11 @@ class TranslationService(GlossaryRpcs):
             return None
         return Provenance(call, charged.record, self._engine.runtime, method=method)
 
-    async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream) -> None:
+    async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream, size: int) -> None:
+        """Answer a message of so many bytes."""
         began = time.perf_counter()
         try:
-            response = await self._translated(request, stream)
+            response = await self._translated(request, stream, size)
         except DrainingError as error:
             # No fault of the text: as those that are not read, it has no answer, and the status says why.
             stream.ended_by = error
@@ -166,14 +182,16 @@ class TranslationService(GlossaryRpcs):
         await stream.write(response)
 
     async def _translated(
-        self, request: pb.StreamTranslateTextRequest, stream: _Stream
-    ) -> pb.StreamTranslateTextResponse:
+        self, request: pb.StreamTranslateTextRequest, stream: _Stream, size: int
+    ) -> pb.StreamTranslateTextResponse | bytes:
         rpc = stream.rpc
-        call = await requests.read_stream_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+        checking = partial(requests.check_stream, request, max_characters=self._engine.max_content_characters)
+        call = await self._completed(await rpc.compute(checking, size=size), rpc)
         with ChargedCall(rpc, call) as charged:
             [hypotheses] = await self._engine.translate(call, **charged.arguments)
         provenance = self._provenance(call, charged, "StreamTranslateText")
-        return responses.stream_response(request.id, call, hypotheses, provenance)
+        work = partial(responses.stream_response, request.id, call, hypotheses, provenance)
+        return await rpc.answer(work, size=_answer_bytes(call, charged.record))
 
 
 class _Stream:
@@ -186,7 +204,7 @@ class _Stream:
         self.ended_by: EngineError | None = None
         self._write_lock = asyncio.Lock()
 
-    async def write(self, response: pb.StreamTranslateTextResponse) -> None:
+    async def write(self, response: pb.StreamTranslateTextResponse | bytes) -> None:
         # gRPC takes one message of a call at a time. The permit is kept until the answer is written, so that a caller
         # that does not read its answers is not read from.
         async with self._write_lock:
@@ -205,7 +223,8 @@ def _refused(
     if rpc.log_text is not None:
         seconds, reason = time.perf_counter() - began, errors.reason_of(error)
         rpc.log_text(errors.code_of(status).name, seconds, request_id=rpc.request_id, reason=reason)
-    return pb.StreamTranslateTextResponse(id=request.id, error=status)
+    # An id over the limit is the fault, and as large as a message.
+    return pb.StreamTranslateTextResponse(id=request.id[: requests.MAX_ID_BYTES], error=status)
 
 
 class ChargedCall:
@@ -256,26 +275,40 @@ class ChargedCall:
         return self._rpc.caller.hold_sentences(count, more_characters=more)
 
 
-async def _explanation_call(
-    request: pb.ExplainTranslationRequest, resolve: Resolve, glossaries: GlossaryFolder
-) -> tuple[Call, AttentionChoice]:
-    """Check a request and fill in the defaults, as `requests.read_settings` does; its hypotheses have scores."""
+def _answer_bytes(call: Call, record: CallRecord) -> int:
+    """Return the size of an answer to a call, roughly and rather more."""
+    size = _BYTES_PER_CHARACTER * record.characters
+    if call.options.token_details or call.options.num_hypotheses > 1:
+        size += _BYTES_PER_TOKEN * call.options.num_hypotheses * (record.target_tokens or 0)
+    if call.return_provenance:
+        size += _BYTES_PER_SENTENCE * (record.texts + record.sentences)
+    return size
+
+
+def _checked_explanation(request: pb.ExplainTranslationRequest, *, max_characters: int) -> requests.CheckedRequest:
+    """Check a request, as `requests.check_settings` does."""
     violations = list(_explanation_violations(request))
-    checked = await requests.read_settings(
-        request.settings, (request.content,), resolve, glossaries, violations=violations
-    )
-    if checked.kept_texts:
+    texts = (request.content,)
+    return requests.check_settings(request.settings, texts, max_characters=max_characters, violations=violations)
+
+
+def _explained(call: Call) -> Call:
+    """Return a call whose hypotheses have scores; InvalidInputError: it translates nothing."""
+    if call.kept_texts:
         description = "has nothing to explain: it is not in a source language; name source_language_code if it is"
         raise InvalidInputError([FieldViolation(field="content", description=description)])
+    return dataclasses.replace(call, return_scores=True)
+
+
+def _choice(request: pb.ExplainTranslationRequest) -> AttentionChoice:
     kinds = request.attention_kinds or (explanation_pb2.ATTENTION_KIND_CROSS,)
-    choice = AttentionChoice(kinds=kinds, layers=request.attention_layers, heads=request.attention_heads)
-    return dataclasses.replace(checked, return_scores=True), choice
+    return AttentionChoice(kinds=kinds, layers=request.attention_layers, heads=request.attention_heads)
 
 
 def _explanation_response(
     call: Call, hypotheses: Sequence[Hypothesis], explanation: explanation_pb2.Explanation
 ) -> pb.ExplainTranslationResponse:
-    """Return the translation of a call and what explains it; hypotheses have tokens only if the call asks for them."""
+    """Return the translation of a call and its explanation; hypotheses have tokens only if the call asks for them."""
     if not call.options.token_details:
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
     return pb.ExplainTranslationResponse(
