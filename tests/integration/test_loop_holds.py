@@ -53,6 +53,8 @@ REQUESTS: dict[str, list[Callable[[], Any]]] = {
         lambda: pb.TranslateTextRequest(contents=["a"], settings={"model": "a" * BYTES}),
         lambda: pb.TranslateTextRequest(contents=["a"], settings=Settings(glossary="a" * BYTES)),
         lambda: pb.TranslateTextRequest(contents=["a"], settings=Settings(protected_patterns=[1] * BYTES)),
+        lambda: pb.TranslateTextRequest(contents=["a"], settings=Settings(placeholders=[1] * BYTES)),
+        lambda: pb.TranslateTextRequest(contents=["a"], settings=Settings(placeholders=[1] * 8000)),
         lambda: pb.TranslateTextRequest(
             contents=["a"], settings=Settings(options={"suppressed_texts": [""] * (BYTES // 2)})
         ),
