@@ -76,12 +76,16 @@ def package(main: str, parts: Mapping[str, str | bytes]) -> bytes:
         main: Name of the main part, to which a relationship leads.
         parts: Contents by names; a part has no relationships but those of `parts`.
     """
+    start = {"[Content_Types].xml": "<Types/>", "_rels/.rels": relationships(officeDocument=main)}
+    return archive({**start, **parts})
+
+
+def archive(files: Mapping[str, str | bytes]) -> bytes:
+    """Return a zip archive of files."""
     output = io.BytesIO()
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("_rels/.rels", relationships(officeDocument=main))
-        for name, content in parts.items():
-            archive.writestr(name, content)
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as writer:
+        for name, content in files.items():
+            writer.writestr(name, content)
     return output.getvalue()
 
 
@@ -100,8 +104,8 @@ def relationships(**targets: str) -> str:
 
 def part(raw: bytes, name: str) -> str:
     """Return a text file of an archive."""
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        return archive.read(name).decode()
+    with zipfile.ZipFile(io.BytesIO(raw)) as reader:
+        return reader.read(name).decode()
 
 
 def word_body(raw: bytes) -> str:

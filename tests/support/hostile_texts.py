@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from html import escape
 
-from document_texts import word
+from document_texts import archive, word
 
 from xuanzang.documents import Limits
 from xuanzang.documents.opening import DocumentFile
@@ -286,6 +286,19 @@ def _xml(text: str) -> str:
     return escape("".join(character for character in text if character >= " " or character in "\t\n\r"))
 
 
+_ANCHORS = (
+    "<w:bookmarkStart w:id='1'/><w:commentRangeStart w:id='2'/><w:r><w:t>a </w:t></w:r><w:bookmarkEnd w:id='1'/>"
+    "<w:ins><w:r><w:footnoteReference/></w:r></w:ins>"
+)
+_FIELDS = (
+    "<w:r><w:fldChar w:fldCharType='begin'/><w:instrText>a</w:instrText><w:fldChar w:fldCharType='separate'/></w:r>"
+    "<w:r><w:t>a</w:t></w:r>"
+)
+_SPACED = "<w:r><w:t xml:space='preserve'> {}  </w:t></w:r>"
+_ODT = (
+    "<o:d xmlns:o='urn:oasis:names:tc:opendocument:xmlns:office:1.0' "
+    "xmlns:t='urn:oasis:names:tc:opendocument:xmlns:text:1.0'><o:body><o:text><t:p>{}</t:p></o:text></o:body></o:d>"
+)
 DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "txt": (".txt", str),
     "md": (".md", str),
@@ -324,6 +337,17 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
         ".docx",
         lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>"),
     ),
+    "docx anchors": (".docx", lambda text: word(f"<w:p>{_ANCHORS * (len(text) // 150)}</w:p>")),
+    "docx fields": (".docx", lambda text: word(f"<w:p>{_FIELDS * (len(text) // 150)}</w:p>")),
+    "docx spaces": (".docx", lambda text: word(f"<w:p>{_SPACED.format(_xml(text[:9])) * (len(text) // 60)}</w:p>")),
+    "odt": (".odt", lambda text: archive({"content.xml": _ODT.format(_xml(text))})),
+    "odt spans": (
+        ".odt",
+        lambda text: archive({"content.xml": _ODT.format("<t:span>a</t:span><t:s/> " * (len(text) // 60))}),
+    ),
+    "html spaces": (".html", lambda text: "<p>" + "a&nbsp; b\xa0" * (len(text) // 30)),
+    "html unclosed": (".html", lambda text: "<ul>" + "<li translate=no><b>a" * (len(text) // 30)),
+    "html directives": (".html", lambda text: "{{ <% {% <?php a ?> {{{ b }} " * (len(text) // 30) + text),
 }
 """Ways in which a text becomes a document: the suffix, and the function."""
 

@@ -111,7 +111,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         read(".parquet", b"a", columns=("a",))
 
 
-_OFFICE = (".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods")
+_OFFICE = (".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods", ".epub")
 _NEVER_EMPTY = (".json", ".vtt", ".xliff", ".xlf", *_OFFICE, ".parquet", ".csv", ".tsv")
 
 

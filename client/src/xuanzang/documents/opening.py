@@ -35,6 +35,7 @@ _FORMATS = {
     ".odt": "xml.odf",
     ".odp": "xml.odf",
     ".ods": "xml.odf",
+    ".epub": "epub",
 }
 # Extras of the client, by the library that a format needs.
 _EXTRAS = {"lxml": "documents", "pyarrow": "parquet", "pyromark": "documents"}

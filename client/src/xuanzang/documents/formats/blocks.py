@@ -7,7 +7,7 @@ A text is HTML in which `<g id="1">` and `</g>` stand for markup around words, `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from html import escape
@@ -135,26 +135,49 @@ def markup_text(text: str) -> str:
 def encoded(pieces: Sequence[Piece]) -> str:
     """Return pieces as one text to translate."""
     numbers = {place: number for number, place in enumerate(_numbered(pieces), start=1)}
-    return "".join(_tag(numbers.get(place, 0), piece) for place, piece in enumerate(pieces)).strip()
+    alone = set(_next_to_words(pieces[::-1], -1))
+    return "".join(
+        (" " if piece.kind is Kind.SPACE and piece.start in alone else "") + _tag(numbers.get(place, 0), piece)
+        for place, piece in enumerate(pieces)
+    ).strip()
 
 
 def decoded(translation: str, pieces: Sequence[Piece]) -> list[Piece]:
     """Return the pieces of a translation, texts anew."""
     found = list(_found(translation, pieces))
-    after = _tight(found, str.lstrip)
-    return _tight(after[::-1], str.rstrip)[::-1]
+    found = list(_tight(found, set(_next_to_words(pieces, 0)), str.lstrip))
+    return list(_tight(found[::-1], set(_next_to_words(pieces[::-1], -1)), str.rstrip))[::-1]
 
 
-def _tight(pieces: Sequence[Piece], strip: Callable[[str], str]) -> list[Piece]:
-    """Return pieces with texts stripped of spaces that follow white space."""
-    result = []
+def _next_to_words(pieces: Iterable[Piece], end: int) -> Iterator[int]:
+    """Yield the places in the source of white space that no space follows.
+
+    Args:
+        pieces: Pieces in the order of the text, or the other way round.
+        end: Index of the character of a text that comes next in this order: 0 or -1.
+    """
+    last: Piece | None = None
+    for piece in pieces:
+        if last and _is_shown(piece) and not (piece.kind is Kind.TEXT and piece.text[end].isspace()):
+            yield last.start
+        if _is_shown(piece):
+            last = piece if piece.kind is Kind.SPACE else None
+    if last:
+        yield last.start
+
+
+def _tight(pieces: Iterable[Piece], places: Container[int], strip: Callable[[str], str]) -> Iterator[Piece]:
+    """Yield pieces with texts stripped of spaces that follow white space at some places of the source."""
     is_after = False
     for piece in pieces:
         text = strip(piece.text) if is_after and piece.kind is Kind.TEXT else piece.text
-        result.append(piece if text == piece.text else replace(piece, text=text))
-        if piece.kind is Kind.SPACE or text or piece.kind in (Kind.LONE, Kind.CODE):
-            is_after = piece.kind is Kind.SPACE
-    return result
+        yield piece if text == piece.text else replace(piece, text=text)
+        if _is_shown(piece) and (text or piece.kind is not Kind.TEXT):
+            is_after = piece.kind is Kind.SPACE and piece.start in places
+
+
+def _is_shown(piece: Piece) -> bool:
+    return piece.kind not in (Kind.OPEN, Kind.CLOSE) and (piece.kind is not Kind.TEXT or bool(piece.text))
 
 
 def _found(translation: str, pieces: Sequence[Piece]) -> Iterator[Piece]:
@@ -179,8 +202,9 @@ def _numbered(pieces: Sequence[Piece]) -> list[int]:
 def _tag(number: int, piece: Piece) -> str:
     if piece.kind is Kind.CODE:
         return f'<code id="{number}">{markup_text(piece.text)}</code>'
-    lone = f'<img id="{number}">'
-    tags = {Kind.OPEN: f'<g id="{number}">', Kind.CLOSE: "</g>", Kind.LONE: lone, Kind.SPACE: f" {lone}"}
+    if piece.kind in (Kind.LONE, Kind.SPACE):
+        return f'<img id="{number}">'
+    tags = {Kind.OPEN: f'<g id="{number}">', Kind.CLOSE: "</g>"}
     return tags.get(piece.kind) or markup_text(piece.text)
 
 

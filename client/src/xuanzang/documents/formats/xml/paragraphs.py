@@ -47,7 +47,8 @@ class Paragraph:
         writer = _Writer(self._vocabulary, self._element)
         for part, text, is_changed in zip(self._parts, found, changed, strict=True):
             if isinstance(part, Item):
-                writer.item(part)
+                if part.kind is not ItemKind.DROPPED:
+                    writer.item(part)
             elif is_changed:
                 part.write(text, writer)
             else:

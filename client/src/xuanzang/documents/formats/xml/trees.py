@@ -31,9 +31,7 @@ def parsed(content: bytes, *, depth: int, with_document_type: bool = False) -> T
         DocumentError: It is not well formed, has a document type, or is nested too deep.
     """
     _check_prolog(content, with_document_type=with_document_type)
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=False, collect_ids=False
-    )
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=False)
     try:
         root = etree.fromstring(content, parser)
     except etree.XMLSyntaxError as error:
