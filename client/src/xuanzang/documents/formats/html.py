@@ -142,7 +142,7 @@ class _Blocks:
             self._start(token)
         elif token.kind is TokenKind.END and token.name in INLINE:
             self._add(Kind.CLOSE, token)
-        elif token.raw.startswith("<!--") or token.name in _INLINE:
+        elif token.raw.startswith("<!--") or token.name in INLINE:
             self._add(Kind.LONE, token)
         else:
             self._flush()
