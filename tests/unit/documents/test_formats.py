@@ -151,6 +151,16 @@ def test_references_and_white_space_of_html_are_spelled_as_they_were(source: str
     )
 
 
+def test_a_number_with_spaces_is_whole() -> None:
+    assert texts(".html", "<p>a 10&nbsp;000 b 1\u202f000\xa0c") == [
+        'a <code id="1">10,000</code> b <code id="2">1,000</code> <img id="3">c'
+    ]
+    body = "<w:p><w:r><w:t>a 10\xa0000 b</w:t></w:r></w:p>"
+    [text] = texts(".docx", word(body))
+    assert text == 'a <code id="1">10,000</code> b'
+    assert "10\xa0000 x" in word_body(read(".docx", word(body)).render({text: '<code id="1">10000</code> x'}))
+
+
 @pytest.mark.parametrize("label", ["utf-16", "UTF-16LE", "unicode", "utf-8"])
 @pytest.mark.parametrize(
     "meta", ["<meta charset={}>", '<meta http-equiv="Content-Type" content="text/html; charset={}">']

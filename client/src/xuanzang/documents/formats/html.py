@@ -65,7 +65,9 @@ _SPACE = (
     r"NonBreakingSpace|#0{,4}(?:160|819[2-9]|820[0-2]|8239|8287|12288)|#[xX]0{,4}(?:[aA]0|200[0-9aA]|20[25][fF]|3000));)"
 )
 _UNSEEN = r"[\xad\u200b]|&(?:shy|ZeroWidthSpace|#173|#8203|#[xX][aA][dD]|#[xX]200[bB]);"
-_AMONG_WORDS = re.compile(rf"((?<!{_ASCII_SPACE})(?:{_ASCII_SPACE}*+{_SPACE})+{_ASCII_SPACE}*+|{_UNSEEN})")
+_IN_NUMBERS = r"(?:[\xa0\u2009\u202f]|&(?:nbsp|thinsp|#160|#8201|#8239|#[xX](?:[aA]0|2009|202[fF]));)"
+_NUMBER = rf"(?<!\d)\d{{1,3}}(?:{_IN_NUMBERS}\d{{3}})+(?!\d)"
+_AMONG_WORDS = re.compile(rf"({_NUMBER}|(?<!{_ASCII_SPACE})(?:{_ASCII_SPACE}*+{_SPACE})+{_ASCII_SPACE}*+|{_UNSEEN})")
 _DELIMITERS = "<?=%->{} \t\r\n;"
 _SHOWN = re.compile(r"^<\?(?:php)?\s*(?:echo|print)\b")
 _SHOWN_CHARACTERS = 40
@@ -153,11 +155,17 @@ class _Blocks:
         """Add words, and what is among them: white space that is more than a space, hyphens that are not seen."""
         at = token.start
         for number, raw in enumerate(_AMONG_WORDS.split(token.raw)):
-            kind = Kind.TEXT if number % 2 == 0 else Kind.SPACE if unescaped(raw).isspace() else Kind.LONE
-            if raw:
-                part = Token(kind=TokenKind.TEXT, start=at, raw=raw)
-                self._add(kind, part, text=flowing(unescaped(raw)) if kind is Kind.TEXT else "")
+            text = unescaped(raw)
+            part = Token(kind=TokenKind.TEXT, start=at, raw=raw)
             at += len(raw)
+            if number % 2 == 0 and raw:
+                self._add(Kind.TEXT, part, text=flowing(text))
+            elif text.isspace():
+                self._add(Kind.SPACE, part)
+            elif raw:
+                # A number is shown with commas, which any model reads.
+                text = re.sub(r"\s", ",", text) if text[0].isdigit() else ""
+                self._add(Kind.CODE if text else Kind.LONE, part, text=text)
 
     def finish(self) -> None:
         """End what is under way at the end of the text."""

@@ -20,8 +20,9 @@ _COLUMN_WIDTH = 3
 _SHOWN_CHARACTERS = 40
 """Longest content of an object that is sent for the sake of the sentence that it is in."""
 _COLLAPSING = re.compile(r"[ \t\r\n]+")
-# A text is cut at white space other than a space between words; each alternative takes linear time.
-_WHITE_SPACE = re.compile(r"(\A\s+|\s{2,}|[^\S ]|\s\Z)")
+# A text is cut at white space other than a space between words, and numbers with spaces are whole; all in linear time.
+_WHITE_SPACE = re.compile(r"((?<!\d)\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)|\A\s+|\s{2,}|[^\S ]|\s\Z)")
+_IN_NUMBERS = re.compile(r"[\u00a0\u2009\u202f]")
 _HARD_BREAK = re.compile(r"((?:_x[0-9A-Fa-f]{4}_|[\r\n])+)")
 
 
@@ -196,7 +197,10 @@ class _Walk:
                 self.items.append(Item(kind=ItemKind.BREAK, text=stretch, look=look))
                 continue
             for words in filter(None, _WHITE_SPACE.split(stretch)):
-                self.items.append(Item(kind=ItemKind.TEXT, text=words, look=look))
+                item = Item(kind=ItemKind.TEXT, text=words, look=look)
+                if _IN_NUMBERS.search(words) and not words.isspace():
+                    item = Item(kind=ItemKind.LONE, text=_IN_NUMBERS.sub(",", words), items=(item,))
+                self.items.append(item)
 
     def _inline(self, name: str, node: _Node) -> None:
         _, element = node
