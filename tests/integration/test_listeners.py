@@ -14,8 +14,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
 from xuanzang.client._commands.admin import run_admin_command
-from xuanzang.server.__main__ import is_serving
 from xuanzang.server.lifecycle import BrokenServerError
+from xuanzang.server.probe import is_serving
 
 
 @pytest.fixture

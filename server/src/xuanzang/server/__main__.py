@@ -7,16 +7,10 @@ import gc
 import logging
 import os
 import signal
-import socket
-import ssl
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.command.parser import fail, say
 from xuanzang.command.settings import read_flags
@@ -30,7 +24,6 @@ from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 _LOGGER = logging.getLogger("xuanzang.server")
 
 _SWITCH_SECONDS = 0.001
-_PROBE_SECONDS = 5.0
 _BUNDLED = Path(__file__).parents[3] / "models"
 _BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` pulls and serves one"
 
@@ -49,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_server(flags: Sequence[str]) -> int:
     settings = read_flags(ServeCommand, flags, program=PROGRAM, variables=PREFIX)
     if settings.probe:
-        return 0 if _is_serving(settings) else 1
+        from xuanzang.server.probe import probe  # noqa: PLC0415 - the parent of several servers needs no gRPC
+
+        return 0 if probe(settings) else 1
     # Until `keep_heap`: almost everything that is made at the start stays.
     gc.disable()
     # Containers probe every few seconds, so imports that only a server needs come later.
@@ -66,66 +61,19 @@ def _run_server(flags: Sequence[str]) -> int:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.SIG_IGN)
     configure_logging(level=settings.log_level, log_format=settings.log_format)
-    _LOGGER.info("settings", extra=settings.model_dump(mode="json"))
+    member = os.environ.pop("XUANZANG_MEMBER", None)
+    if member is None:
+        _LOGGER.info("settings", extra=settings.model_dump(mode="json"))
     try:
-        asyncio.run(_serve(settings))
+        if member is None and settings.process_count > 1:
+            from xuanzang.server.processes import supervise  # noqa: PLC0415 - as above
+
+            return supervise(settings, flags)
+        asyncio.run(_serve(settings, member))
     except (BundleError, EngineError, OSError) as error:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1
     return 0
-
-
-def _is_serving(settings: Settings) -> bool:
-    if settings.health_address:
-        return is_serving(settings.health_address)
-    client_key = settings.tls_key if settings.tls_client_ca else None
-    return is_serving(settings.address, tls_certificate=settings.tls_certificate, tls_key=client_key)
-
-
-def is_serving(address: str, *, tls_certificate: Path | None = None, tls_key: Path | None = None) -> bool:
-    """Return whether a server as a whole answers SERVING.
-
-    Over TLS only the server's own certificate is trusted. To a server that requires client certificates it is presented
-    as well, with its key.
-    """
-    try:
-        with _channel(address, tls_certificate, tls_key) as channel:
-            stub = health_pb2_grpc.HealthStub(channel)
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_PROBE_SECONDS)
-    except (OSError, grpc.RpcError):
-        return False
-    serving: bool = answer.status == health_pb2.HealthCheckResponse.SERVING
-    return serving
-
-
-def _channel(address: str, certificate: Path | None, client_key: Path | None) -> grpc.Channel:
-    """Connect to a server by its own certificate; OSError: it presents another, or a file cannot be read."""
-    target = address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - nothing is bound here
-    if certificate is None:
-        return grpc.insecure_channel(target, (("grpc.enable_http_proxy", 0),))
-    trusted = certificate.read_bytes()
-    own = (client_key.read_bytes(), trusted) if client_key else (None, None)
-    credentials = grpc.ssl_channel_credentials(trusted, *own)
-    # The connection is made to an IP address; the certificate holds for a host name.
-    options = (("grpc.ssl_target_name_override", _certified_name(target, certificate)),)
-    return grpc.secure_channel(target, credentials, options)
-
-
-def _certified_name(target: str, certificate: Path) -> str:
-    """Return a host name of the certificate that the target presents, which must be the given one."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(certificate)
-    context.set_alpn_protocols(["h2"])
-    host, _, port = target.rpartition(":")
-    with (
-        socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as connection,
-        context.wrap_socket(connection) as secure,
-    ):
-        shown: dict[str, Any] = secure.getpeercert() or {}
-    (_, name), *_ = shown["subjectAltName"]
-    return str(name).replace("*", "any")
 
 
 def _with_models(settings: ServeCommand) -> ServeCommand:
@@ -165,13 +113,13 @@ def _has_bundles(folder: Path) -> bool:
         return False
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, member: str | None) -> None:
     # Workers come back from onnxruntime many times a step, and each time a busy event loop may keep the interpreter to
     # itself for so long; 5 ms, which is usual, are as long as a step.
     sys.setswitchinterval(_SWITCH_SECONDS)
     from xuanzang.server.bootstrap import bootstrap  # noqa: PLC0415
 
-    await bootstrap(settings).run()
+    await bootstrap(settings, member).run()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.callers import GlossaryWriters
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.quota_counts import OwnCounts, QuotaCounts, SharedCounts
 from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.engine.engine import Engine
@@ -20,14 +21,17 @@ from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import AccessLog, Observation
+from xuanzang.server.processes import Member, Membership
 from xuanzang.server.rpc.server import ListeningServer, RpcServer, admin_server, health_server
 from xuanzang.server.settings import Settings, is_loopback, split_address
 
 _LOGGER = logging.getLogger(__name__)
 
 
-def bootstrap(settings: Settings) -> Server:
+def bootstrap(settings: Settings, told: str | None = None) -> Server:
     """Construct a server that is bound to its addresses, without models; call it inside a running event loop.
+
+    `told` makes it one of several: what their parent tells it.
 
     Raises:
         OSError: An address is taken, the access log cannot be written, or the keys file, a certificate or a setting of
@@ -36,6 +40,7 @@ def bootstrap(settings: Settings) -> Server:
     """
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
+    member = Member(Membership.of(told)) if told else None
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     trial_loader = _trial_loader(settings)
@@ -51,7 +56,7 @@ def bootstrap(settings: Settings) -> Server:
     )
     access_metrics = AccessMetrics(registry)
     observation = _observation(settings, metrics)
-    keys = None if settings.keys_file is None else KeyRing(settings.keys_file, access_metrics)
+    keys = None if settings.keys_file is None else KeyRing(settings.keys_file, access_metrics, counts=_counts(member))
     rpc = RpcServer(
         engine,
         address=settings.address,
@@ -62,17 +67,28 @@ def bootstrap(settings: Settings) -> Server:
         metrics=metrics,
         observation=observation,
         writers=GlossaryWriters(settings.glossary_writers),
+        shares_address=member is not None,
+        own_address=settings.process_address,
     )
     health = settings.health_address
     return Server(
         rpc=rpc,
         observation=observation,
-        admin=_admin_server(settings, engine, keys, metrics, access_metrics),
-        health=health_server(rpc.health, address=health, metrics=metrics) if health else None,
+        admin=_admin_server(settings, engine, keys, metrics, access_metrics, member),
+        health=health_server(rpc.health, address=health, metrics=metrics, shares_address=member is not None)
+        if health
+        else None,
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
+        member=member,
     )
+
+
+def _counts(member: Member | None) -> QuotaCounts:
+    if member is None:
+        return OwnCounts()
+    return SharedCounts(member.membership.quotas, process=member.membership.process)
 
 
 def _observation(settings: Settings, metrics: Metrics) -> Observation:
@@ -91,7 +107,12 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
 
 
 def _admin_server(
-    settings: Settings, engine: Engine, keys: KeyRing | None, metrics: Metrics, access_metrics: AccessMetrics
+    settings: Settings,
+    engine: Engine,
+    keys: KeyRing | None,
+    metrics: Metrics,
+    access_metrics: AccessMetrics,
+    member: Member | None,
 ) -> ListeningServer | None:
     address, anonymous = settings.admin_address, settings.admits_anonymous_administrators
     if address is None:
@@ -108,6 +129,7 @@ def _admin_server(
         authenticator=Authenticator(keys, anonymous=anonymous, metrics=access_metrics, role="admin"),
         tls=_tls(settings, access_metrics),
         metrics=metrics,
+        share=member.share if member else None,
     )
 
 

@@ -8,15 +8,18 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.engine.errors import EngineError, ModelNotFoundError
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import Observation
+from xuanzang.server.processes import Member
 from xuanzang.server.rpc.server import STOPPING_SECONDS, ListeningServer, RpcServer
 
 _LOGGER = logging.getLogger(__name__)
@@ -95,6 +98,8 @@ class Server:
     admin: ListeningServer | None = None
     health: ListeningServer | None = None
     observation: Observation = field(default_factory=Observation)
+    member: Member | None = None
+    """Line to the parent of several servers; None for a server alone."""
     _is_loaded: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
@@ -112,6 +117,7 @@ class Server:
                 broken,
                 asyncio.create_task(trim_heap_when_idle(lambda: not self.rpc.running)),
                 asyncio.create_task(self._reload_at(signals.reload)),
+                *self._parent_task(signals),
             )
             try:
                 await self.listen()
@@ -135,12 +141,33 @@ class Server:
         if self.health:
             await self.health.start()
             ports["health_port"] = self.health.port
+        if self.member:
+            self.member.show_ports(metrics=self.metrics_endpoint.port)
         _LOGGER.info("listening", extra=ports)
+
+    def _parent_task(self, signals: Signals) -> Iterator[asyncio.Task[None]]:
+        """Follow the parent of several servers, if there is one; without it the server drains."""
+        if self.member:
+            yield asyncio.create_task(self.member.run(self._apply, partial(signals.take, signal.SIGTERM)))
+
+    async def _apply(self, asked: Mapping[str, Any]) -> None:
+        """Make a change of the models that another server was asked for."""
+        live, name, version = self.engine.live, asked["name"], asked["version"]
+        match asked["method"]:
+            case "load":
+                await live.load(name, version)
+            case "unload":
+                with suppress(ModelNotFoundError):
+                    await live.unload(name, version)
+            case "reload":
+                await live.reload()
 
     async def load(self) -> None:
         """Load and warm the models, serve, and read what most requests do not need."""
         await self.engine.start()
         keep_heap()
+        if self.member:
+            await self.member.may_open()
         names = sorted({model.name for model in self.engine.models})
         await self.rpc.open(names)
         self.engine.live.listen(self.rpc.health.show)

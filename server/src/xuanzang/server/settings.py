@@ -18,7 +18,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, DirectoryPath, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from xuanzang.command.settings import Positional, read_flags
+from xuanzang.server.access.quota_counts import MAX_PROCESSES
 from xuanzang.server.access.settings import ANYBODY, AccessSettings
+from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.rpc.limits import RpcLimits
@@ -27,6 +29,7 @@ PROGRAM = "xuanzang serve"
 PREFIX = "XUANZANG_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
+_CORES_OF_A_PROCESS = 3
 
 
 class HostAndPort(NamedTuple):
@@ -63,6 +66,12 @@ def _admin_address(address: str) -> str:
     return _checked_address(f"{_LOOPBACK}:{address}" if address.isdecimal() else address)
 
 
+def _checked_processes(count: str) -> str:
+    if count != "auto" and not (count.isascii() and count.isdecimal() and 1 <= int(count) <= MAX_PROCESSES):
+        raise ValueError(f"must be auto or a number from 1 to {MAX_PROCESSES}")
+    return count
+
+
 Address = Annotated[str, AfterValidator(_checked_address)]
 
 
@@ -86,8 +95,19 @@ class Locations(BaseModel):
     health_address: Address | None = None
     """Address to serve grpc.health.v1 on, too, in plain text and apart from callers; port 0: any free one; unset: on
     --address only."""
+    processes: Annotated[str, AfterValidator(_checked_processes)] = "1"
+    """Servers on one address, each with a share of the cores and of the memory for keys and values; auto: one for each
+    three usable cores. Python holds one process to about three cores."""
+    process_address: Address | None = None
+    """Address of the first of several processes alone, for a balancer that deals calls; the next has the next port;
+    unset: none."""
     admin_address: Annotated[str, AfterValidator(_admin_address)] | None = None
     """Address to serve the administration of models on, or a port of 127.0.0.1; unset: none."""
+
+    @property
+    def process_count(self) -> int:
+        """Number of processes."""
+        return max(1, usable_cores() // _CORES_OF_A_PROCESS) if self.processes == "auto" else int(self.processes)
 
     @property
     def tried_file(self) -> Path | None:

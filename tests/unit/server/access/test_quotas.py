@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xuanzang.server.access.errors import QuotaExceededError
+from xuanzang.server.access.quota_counts import SharedCounts
 from xuanzang.server.access.quotas import Bucket, Places
 from xuanzang.server.engine.errors import InvalidInputError, OverloadedError
 
@@ -74,9 +81,61 @@ def test_the_wait_for_places_follows_how_long_others_held_them() -> None:
     with places.held(1):
         clock.now += 8
     with places.held(4):
-        with pytest.raises(OverloadedError) as caught:
-            places.require(2)
+        with pytest.raises(OverloadedError) as caught, places.held(2):
+            pass
         assert caught.value.retry_after_seconds == 4  # two of four places, each held for 8 seconds
-    places.require(4)
-    with pytest.raises(InvalidInputError):
-        places.require(5)
+    with places.held(4), pytest.raises(InvalidInputError), places.held(5):
+        pass
+
+
+def test_processes_share_the_quotas_of_a_key(tmp_path: Path) -> None:
+    clock = Clock()
+    counts = [SharedCounts(tmp_path / "counts", process=process) for process in range(3)]
+    clock.now = 1.0
+    buckets = [Bucket(10, clock, each.of("key"), 1) for each in counts]
+    for bucket in buckets:
+        bucket.take(3)
+    assert [bucket.seconds_until(1) for bucket in buckets] == [0.0] * 3
+    assert [bucket.seconds_until(2) for bucket in buckets] == [6.0] * 3
+    assert Bucket(10, clock, counts[0].of("another"), 1).seconds_until(10) == 0
+    # Each takes over the changed file in its own time.
+    buckets[0].change(20)
+    buckets[1].change(20)
+    assert [bucket.limit for bucket in buckets] == [20] * 3
+    assert buckets[2].seconds_until(11) == 0 < buckets[2].seconds_until(12)
+
+
+def test_sentences_of_a_process_that_has_ended_are_free_again(tmp_path: Path) -> None:
+    clock = Clock()
+    ours, others = (SharedCounts(tmp_path / "counts", process=process) for process in range(2))
+    places = [Places(4, clock, each.of("key")) for each in (ours, others)]
+    with ExitStack() as never_left:
+        never_left.enter_context(places[0].held(1))
+        never_left.enter_context(places[1].held(3))
+        with pytest.raises(QuotaExceededError), places[0].held(1):
+            pass
+        ours.forget(1)
+        with places[0].held(3), pytest.raises(QuotaExceededError), places[0].held(1):
+            pass
+
+
+def test_a_quota_is_exact_over_processes_that_hurry(tmp_path: Path) -> None:
+    script = """
+import sys, time
+from pathlib import Path
+from xuanzang.server.access.quota_counts import SharedCounts
+from xuanzang.server.access.errors import QuotaExceededError
+from xuanzang.server.access.quota_counts import SharedCounts
+from xuanzang.server.access.quotas import Bucket
+counts = SharedCounts(Path(sys.argv[1]), process=int(sys.argv[2])).of("key")
+bucket, taken = Bucket(1000, lambda: 1.0, counts), 0
+for _ in range(2000):
+    with counts.lock():
+        if not bucket.seconds_until(1):
+            bucket.take(1)
+            taken += 1
+print(taken)
+"""
+    arguments = [[sys.executable, "-c", script, str(tmp_path / "counts"), str(process)] for process in range(4)]
+    running = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for each in arguments]
+    assert sum(int(each.communicate()[0]) for each in running) == 1000

@@ -13,8 +13,8 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from xuanzang.server.__main__ import is_serving
 from xuanzang.server.access.tls import TLSFiles
+from xuanzang.server.probe import is_serving
 from xuanzang.server.rpc.services.health import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb

@@ -16,6 +16,7 @@ from xuanzang.server.access.callers import INVALID_KEY, Caller, KeyCaller
 from xuanzang.server.access.errors import UnauthenticatedError, WrongRoleError
 from xuanzang.server.access.keys import ApiKey, Role, id_of, new_key, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.quota_counts import OwnCounts, QuotaCounts
 from xuanzang.server.access.quotas import Clock
 from xuanzang.server.engine.types import CallerId
 from xuanzang.server.watched_files import ReloadedContent
@@ -30,8 +31,16 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
     """Callers by the id of their key. Belongs to the event loop."""
 
-    def __init__(self, file: Path, metrics: AccessMetrics, *, clock: Clock = time.monotonic) -> None:
-        """Read the keys file; raise KeysFileError if it is not valid."""
+    def __init__(
+        self,
+        file: Path,
+        metrics: AccessMetrics,
+        *,
+        counts: QuotaCounts | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Read the keys file, or raise KeysFileError. `counts`: those of quotas, which processes may share."""
+        self._counts = counts or OwnCounts()
         self._file = file
         self._metrics = metrics
         self._clock = clock
@@ -84,7 +93,9 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
                 self._callers[key_id].change(key)
             else:
                 series, revoked = self._metrics.of_keys.of((key_id,)), self._metrics.refusals["revoked"]
-                self._callers[key_id] = KeyCaller(key, series, revoked=revoked, clock=self._clock)
+                self._callers[key_id] = KeyCaller(
+                    key, series, revoked=revoked, counts=self._counts.of(key_id), clock=self._clock
+                )
         self._metrics.keys.value = self.usable
 
     def _warn_of_readers(self) -> None:

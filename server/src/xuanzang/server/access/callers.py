@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from typing_extensions import override
@@ -17,6 +17,7 @@ from xuanzang.server.access.errors import (
 )
 from xuanzang.server.access.keys import ApiKey
 from xuanzang.server.access.metrics import KeyMetrics
+from xuanzang.server.access.quota_counts import KeyCounts
 from xuanzang.server.access.quotas import Bucket, Clock, Places
 from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
@@ -72,20 +73,32 @@ class Caller:
 class KeyCaller(Caller):
     """The holder of a key: one object for all its RPCs."""
 
-    def __init__(self, key: ApiKey, metrics: KeyMetrics, *, revoked: Counter, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        key: ApiKey,
+        metrics: KeyMetrics,
+        *,
+        revoked: Counter,
+        counts: KeyCounts | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Make a caller; without `counts` its quotas are those of this process alone."""
         # No network address can hold the control character.
         super().__init__(CallerId(f"key\0{key.id}"))
         self.key_id = key.id
         self._metrics, self._revoked = metrics, revoked
-        self._requests = Bucket(key.requests_per_minute, clock)
-        self._characters = Bucket(key.characters_per_minute, clock)
-        self._places = Places(key.concurrent_sentences, clock)
+        self._counts = counts or KeyCounts.new()
+        with self._counts.lock():
+            self._requests = Bucket(key.requests_per_minute, clock, self._counts, 0)
+            self._characters = Bucket(key.characters_per_minute, clock, self._counts, 1)
+        self._places = Places(key.concurrent_sentences, clock, self._counts)
         self.key = key
 
     def change(self, key: ApiKey) -> None:
         """Take over a changed entry of the keys file; used quotas stay used."""
-        self._requests.change(key.requests_per_minute)
-        self._characters.change(key.characters_per_minute)
+        with self._counts.lock():
+            self._requests.change(key.requests_per_minute)
+            self._characters.change(key.characters_per_minute)
         self._places.limit = key.concurrent_sentences
         self.key = key
 
@@ -136,7 +149,8 @@ class KeyCaller(Caller):
             yield
         except (DrainingError, InvalidInputError, OverloadedError):
             # Nothing was translated. The request counts all the same: to refuse is work, too.
-            self._characters.take(-characters)
+            with self._counts.lock():
+                self._characters.take(-characters)
             characters = 0
             raise
         finally:
@@ -145,12 +159,13 @@ class KeyCaller(Caller):
     @override
     @contextmanager
     def hold_sentences(self, count: int, *, more_characters: int = 0) -> Iterator[None]:
-        try:
-            self._places.require(count)
-        except (InvalidInputError, OverloadedError):
-            self._metrics.refusals["sentences"].inc()
-            raise
-        with self._places.held(count), self._charged(more_characters):
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._places.held(count))
+            except (InvalidInputError, OverloadedError):
+                self._metrics.refusals["sentences"].inc()
+                raise
+            held.enter_context(self._charged(more_characters))
             self._metrics.sentences.inc(count)
             try:
                 yield
@@ -165,15 +180,17 @@ class KeyCaller(Caller):
             self._metrics.refusals["characters"].inc()
             description = f"must have at most {limit} characters together with this API key, has {characters}"
             raise InvalidInputError([FieldViolation(field="contents", description=description)])
-        of_requests = self._requests.seconds_until(requests), "requests", self._requests.limit
-        of_characters = self._characters.seconds_until(characters), "characters", self._characters.limit
-        seconds, what, quota = max(of_requests, of_characters, key=lambda wait: wait[0])
+        with self._counts.lock():
+            of_requests = self._requests.seconds_until(requests), "requests", self._requests.limit
+            of_characters = self._characters.seconds_until(characters), "characters", self._characters.limit
+            seconds, what, quota = max(of_requests, of_characters, key=lambda wait: wait[0])
+            if not seconds:
+                self._requests.take(requests)
+                self._characters.take(characters)
         if seconds:
             self._metrics.refusals[what].inc()
             message = f"the quota of the API key, {quota} {what} per minute, is used up"
             raise QuotaExceededError(message, retry_after_seconds=seconds, reason="quota")
-        self._requests.take(requests)
-        self._characters.take(characters)
         self._metrics.requests.inc(requests)
 
 

@@ -27,14 +27,12 @@ from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.methods import Service
 from xuanzang.server.rpc.offloading import Offloader
 from xuanzang.server.rpc.services.health import Health
-from xuanzang.server.rpc.services.models import ModelService
+from xuanzang.server.rpc.services.models import ModelService, Share
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import ReloadedContent, reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 _LISTENER_OPTIONS: Final = (
-    # A second server on the same port must fail, not get half of the callers.
-    ("grpc.so_reuseport", 0),
     # Ping silent callers, and allow their pings: with gRPC's own limit of one in five minutes, a caller that keeps its
     # connection alive during a long RPC would be disconnected. Our own client pings every second.
     ("grpc.keepalive_time_ms", 60_000),
@@ -77,18 +75,22 @@ class ListeningServer:
         options: Iterable[tuple[str, Any]],
         reflected: bool = True,
         reloaded: Iterable[ReloadedContent[Any] | None] = (),
+        shares_address: bool = False,
     ) -> None:
         """Bind an address, such as "127.0.0.1:50051" or one with port 0, inside a running event loop.
 
         `options` are channel arguments besides those of every listener, `reflected` says whether tools may ask for the
-        descriptions of the services, and `reloaded` are files to follow. OSError: the address cannot be bound, or
+        descriptions of the services, `reloaded` are files to follow, and `shares_address` says whether processes with
+        one parent listen on the address. OSError: the address cannot be bound, or
         another version of grpcio is needed.
         """
         if reflected:
             servicer = reflection.aio.ReflectionServicer([*(each.name for each in services), reflection.SERVICE_NAME])
             add_to_server = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
             services = [*services, Service(add_to_server, servicer, is_open=True)]
-        self._listener = Listener(entry.begin, (*_LISTENER_OPTIONS, *options))
+        # Otherwise a second server on the port must fail, not get half of the callers.
+        shared = ("grpc.so_reuseport", int(shares_address))
+        self._listener = Listener(entry.begin, (shared, *_LISTENER_OPTIONS, *options))
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
         for service in services:
@@ -131,8 +133,13 @@ class RpcServer(ListeningServer):
         explanations: ExplanationLimits | None = None,
         observation: Observation | None = None,
         writers: GlossaryWriters | None = None,
+        shares_address: bool = False,
+        own_address: str | None = None,
     ) -> None:
-        """Bind the address; without `observation` RPCs have only ids, without `writers` nobody stores glossaries."""
+        """Bind the address, and one that no other process has if `own_address` is given.
+
+        Without `observation` RPCs have only ids, without `writers` nobody stores glossaries.
+        """
         self._gate, self._offloader = RpcGate(limits), Offloader()
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
@@ -157,7 +164,10 @@ class RpcServer(ListeningServer):
             options=_options(limits),
             reflected=limits.reflection,
             reloaded=(authenticator.keys, tls),
+            shares_address=shares_address,
         )
+        if own_address:
+            _bind(self._server, own_address, tls)
 
     @override
     async def start(self) -> None:
@@ -217,19 +227,21 @@ def admin_server(
     authenticator: Authenticator,
     tls: ReloadedTLS | None,
     metrics: Metrics,
+    share: Share | None = None,
 ) -> ListeningServer:
     """Return a server of `xuanzang.admin.v1`, for changes of the models and of which is live."""
     return ListeningServer(
         Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS, authenticator=authenticator),
-        [Service(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter))],
+        [Service(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter, share=share))],
         address=address,
         tls=tls,
         options=[("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES)],
         reloaded=[tls],
+        shares_address=share is not None,
     )
 
 
-def health_server(shown: Health, *, address: str, metrics: Metrics) -> ListeningServer:
+def health_server(shown: Health, *, address: str, metrics: Metrics, shares_address: bool = False) -> ListeningServer:
     """Return a server of `grpc.health.v1`; in plain text, as its answers are no secret and kubelet knows no TLS."""
     return ListeningServer(
         Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS),
@@ -241,6 +253,7 @@ def health_server(shown: Health, *, address: str, metrics: Metrics) -> Listening
             ("grpc.max_allowed_incoming_connections", _MAX_HEALTH_CONNECTIONS),
         ],
         reflected=False,
+        shares_address=shares_address,
     )
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelStateError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.gate import Evaluation
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.rpc.context import RpcContext
+
+Share = Callable[[dict[str, Any]], Awaitable[list[str]]]
+"""Function that lets other processes make a change, and returns why some could not."""
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_NAME_CHARACTERS = 255
@@ -21,8 +26,9 @@ _STATES = {state: pb.ModelState.Value(f"MODEL_STATE_{state.name}") for state in 
 class ModelService:
     """The RPCs of `xuanzang.admin.v1`."""
 
-    def __init__(self, live: LiveModels, promoter: Promoter) -> None:
-        self._live = live
+    def __init__(self, live: LiveModels, promoter: Promoter, *, share: Share | None = None) -> None:
+        """Serve the changes; `share` lets the other processes make them, too."""
+        self._live, self._share = live, share
         self._promoter = promoter
 
     async def ListModels(self, request: pb.ListModelsRequest, rpc: RpcContext) -> pb.ListModelsResponse:
@@ -38,16 +44,26 @@ class ModelService:
         """Load a version from the folder."""
         name, version = _checked(request.name, request.version or "1")
         status = await self._live.load(name, version if request.version else None)
+        await self._let_others("load", name, status.version)
         return pb.LoadModelResponse(model=self._message(status))
 
     async def UnloadModel(self, request: pb.UnloadModelRequest, rpc: RpcContext) -> pb.UnloadModelResponse:
         """Unload a version."""
-        await self._live.unload(*_checked(request.name, request.version))
+        name, version = _checked(request.name, request.version)
+        await self._live.unload(name, version)
+        await self._let_others("unload", name, version)
         return pb.UnloadModelResponse()
 
     async def ReloadModels(self, request: pb.ReloadModelsRequest, rpc: RpcContext) -> pb.ReloadModelsResponse:
         """Make the loaded versions those of the folder."""
-        return pb.ReloadModelsResponse(models=map(self._message, await self._live.reload()))
+        statuses = await self._live.reload()
+        await self._let_others("reload")
+        return pb.ReloadModelsResponse(models=map(self._message, statuses))
+
+    async def _let_others(self, method: str, name: str = "", version: int = 0) -> None:
+        """Let the other processes make a change that this one has made; raise ModelStateError if some could not."""
+        if self._share and (faults := await self._share({"method": method, "name": name, "version": version})):
+            raise ModelStateError(f"{method} was done by this process, and not by others: " + "; ".join(faults))
 
     async def PinModel(self, request: pb.PinModelRequest, rpc: RpcContext) -> pb.PinModelResponse:
         """Make a version the default."""
