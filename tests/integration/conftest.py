@@ -72,11 +72,15 @@ class ServerProcess:
     async def until(self, event: str) -> dict[str, Any]:
         """Read the log up to an event and return its line."""
         while not self.logged(event):
-            assert self.process.stderr is not None
-            line = await self.process.stderr.readline()
-            assert line, f"the server ended before {event!r}: {self.events}"
-            self.events.append(json.loads(line))
+            await self.until_next()
         return self.logged(event)[0]
+
+    async def until_next(self) -> None:
+        """Read the next line of the log."""
+        assert self.process.stderr is not None
+        line = await self.process.stderr.readline()
+        assert line, f"the server has ended: {self.events}"
+        self.events.append(json.loads(line))
 
     async def until_metric(self, name: str) -> None:
         """Fetch the metrics until one is not 0."""

@@ -115,6 +115,7 @@ class Member:
         self.membership = membership
         self._may_open = asyncio.Event()
         self._line: Line | None = None
+        self._unsent: list[Message] = []
         self._answers: dict[int, asyncio.Future[list[str]]] = {}
 
     async def run(self, apply: Callable[[Message], Awaitable[None]], on_orphaned: Callable[[], None]) -> None:
@@ -125,35 +126,40 @@ class Member:
             on_orphaned: Function to call when the parent is gone.
         """
         line = self._line = await Line.over(socket.socket(fileno=self.membership.line))
-        while (message := await line.receive()) is not None:
-            if message["kind"] == "open":
+        for message in self._unsent:
+            line.send(**message)
+        while (told := await line.receive()) is not None:
+            if told["kind"] == "open":
                 self._may_open.set()
-            elif message["kind"] == "change":
-                line.send(kind="changed", change=message["change"], fault=await _fault_of(apply(message["asked"])))
-            elif message["kind"] == "changed" and (answer := self._answers.pop(message["change"], None)):
-                answer.set_result(message["faults"])
+            elif told["kind"] == "change":
+                line.send(kind="changed", change=told["change"], fault=await _fault_of(apply(told["asked"])))
+            elif told["kind"] == "changed" and (answer := self._answers.pop(told["change"], None)):
+                answer.set_result(told["faults"])
         on_orphaned()
 
     async def may_open(self) -> None:
         """Say that the models are loaded, and wait until all servers may answer."""
-        if self._line:
-            self._line.send(kind="loaded")
+        self._send(kind="loaded")
         await self._may_open.wait()
 
     def show_ports(self, *, metrics: int) -> None:
         """Tell the parent where metrics are served."""
-        if self._line:
-            self._line.send(kind="listening", metrics=metrics)
+        self._send(kind="listening", metrics=metrics)
 
     async def share(self, asked: Message) -> list[str]:
         """Let the other servers make a change that this one has made; return why some did not."""
-        if self._line is None:
-            return []
         change = len(self._answers) + time.monotonic_ns()
         answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self._answers[change] = answer
-        self._line.send(kind="change", change=change, asked=asked)
+        self._send(kind="change", change=change, asked=asked)
         return await answer
+
+    def _send(self, **message: object) -> None:
+        """Send a message, once the line is open."""
+        if self._line:
+            self._line.send(**message)
+        else:
+            self._unsent.append(message)
 
 
 async def _fault_of(change: Awaitable[None]) -> str | None:
