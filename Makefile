@@ -16,6 +16,16 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
+# Ends with what to do where PYTHON is missing or too old for the packages.
+require-python = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "xuanzang needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	newer=$$(command -v python3.13 python3.12 python3.11 | head -n 1 || true); \
+	echo "Install one, such as python3.12 and python3.12-venv, and name it: make $(or $(MAKECMDGOALS),$@) PYTHON=$${newer:-python3.12}" >&2; exit 1; }
+
+# The steps of pip, a line each as they begin.
+PROGRESS := .venv-demo/bin/python -uc 'import re, sys; [print("  " + step[1], flush=True) for line in sys.stdin \
+	if (step := re.match(r" *(Collecting \S+|Building editable for \S+(?=.* started)|Installing collected packages)", line))]'
+
 .PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings client site pictures recording suites clean
 
 help: ## List the targets
@@ -30,8 +40,8 @@ serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRI
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
 		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
 
-web: .venv-demo/ready ## Serve the default bundles and open the page on WEB_ADDRESS in a browser (no torch)
-	@.venv-demo/bin/python client/examples/web.py $(WEB_ADDRESS)
+web: .venv-demo/ready ## Serve the default bundles on ADDRESS, and the page on WEB_ADDRESS in a browser (no torch)
+	@.venv-demo/bin/python client/examples/web.py $(WEB_ADDRESS) $(ADDRESS)
 
 # One thread in each pytest process, and two processes for each core, because half of the time they wait for servers. A
 # file goes to one process, which then makes what its tests share once. A process that hangs is replaced, and its test
@@ -179,6 +189,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
+	$(require-python)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
 	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,shortlist]' -e export -e 'client[documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,batch]' -e 'gateway[grpc,google]' --group dev
@@ -188,11 +199,15 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(BIN)/python $(INSTALL) --group browser
 	touch $@
 
-# Documents without pyarrow, which is as large as all the rest.
+# Documents without pyarrow, which is as large as all the rest. Modules are compiled when they are first imported.
+DEMO := PYTHONUNBUFFERED=1 .venv-demo/bin/python -m pip install --constraint constraints.txt --disable-pip-version-check --no-compile --progress-bar off
 .venv-demo/ready: constraints.txt $(filter-out model/% export/%,$(PYPROJECTS)) $(KERNELS)
-	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu,detection]' -e 'client[documents]' -e gateway
-	touch $@
+	$(require-python)
+	@echo "Installing server, page and commands into .venv-demo: 300 MB, a minute or two, once."
+	@$(PYTHON) -m venv .venv-demo
+	@$(DEMO) 'setuptools>=80' | $(PROGRESS)
+	@$(DEMO) --no-build-isolation -e proto -e kernels -e 'client[documents]' -e 'server[cpu,detection]' -e gateway | $(PROGRESS)
+	@touch $@
 
 # A separate environment, because newer generators would force newer grpcio and protobuf on every user of the client.
 .venv-proto/ready: Makefile

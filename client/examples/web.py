@@ -28,20 +28,22 @@ def main() -> int:
     Returns:
         0 after Ctrl-C, 1 if a program ended by itself.
     """
-    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8080"
+    defaults = ["127.0.0.1:8080", "127.0.0.1:50051"]
+    page, server = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return serve(address)
+        return serve(page, server)
     except KeyboardInterrupt:
         print()
         return 0
 
 
-def serve(address: str) -> int:
+def serve(address: str, server: str) -> int:
     """Run both programs until one ends.
 
     Args:
         address: Host and port of the page.
+        server: Host and port of the gRPC service.
 
     Returns:
         1, because no program ends by itself unless it has failed.
@@ -49,14 +51,18 @@ def serve(address: str) -> int:
     if is_taken(address):
         print(f"{address} is taken; serve the page elsewhere: make web WEB_ADDRESS=127.0.0.1:8081")
         return 1
-    server, metrics = free_address(), free_address()
+    if is_taken(server):
+        print(f"{server} is taken; serve elsewhere: make web ADDRESS=127.0.0.1:50061")
+        return 1
+    print("Starting a server with the bundled models and the page ...", flush=True)
+    metrics = free_address()
     flags = ["--models", "server/models", "--address", server, "--metrics-address", metrics]
     with running("xuanzang.server", *flags) as serving:
         wait_until_serving(serving, server)
         with running("xuanzang.gateway", "--server", server, "--address", address) as answering:
             programs = (serving, answering)
             if has_begun(programs, address):
-                announce(f"http://{address}/")
+                announce(f"http://{address}/", server)
                 while all(each.poll() is None for each in programs):
                     time.sleep(0.5)
     return 1
@@ -112,13 +118,16 @@ def has_begun(programs: tuple[subprocess.Popen[bytes], ...], address: str) -> bo
     return False
 
 
-def announce(url: str) -> None:
-    """Print the address, and open it where there is a desktop.
+def announce(url: str, server: str) -> None:
+    """Print the addresses, and open the page where there is a desktop.
 
     Args:
         url: Address of the page.
+        server: Host and port of the gRPC service.
     """
-    print(f"\nThe page is on {url} (Ctrl-C ends it)\n", flush=True)
+    option = "" if server.endswith(":50051") else f" --address {server}"
+    print(f"\nThe page is on {url} (Ctrl-C ends it)")
+    print(f"In another terminal: .venv-demo/bin/xuanzang translate{option} 你好\n", flush=True)
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)
 

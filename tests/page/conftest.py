@@ -36,7 +36,7 @@ def url() -> Iterator[str]:
     """Run what `make web` runs, and yield the address of the page."""
     address = f"127.0.0.1:{free_port()}"
     environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
-    command = [sys.executable, str(ROOT / "examples" / "web.py"), address]
+    command = [sys.executable, str(ROOT / "client" / "examples" / "web.py"), address, f"127.0.0.1:{free_port()}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert any(f"http://{address}/" in line for line in process.stdout), "the page was not served"

@@ -13,6 +13,7 @@ from xuanzang.command.names import PathName
 from xuanzang.command.parser import CommandParser, fail, say
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
+from xuanzang.hub.packages import require_client
 from xuanzang.hub.pulling import PullRequest, bundle_name, pull
 from xuanzang.server.published import HubError, default_repository
 
@@ -62,6 +63,7 @@ def push_command(given: Sequence[str]) -> int:
     options = parser.parse_args(given[1:])
     try:
         require_endpoint()
+        require_client()
         from xuanzang.hub.pushing import push  # noqa: PLC0415 - its library takes long to import
 
         commit = push(options.bundle, options.model, say, private=options.private)

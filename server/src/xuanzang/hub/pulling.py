@@ -24,6 +24,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.command.names import PathName
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
+from xuanzang.hub.packages import require_client, require_conversion
 from xuanzang.hub.unfinished import UnfinishedPull
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
@@ -101,6 +102,7 @@ def pull(request: PullRequest, report: Callable[[str], None]) -> Path:
 def _pull_published(request: PullRequest, unfinished: UnfinishedPull, report: Callable[[str], None]) -> Path:
     try:
         require_endpoint()
+        require_client()
         from xuanzang.hub import download as hub  # noqa: PLC0415 - its library takes long to import
 
         model = hub.published(request.model, request.revision, report)
@@ -116,6 +118,7 @@ def _pull_published(request: PullRequest, unfinished: UnfinishedPull, report: Ca
         report(f"licence {model.licence}: commercial use is forbidden")
     if model.is_bundle:
         return _pull_bundle(request, unfinished, model, report)
+    require_conversion()
     files = hub.checkpoint_files(model, report)
     size = sum(model.sizes[name] for name in files)
     _require_room(request.repository, size, size)
@@ -191,6 +194,7 @@ def _convert(
     report: Callable[[str], None],
 ) -> Path:
     """Import and export a checkpoint in a folder; `origin` is empty for a folder of the user."""
+    require_conversion()
     _place(request.repository, request.name)
     work = _work(request, origin)
     checkpoint = unfinished.folder / work / "checkpoint"

@@ -58,13 +58,7 @@ def published_bundle(
         return there
     for entry in entry_points(group=_GROUP):
         before_pull()
-        try:
-            pull = entry.load()
-        except ModuleNotFoundError as error:
-            raise HubError(
-                f"pulling {name} needs {error.name}, of the extra `hub`: pip install -e 'server[hub]' in a clone"
-            ) from error
-        bundle: Path = pull(name, repository, report)
+        bundle: Path = entry.load()(name, repository, report)
         return bundle
     raise HubError(f"{name} cannot be pulled: no package is installed that pulls models")
 
