@@ -10,6 +10,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from xuanzang.text.codec import SentenceFormat, TextCodec
 from xuanzang.text.markup.contents import split_document, written
+from xuanzang.text.markup.parsing import parse
 from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
 from xuanzang.text.types import ContentFormat, GlossaryMatch, TokenDetail
 
@@ -70,7 +71,7 @@ def test_a_sentence_is_framed_as_the_format_says_and_decoded_to_itself(codec: Te
 
 def test_a_page_is_cut_into_sentences_and_written_around_any_translation(codec: TextCodec) -> None:
     content = "<h1>你好，世界！</h1><p>我有<b>一只猫</b>。</p>"
-    split = split_document(content, codec, content_format=ContentFormat.HTML, refuse_long=False)
+    split = split_document(content, parse(content, ContentFormat.HTML), codec, refuse_long=False)
     assert [segment.text for segment in split.segments] == ["你好，世界！", "我有一只猫。"]
     hello = Part(text="Hello!", tokens=(TokenDetail(text="Hello!", score=0, source_start=0, source_end=6),))
     words = (("I have", 0, 2), (" a cat", 2, 5), (".", 5, 6))

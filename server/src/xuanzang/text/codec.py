@@ -14,6 +14,7 @@ from xuanzang.text.sentences import (
     is_copied,
     is_forced_cut,
     seen_text,
+    split_around_words,
     split_at_pauses,
     split_long_sentence,
     split_sentences,
@@ -107,13 +108,16 @@ class TextCodec:
             target_phrases=self.target_phrases,
         )
 
-    def split(self, text: str, *, refuse_long: bool = False, unbroken: Sequence[Span] = ()) -> list[Segment]:
+    def split(
+        self, text: str, *, refuse_long: bool = False, unbroken: Sequence[Span] = (), words: Sequence[Span] = ()
+    ) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them; joined they are the text.
 
         With `refuse_long` a stretch without comma or white space stays whole, and may have more than
-        `max_source_length` ids. `unbroken` are places, in their order, whose marks end no sentence.
+        `max_source_length` ids. `unbroken` are places, in their order, whose marks end no sentence; `words` are those
+        of stand-ins, whose characters say nothing of where sentences end.
         """
-        parts = split_sentences(text)
+        parts = split_sentences(text) if not words else split_around_words(text, words)
         if unbroken:
             parts = with_unbroken(parts, unbroken)
         segments: list[Segment] = []

@@ -123,6 +123,16 @@ def split_sentences(text: str) -> list[str]:
     return parts + _split_line(text[start:])
 
 
+def split_around_words(text: str, words: Iterable[Span]) -> list[str]:
+    """Cut text into sentences as `split_sentences` does if some of its characters are letters of names."""
+    masked, end = list[str](), 0
+    for word in words:
+        masked += text[end : word[0]], "X" * (word[1] - word[0])
+        end = word[1]
+    ends = [0, *accumulate(map(len, split_sentences("".join((*masked, text[end:])))))]
+    return [text[start:stop] for start, stop in itertools.pairwise(ends)]
+
+
 def with_unbroken(parts: Sequence[str], unbroken: Iterable[tuple[int, int]]) -> list[str]:
     """Join parts of a text that end within some places, in their order, or at the end of one before no white space.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
@@ -11,10 +13,9 @@ from typing import NamedTuple, Protocol
 from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.text.markup.document import Block, Inline
-from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.placement import placed, rendered
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
-from xuanzang.text.types import ContentFormat, GlossaryMatch, TokenDetail
+from xuanzang.text.types import GlossaryMatch, TokenDetail
 
 
 class TranslatedSegment(Protocol):
@@ -38,24 +39,39 @@ class SplitBlock(NamedTuple):
 
     block: Block
     segments: tuple[Segment, ...]
+    nested: tuple[tuple[str | SplitBlock, ...], ...] = ()
+    """Parts of its placeholders that are translated, in the order of these."""
 
     @property
     def verbatim(self) -> tuple[Span, ...]:
         """Places in its text of what is not translated."""
-        return tuple(_verbatim(self.block.inlines))
+        return tuple((inline.start, inline.end) for inline in _all(self.block.inlines) if inline.is_verbatim)
+
+    @property
+    def placeholders(self) -> tuple[Inline, ...]:
+        """Placeholders that a word of its text stands in for, in their order."""
+        return tuple(inline for inline in _all(self.block.inlines) if inline.placeholder)
+
+    @property
+    def blocks(self) -> Iterator[SplitBlock]:
+        """The block itself, and those within it."""
+        yield self
+        for parts in self.nested:
+            yield from _blocks(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitDocument:
     """Content whose blocks are split into sentences."""
 
+    content: str
     parts: tuple[str | SplitBlock, ...]
     """Blocks, and what is between them and stays as it is."""
 
     @property
     def blocks(self) -> list[SplitBlock]:
-        """Blocks in their order."""
-        return [part for part in self.parts if not isinstance(part, str)]
+        """Blocks in their order, those within placeholders after the block around them."""
+        return list(_blocks(self.parts))
 
     @property
     def segments(self) -> list[Segment]:
@@ -63,24 +79,55 @@ class SplitDocument:
         return [segment for part in self.blocks for segment in part.segments]
 
 
+def _blocks(parts: Sequence[str | SplitBlock]) -> Iterator[SplitBlock]:
+    for part in parts:
+        if not isinstance(part, str):
+            yield from part.blocks
+
+
+def _all(inlines: Sequence[Inline]) -> Iterator[Inline]:
+    """Yield elements and those within them, in the order of the text."""
+    for inline in inlines:
+        yield inline
+        yield from _all(inline.children)
+
+
 def split_document(
-    content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool, terms: Terms = NO_TERMS
+    content: str, parts: Sequence[str | Block], codec: TextCodec, *, refuse_long: bool, terms: Terms = NO_TERMS
 ) -> SplitDocument:
-    """Cut content with markup into sentences, none of which ends within a term.
+    """Cut the blocks of a content into sentences, none of which ends within a term.
 
     With `refuse_long` a stretch without comma or white space stays whole, however long it is.
-
-    Raises:
-        MarkupError: The content cannot be read, or is over a limit.
     """
 
     def split(part: str | Block) -> str | SplitBlock:
         if isinstance(part, str):
             return part
+        inlines = list(_all(part.inlines))
+        words = [(inline.start, inline.end) for inline in inlines if inline.placeholder]
         unbroken = terms.with_marks(part.text)
-        return SplitBlock(part, tuple(codec.split(part.text, refuse_long=refuse_long, unbroken=unbroken)))
+        segments = codec.split(part.text, refuse_long=refuse_long, unbroken=unbroken, words=words)
+        if words:
+            segments = _without_language(segments, words)
+        nested = tuple(tuple(map(split, inline.nested)) for inline in inlines if inline.nested)
+        return SplitBlock(part, tuple(segments), nested)
 
-    return SplitDocument(parts=tuple(map(split, parse(content, content_format))))
+    return SplitDocument(content=content, parts=tuple(map(split, parts)))
+
+
+def _without_language(segments: Sequence[Segment], words: Sequence[Span]) -> list[Segment]:
+    """Return segments, of which those with letters of placeholders alone are copied."""
+    result, start = list[Segment](), 0
+    remaining = deque(words)
+    for segment in segments:
+        end, letters = start + len(segment.text), list(segment.text)
+        while remaining and remaining[0][0] < end:
+            first, last = remaining.popleft()
+            letters[first - start : last - start] = " " * (last - first)
+        is_copied = segment.source_ids and not any(map(str.isalpha, letters))
+        result.append(Segment(text=segment.text, source_ids=()) if is_copied else segment)
+        start = end
+    return result
 
 
 def content_matches(split: SplitDocument, parts: Sequence[TranslatedSegment]) -> tuple[GlossaryMatch, ...]:
@@ -88,34 +135,77 @@ def content_matches(split: SplitDocument, parts: Sequence[TranslatedSegment]) ->
     remaining = iter(parts)
     return tuple(
         replace(match, source_start=start, source_end=end)
-        for block, segments in split.blocks
-        for part in islice(remaining, len(segments))
+        for split_block in split.blocks
+        for words in [{(inline.start, inline.end) for inline in split_block.placeholders}]
+        for part in islice(remaining, len(split_block.segments))
         for match in part.matches
-        for start, end in [block.in_content(match.source_start, match.source_end)]
+        if (match.source_start, match.source_end) not in words
+        for start, end in [split_block.block.in_content(match.source_start, match.source_end)]
     )
+
+
+def lost_placeholders(split: SplitDocument, parts: Sequence[TranslatedSegment]) -> tuple[str, ...]:
+    """Return the placeholders that a translation does not hold exactly once, or not in the order that they need."""
+    remaining = iter(parts)
+    return tuple(
+        lost
+        for split_block in split.blocks
+        for lost in _lost(split_block, list(islice(remaining, len(split_block.segments))))
+    )
+
+
+def _lost(split: SplitBlock, parts: Sequence[TranslatedSegment]) -> Iterator[str]:
+    placeholders = iter([*split.placeholders, None])
+    inline, end = next(placeholders), 0
+    for segment, part in zip(split.segments, parts, strict=True):
+        end += len(segment.text)
+        last = -1
+        while inline and inline.start < end:
+            word = split.block.text[inline.start : inline.end]
+            after = r"(?![0-9])" if word[-1].isdigit() else ""
+            places = [found.start() for found in re.finditer(re.escape(word) + after, part.text)]
+            if len(places) != 1 or (inline.is_ordered and places[0] < last):
+                yield inline.placeholder
+            elif inline.is_ordered:
+                last = places[0]
+            inline = next(placeholders)
 
 
 def written(split: SplitDocument, parts: Sequence[TranslatedSegment], codec: TextCodec) -> str:
     """Write a document with its segments in translation, whose tokens say where tags belong."""
-    remaining = iter(parts)
-    return "".join(
-        part if isinstance(part, str) else _written_block(part, list(islice(remaining, len(part.segments))), codec)
-        for part in split.parts
-    )
+    return _written_parts(split.parts, iter(parts), codec)
 
 
-def _written_block(split: SplitBlock, parts: Sequence[TranslatedSegment], codec: TextCodec) -> str:
+def _written_parts(parts: Sequence[str | SplitBlock], translated: Iterator[TranslatedSegment], codec: TextCodec) -> str:
+    return "".join(part if isinstance(part, str) else _written_block(part, translated, codec) for part in parts)
+
+
+def _written_block(split: SplitBlock, translated: Iterator[TranslatedSegment], codec: TextCodec) -> str:
     block = split.block
+    parts = list(islice(translated, len(split.segments)))
     pieces = codec.joiner().pieces([part.text for part in parts])
     text = "".join(pieces)
     alignment = Alignment(block.text, text, list(_stretches(split, parts, pieces)))
-    inlines = placed(block.inlines, alignment, (0, len(text)))
+    nested = iter([_written_parts(each, translated, codec) for each in split.nested])
+    inlines = placed(_filled(block.inlines, nested), alignment, (0, len(text)))
     return rendered(text, inlines, block, spaced=codec.is_spaced)
+
+
+def _filled(inlines: Sequence[Inline], nested: Iterator[str]) -> tuple[Inline, ...]:
+    """Return elements with the translations of their parts."""
+    return tuple(
+        replace(
+            inline,
+            opening=next(nested) if inline.nested else inline.opening,
+            children=_filled(inline.children, nested),
+        )
+        for inline in inlines
+    )
 
 
 def _stretches(split: SplitBlock, parts: Sequence[TranslatedSegment], pieces: Sequence[str]) -> Iterator[Stretch]:
     """Align each segment of a block with its translation."""
-    block, segments = split
+    block, segments = split.block, split.segments
     sources = accumulate((len(segment.text) for segment in segments), initial=0)
     ends = accumulate(map(len, pieces))
     verbatim = sorted(split.verbatim)
@@ -143,10 +233,3 @@ def _term_places(matches: Sequence[GlossaryMatch]) -> Iterator[tuple[Span, Span]
         if match.target:
             place = (match.target_start, match.target_start + len(match.target))
             yield place, (match.source_start, match.source_end)
-
-
-def _verbatim(inlines: Sequence[Inline]) -> Iterator[tuple[int, int]]:
-    for inline in inlines:
-        if inline.is_verbatim:
-            yield inline.start, inline.end
-        yield from _verbatim(inline.children)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+
+ESCAPED: Mapping[str, str] = MappingProxyType({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""Characters that markup writes otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,14 @@ class Inline:
     """True if it began in a block before, so that it is around all that comes before its end."""
     reaches_end: bool = False
     """True if it ends in a block behind, so that it is around all that comes after its start."""
+    placeholder: str = ""
+    """Placeholder that the text of the element stands in for; empty if it is none."""
+    is_ordered: bool = False
+    """True if a placeholder must keep its place among the others of its sentence that are ordered."""
+    is_space: bool = False
+    """True if it takes the place of a space."""
+    nested: tuple[str | Block, ...] = ()
+    """Parts of a placeholder that are translated, and those between them; `opening` is made of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +52,8 @@ class Block:
     """First character of the content that each character was read from."""
     ends: Sequence[int]
     """The one after the last."""
+    escapes: Mapping[str, str]
+    """Characters of the translation that the content writes otherwise."""
 
     def in_content(self, start: int, end: int) -> tuple[int, int]:
         """Return the characters of the content between the first and the last of some characters of the text."""

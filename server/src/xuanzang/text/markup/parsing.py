@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, repeat
+from typing import Protocol
 
-from xuanzang.text.markup.document import Block, Inline
+from xuanzang.text.markup.document import ESCAPED, Block, Inline
 from xuanzang.text.markup.tokens import MarkupError, MarkupToken, TokenKind, html_tokens, xml_tokens
 from xuanzang.text.types import ContentFormat
 
@@ -70,10 +72,13 @@ class _Open:
 class BlockBuilder:
     """Builds one block, token by token."""
 
-    def __init__(self, start: int) -> None:
-        self._place = start
+    def __init__(self, start: int, *, keeps_lines: bool = False, escapes: Mapping[str, str] = ESCAPED) -> None:
+        """Begin at a place of the content; `keeps_lines`: whether sentences end at line breaks."""
+        self.place = start
+        """Place of the next token in the content."""
+        self._keeps_lines, self._escapes = keeps_lines, escapes
         self._starts, self._ends = array("I"), array("I")
-        self._raw: list[str] = []
+        self._raw: list[str | Block] = []
         self._texts: list[str] = []
         self._length = 0
         self._spellings: defaultdict[str, list[str]] = defaultdict(list)
@@ -84,7 +89,7 @@ class BlockBuilder:
     def add_text(self, token: MarkupToken) -> None:
         """Add text, or a reference."""
         self._take(token.raw, token.text)
-        self._is_translated |= not token.text.isspace()
+        self._is_translated = self._is_translated or any(map(str.isalpha, token.text))
         if token.raw[0] == "&" and token.raw != token.text and len(token.text) == 1:
             self._spellings[token.text].append(token.raw)
 
@@ -93,6 +98,32 @@ class BlockBuilder:
         start = self._length
         self._take(raw, text)
         self._add(Inline(start=start, end=self._length, opening=raw, is_verbatim=bool(text)))
+
+    def add_space(self, raw: str) -> None:
+        """Add white space that the model reads as one space."""
+        start = self._length
+        self._take(raw, " ")
+        self._add(Inline(start=start, end=start, opening=raw, is_space=True))
+
+    def add_placeholder(
+        self, raw: str, word: str, *, is_ordered: bool = False, nested: tuple[str | Block, ...] = ()
+    ) -> None:
+        """Add a placeholder, which a word stands in for; `nested` are its parts if some are translated."""
+        start = self._length
+        self._take(raw, word)
+        if nested:
+            self._raw[-1:] = nested
+        self._add(
+            Inline(
+                start=start,
+                end=self._length,
+                opening=raw,
+                is_verbatim=bool(word),
+                placeholder=raw if word else "",
+                is_ordered=is_ordered,
+                nested=nested,
+            )
+        )
 
     def open(self, token: MarkupToken) -> None:
         """Add the start tag of an element."""
@@ -128,21 +159,33 @@ class BlockBuilder:
             root.inlines = [around]
 
     def build(self) -> list[str | Block]:
-        """Return the block, or its characters if there is nothing to translate."""
+        """Return the block, or its characters if there is nothing to translate but within placeholders."""
         if not self._is_translated:
-            return ["".join(self._raw)] if self._raw else []
+            return [part for part in _joined(self._raw) if part]
         while len(self._open) > 1:
             self._close("", reaches_end=True)
-        text, inlines, kept = without_line_breaks("".join(self._texts), self._open[0].inlines)
+        text, inlines = "".join(self._texts), tuple(self._open[0].inlines)
+        kept: Sequence[int] = range(len(text))
+        if not self._keeps_lines:
+            text, inlines, kept = without_line_breaks(text, inlines)
         starts, ends = (array("I", [places[place] for place in kept]) for places in (self._starts, self._ends))
-        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), starts=starts, ends=ends)]
+        return [
+            Block(
+                text=text,
+                inlines=inlines,
+                spellings=dict(self._spellings),
+                starts=starts,
+                ends=ends,
+                escapes=self._escapes,
+            )
+        ]
 
     def _pass(self, raw: str) -> None:
         self._raw.append(raw)
-        self._place += len(raw)
+        self.place += len(raw)
 
     def _take(self, raw: str, text: str) -> None:
-        start, end = self._place, self._place + len(raw)
+        start, end = self.place, self.place + len(raw)
         if len(raw) == len(text):
             self._starts.extend(range(start, end))
             self._ends.extend(range(start + 1, end + 1))
@@ -170,7 +213,48 @@ class BlockBuilder:
         )
 
 
-def parse(content: str, content_format: ContentFormat) -> tuple[str | Block, ...]:
+def _joined(parts: Iterable[str | Block]) -> Iterator[str | Block]:
+    """Yield parts of a content; characters between two blocks together."""
+    characters: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            characters.append(part)
+        else:
+            yield "".join(characters)
+            characters.clear()
+            yield part
+    yield "".join(characters)
+
+
+class BlockSequence:
+    """The blocks of a content, and what is between them, as they are built."""
+
+    def __init__(self, *, start: int = 0, keeps_lines: bool = False, escapes: Mapping[str, str] = ESCAPED) -> None:
+        """Begin at a place of the content; the other arguments are those of a builder."""
+        self._make = partial(BlockBuilder, keeps_lines=keeps_lines, escapes=escapes)
+        self._parts: list[str | Block] = []
+        self.builder = self._make(start)
+        """Builder of the block in progress."""
+
+    def end_block(self, raw: str) -> None:
+        """End the block in progress at some characters of the content."""
+        self._parts += self.builder.build()
+        self._parts.append(raw)
+        self.builder = self._make(self.builder.place + len(raw))
+
+    def parts(self) -> list[str | Block]:
+        """Return the blocks, and what is between them."""
+        return [*self._parts, *self.builder.build()]
+
+
+class TextCarrier(Protocol):
+    """Puts the text between two tags into its block."""
+
+    def add_run(self, sequence: BlockSequence, tokens: Sequence[MarkupToken]) -> None:
+        """Add tokens of text."""
+
+
+def parse(content: str, content_format: ContentFormat, carrier: TextCarrier | None = None) -> tuple[str | Block, ...]:
     """Cut content into blocks and what stays between; raise MarkupError if it cannot be read, or is over a limit."""
     if len(content) > MAX_MARKUP_CHARACTERS:
         raise MarkupError(f"must have at most {MAX_MARKUP_CHARACTERS} characters with markup, has {len(content)}")
@@ -178,32 +262,42 @@ def parse(content: str, content_format: ContentFormat) -> tuple[str | Block, ...
     count = sum(token.kind is not TokenKind.TEXT for token in tokens)
     if count > MAX_TAGS:
         raise MarkupError(f"must have at most {MAX_TAGS} tags, has {count}")
-    return tuple(_parts(tokens))
+    return tuple(_parts(tokens, carrier))
 
 
-def _parts(tokens: Iterable[MarkupToken]) -> Iterator[str | Block]:
+def _parts(tokens: Iterable[MarkupToken], carrier: TextCarrier | None) -> list[str | Block]:
     remaining = iter(tokens)
-    place = 0
-    builder = BlockBuilder(place)
+    sequence = BlockSequence()
+    run: list[MarkupToken] = []
     for token in remaining:
+        if token.kind is TokenKind.TEXT and not token.is_block:
+            run.append(token)
+            continue
+        _add_run(sequence, run, carrier)
+        run.clear()
         raw, text, is_verbatim = token.raw, "", token.kind in (TokenKind.EMPTY, TokenKind.OTHER)
         if token.kind is TokenKind.OPEN and _is_untranslated(token):
             is_verbatim = True
             raw, text = _element(token, remaining)
-        place += len(raw)
+        builder = sequence.builder
         if token.is_block:
-            yield from builder.build()
-            yield raw
-            builder = BlockBuilder(place)
+            sequence.end_block(raw)
         elif is_verbatim:
             builder.add_verbatim(raw, text)
         elif token.kind is TokenKind.OPEN:
             builder.open(token)
-        elif token.kind is TokenKind.CLOSE:
-            builder.close(token)
         else:
-            builder.add_text(token)
-    yield from builder.build()
+            builder.close(token)
+    _add_run(sequence, run, carrier)
+    return sequence.parts()
+
+
+def _add_run(sequence: BlockSequence, run: Sequence[MarkupToken], carrier: TextCarrier | None) -> None:
+    if carrier and run:
+        carrier.add_run(sequence, run)
+    else:
+        for token in run:
+            sequence.builder.add_text(token)
 
 
 def _is_untranslated(token: MarkupToken) -> bool:

@@ -26,7 +26,6 @@ _UNKNOWN = -0.05
 _PUNCTUATION_WEIGHT = 0.3
 _LONG = 4
 _MIN_WEIGHT = 0.6
-_ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _BESIDE_WORDS = re.compile(r"[^\W_\u2e80-\uffef\U00020000-\U0003ffff]")
 
 
@@ -217,7 +216,7 @@ def _words_before(words: Sequence[Word], place: int) -> int:
 
 def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool) -> str:
     """Write a translation with its tags; `spaced`: whether the language has spaces between words."""
-    write = _Writer(text, block.text, _speller(block.spellings), spaced)
+    write = _Writer(text, block.text, _speller(block.spellings, block.escapes), spaced)
     return "".join(write.parts(inlines, 0, len(text)))
 
 
@@ -233,6 +232,11 @@ class _Writer(NamedTuple):
         for element in placed:
             yield self.spell(self.text[start : element.start])
             start = element.end
+            if element.inline.is_space:
+                # What it stands for is the space of the text beside it.
+                start += self.text[start : min(start + 1, end)] == " "
+                yield element.inline.opening
+                continue
             if element.inline.is_verbatim:
                 before, after = _spaces(self.text, element, self.source) if self.spaced else ("", "")
                 yield f"{before}{element.inline.opening}{after}"
@@ -243,15 +247,17 @@ class _Writer(NamedTuple):
         yield self.spell(self.text[start:end])
 
 
-def _speller(spellings: Mapping[str, Sequence[str]]) -> Callable[[str], str]:
+def _speller(spellings: Mapping[str, Sequence[str]], escapes: Mapping[str, str]) -> Callable[[str], str]:
     """Return what writes text as markup: characters that the content wrote as references are written so again."""
     left = {character: deque(references) for character, references in spellings.items()}
-    special = re.compile(f"[{''.join(map(re.escape, {*_ESCAPED, *spellings}))}]")
+    if not (characters := {*escapes, *spellings}):
+        return str
+    special = re.compile(f"[{''.join(map(re.escape, characters))}]")
 
     def reference(found: re.Match[str]) -> str:
         references = left.get(found[0])
         if not references:
-            return _ESCAPED[found[0]]
+            return escapes[found[0]]
         # The last one serves for all that the translation has more of.
         return references.popleft() if len(references) > 1 else references[0]
 

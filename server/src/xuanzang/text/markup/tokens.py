@@ -17,7 +17,8 @@ _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?"
 
 # Python refuses to read thousands of digits.
 _LONG_NUMBER = re.compile(r"(?<=&#)(?:([xX])([0-9a-fA-F]{20,}+)|([0-9]{20,}+))")
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
+"""Elements of HTML without content."""
 # Elements that a line break comes before or after, in the style sheet of browsers, or that hold such elements only.
 _BLOCKS = frozenset(
     "address article aside audio base blockquote body br button canvas caption center col colgroup dd details dialog "  # noqa: SIM905
@@ -132,7 +133,7 @@ def _html_tag(found: re.Match[str]) -> MarkupToken:
     for match in _NAMED_VALUE.finditer(raw, 1 + len(name)):
         value = unescaped(match[match.lastindex]) if match.lastindex and match.lastindex > 1 else None
         attributes.setdefault(match[1].lower(), value)
-    kind = TokenKind.EMPTY if name in _VOID or raw.endswith("/>") else TokenKind.OPEN
+    kind = TokenKind.EMPTY if name in VOID or raw.endswith("/>") else TokenKind.OPEN
     return MarkupToken(kind, raw, name, attributes, is_block=name in _BLOCKS)
 
 

@@ -15,6 +15,7 @@ from xuanzang.server.engine.calls.results import copied, with_markup
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.contents import SplitDocument, split_document
+from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.tokens import TokenKind, html_tokens
 from xuanzang.text.offsets import Span
 from xuanzang.text.sentences import Joiner, is_copied, seen_text, split_sentences
@@ -69,7 +70,7 @@ def translation(rng: random.Random, start: int, end: int) -> Hypothesis:
 def translate(content: str, content_format: ContentFormat, seed: int, *, spaced: bool = True) -> tuple[str, str]:
     """Return a translation with its tags, and the plain translations of the texts of its blocks."""
     codec = cast("TextCodec", RandomCodec(spaced=spaced))
-    split = split_document(content, codec, content_format=content_format, refuse_long=False)
+    split = split_document(content, parse(content, content_format), codec, refuse_long=False)
     hypotheses = translations(split, random.Random(seed))
     [answer] = with_markup(split, iter(hypotheses), codec)
     assert not answer.tokens
@@ -141,10 +142,10 @@ def test_tags_are_around_the_words_that_come_from_theirs(
     content: str, words: Sequence[tuple[str, str]], expected: str
 ) -> None:
     codec = cast("TextCodec", RandomCodec())
-    split = split_document(content, codec, content_format=ContentFormat.HTML, refuse_long=False)
+    split = split_document(content, parse(content, ContentFormat.HTML), codec, refuse_long=False)
     remaining = list(words)
     hypotheses = []
-    for block, segments in split.blocks:
+    for block, segments, _ in split.blocks:
         if any(segment.source_ids for segment in segments):
             mine = [remaining.pop(0) for _ in list(remaining) if remaining[0][1] in block.text]
             hypotheses.append([aligned(block.text, mine)])

@@ -121,7 +121,7 @@ class RunningCall:
                 with self._hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared) if prepared.searches else ())
                 work = partial(self._joined, prepared, translated)
-                if self._has_markup or self._options.quality:
+                if any(prepared.documents) or self._options.quality:
                     answer = await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
                 else:
                     answer = work()
@@ -166,6 +166,8 @@ class RunningCall:
             codec=self._codec,
             writer=self._writer,
             settings=shared.settings,
+            # An explanation, details of tokens and a prefix are of the text as it is.
+            carries=not (self._watch or self._call.options.token_details or self._options.target_prefix),
         )
         if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:
             prepared = work()
@@ -205,7 +207,7 @@ class RunningCall:
         is_single = len(planned.searches) == len(searches)
         streamer = None
         # The best of several draws is known at the end only.
-        if self._emit and is_single:
+        if self._emit and is_single and prepared.documents[0] is None:
             settled = settled_by(self._writer, whole=bool(self._call.terms.fields or options.target_prefix))
             streamer = TextStreamer(prepared.texts[0], self._codec, self._emit, settled=settled)
         if self._answers is None:

@@ -18,11 +18,14 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.contents import SplitDocument, split_document
+from xuanzang.text.markup.document import Block
+from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.tokens import MarkupError
 from xuanzang.text.offsets import Span
+from xuanzang.text.spans.carrying import Carrier, is_no_language, stand_ins
 from xuanzang.text.terminology.terms import FoundTerm, Terms
 from xuanzang.text.traditional import TraditionalWriter
-from xuanzang.text.types import ContentFormat
+from xuanzang.text.types import ContentFormat, ProtectedPattern
 
 
 @dataclass(slots=True)
@@ -34,7 +37,7 @@ class PreparedTexts:
     searches: list[PlannedSearch] = field(default_factory=list)
     """One for each segment with source ids."""
     documents: list[SplitDocument | None] = field(default_factory=list)
-    """Each text as it was parsed; None for those that are kept, and without markup."""
+    """Each text as it was parsed; None for those that are kept, and without markup or placeholders."""
     source_tokens: int = 0
     """Source tokens of all sentences, end tokens included."""
     cost: int = 0
@@ -47,6 +50,8 @@ class _Sentences(NamedTuple):
     segments: Sequence[Segment]
     verbatim: Sequence[Span] = ()
     """Places of what is not translated."""
+    words: Sequence[Span] = ()
+    """Places of words that stand in for placeholders."""
 
 
 def prepare(
@@ -57,13 +62,16 @@ def prepare(
     codec: TextCodec,
     writer: TraditionalWriter | None,
     settings: EngineSettings,
+    carries: bool = True,
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call; `writer` writes what the model writes, None leaves it as it is.
+
+    `carries`: whether white space and invisible characters are carried, too.
 
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
-    preparation = _Preparation(call, context.model, codec, options, writer, settings)
+    preparation = _Preparation(call, context.model, codec, options, writer, settings, carries=carries)
     prepared, violations = preparation.prepared, preparation.violations
     kept = call.kept_texts if call.readings else ()
     max_cost = settings.max_queue_tokens // 2
@@ -99,8 +107,11 @@ class _Preparation:
         options: DecodingOptions,
         writer: TraditionalWriter | None,
         settings: EngineSettings,
+        *,
+        carries: bool,
     ) -> None:
         self._terms_wanted, self._format = call.terms, call.content_format
+        self._families, self._carries = call.placeholders, carries or bool(call.placeholders)
         self._model, self._codec, self._writer = model, codec, writer
         self._options = options if writer is None else _simplified(options, writer)
         self._written = {self._options.target_prefix: options.target_prefix}
@@ -122,7 +133,7 @@ class _Preparation:
             if len(text) > self._max_characters:
                 self.violations.append(_too_long(field, len(text), self._max_characters, "characters"))
                 return
-            if is_kept:
+            if is_kept or (self._format is ContentFormat.TEXT and is_no_language(text)):
                 blocks, document = [_Sentences([Segment(text=text, source_ids=())])], None
             else:
                 blocks, document = self._blocks(field, text)
@@ -130,12 +141,16 @@ class _Preparation:
             if self.violations:
                 return
             of_text: list[Segment] = []
-            for segments, verbatim in blocks:
-                of_text += segments
+            options = self._options
+            if document and not options.token_details:
+                # Elements find their places by the alignment of tokens.
+                options = replace(options, token_details=True)
+            for block in blocks:
+                of_text += block.segments
                 start = 0
-                for segment in segments:
+                for segment in block.segments:
                     if segment.source_ids:
-                        search = self._search(segment, start, verbatim)
+                        search = self._search(segment, start, block, options)
                         prepared.searches.append(search)
                         prepared.source_tokens += len(search.sentence.source_ids)
                         prepared.cost += self._searches_per_sentence * predicted_cost(search.sentence)
@@ -188,23 +203,42 @@ class _Preparation:
                 yield FieldViolation(field=option, description=description)
 
     def _blocks(self, field: str, text: str) -> tuple[list[_Sentences], SplitDocument | None]:
-        """Split a text, or each block of one with markup."""
+        """Split a text, or each block of one with markup or placeholders."""
         terms, refuse_long = self._terms_wanted, self._options.refuse_long_sentences
-        if self._format is ContentFormat.TEXT:
-            unbroken = terms.with_marks(text) if terms.fields else ()
-            return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))], None
         try:
-            document = split_document(
-                text, self._codec, content_format=self._format, refuse_long=refuse_long, terms=terms
-            )
+            parts = self._parts(text)
         except MarkupError as error:
             raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-        return [_Sentences(each.segments, each.verbatim) for each in document.blocks], document
+        if parts is None:
+            unbroken = terms.with_marks(text) if terms.fields else ()
+            return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))], None
+        document = split_document(text, parts, self._codec, refuse_long=refuse_long, terms=terms)
+        blocks = [
+            _Sentences(each.segments, each.verbatim, [(inline.start, inline.end) for inline in each.placeholders])
+            for each in document.blocks
+        ]
+        return blocks, document
 
-    def _search(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> PlannedSearch:
+    def _parts(self, text: str) -> Sequence[str | Block] | None:
+        """Cut a text into blocks; None if it has neither markup nor anything that is carried."""
+        if self._format is ContentFormat.TEXT:
+            return self._carrier(text).parts_of_text(text) if self._carries else None
+        return parse(text, self._format, self._carrier(text) if self._carries else None)
+
+    def _carrier(self, text: str) -> Carrier:
+        return Carrier(self._families, stand_ins(text, self._is_usable))
+
+    def _is_usable(self, word: str) -> bool:
+        """Return whether a word can stand in for a placeholder."""
+        codec = self._codec
+        is_known = codec.can_read(word) and codec.can_write(codec.encode_target(word))
+        return is_known and not any(text in word for text in self._options.suppressed_texts)
+
+    def _search(self, segment: Segment, start: int, block: _Sentences, options: DecodingOptions) -> PlannedSearch:
         """Plan the search for a sentence that begins at a place of its text."""
-        terms = self._terms(segment, start, verbatim) if self._terms_wanted.fields else NO_SENTENCE_TERMS
-        options = self._options
+        terms = NO_SENTENCE_TERMS
+        if self._terms_wanted.fields or block.words:
+            terms = self._terms(segment, start, block)
         renderer = SentenceRenderer(
             codec=self._codec,
             source_spans=terms.offsets(segment, self._codec, start) if options.token_details else (),
@@ -245,9 +279,11 @@ class _Preparation:
         fits = options.min_target_length < len(target_ids) <= _max_target_length(self._model, options)
         return target_ids if fits else ()
 
-    def _terms(self, segment: Segment, start: int, verbatim: Sequence[Span]) -> SentenceTerms:
-        """Find the terms of a sentence, but not those of what is not translated."""
-        found = [term for term in self._terms_wanted.find(segment.text, start) if not _overlaps(term, verbatim)]
+    def _terms(self, segment: Segment, start: int, block: _Sentences) -> SentenceTerms:
+        """Find the terms of a sentence, but not those of what is not translated, and the words for placeholders."""
+        found = [term for term in self._terms_wanted.find(segment.text, start) if not _overlaps(term, block.verbatim)]
+        if self._can_require:
+            found = sorted((*found, *_words_of(segment, start, block.words)), key=lambda term: term.start)
         return plan_terms(
             [self._simplified_term(term) for term in found],
             self._codec,
@@ -258,6 +294,11 @@ class _Preparation:
             in_source=self._model.reads_terms,
         )
 
+    @property
+    def _can_require(self) -> bool:
+        """True if a search may require what the hypotheses of another left out."""
+        return self._model.keeps_terms and not self._options.sampling and self._options.beam_size > 1
+
     def _simplified_term(self, term: FoundTerm) -> FoundTerm:
         """Return a term with its translations as the model writes them, and remember how the caller does."""
         writer = self._writer
@@ -267,6 +308,14 @@ class _Preparation:
         for target, written in zip(targets, term.targets, strict=True):
             self._written.setdefault(target, written)
         return replace(term, targets=targets)
+
+
+def _words_of(segment: Segment, start: int, words: Iterable[Span]) -> Iterator[FoundTerm]:
+    """Yield the words of a sentence that stand in for placeholders."""
+    for first, last in words:
+        if start <= first and last <= start + len(segment.text):
+            word = segment.text[first - start : last - start]
+            yield FoundTerm(start=first, end=last, source=word, targets=(word,), pattern=ProtectedPattern.PLACEHOLDER)
 
 
 def _simplified(options: DecodingOptions, writer: TraditionalWriter) -> DecodingOptions:

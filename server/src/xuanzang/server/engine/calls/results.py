@@ -9,7 +9,7 @@ from xuanzang.server.engine.quality import combined
 from xuanzang.server.engine.scheduling.request import SentenceResult
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
-from xuanzang.text.markup.contents import SplitDocument, content_matches, written
+from xuanzang.text.markup.contents import SplitDocument, content_matches, lost_placeholders, written
 
 # Stands for the bytes of an incomplete character.
 _INCOMPLETE = "\ufffd"
@@ -45,15 +45,21 @@ def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]]
     """Put the tags of a document into its translation, by the details of the tokens of its sentences.
 
     Returns:
-        Hypotheses of the document, best first, without token details.
+        Hypotheses of the document, best first, without token details; if none holds all placeholders, the document.
     """
     segments = split.segments
     ranks = _hypotheses_of(segments, translated)
     if not ranks:
         return [copied(written(split, [copied(segment.text) for segment in segments], codec))]
-    return [
+    lost = [lost_placeholders(split, parts) for parts in ranks]
+    whole = [
         replace(_merged(parts), text=written(split, parts, codec), tokens=(), matches=content_matches(split, parts))
-        for parts in ranks
+        for parts, missing in zip(ranks, lost, strict=True)
+        if not missing
+    ]
+    # Of several hypotheses those that hold all placeholders are answered.
+    return whole or [
+        replace(copied(split.content), finish_reason=FinishReason.PLACEHOLDER_LOST, lost_placeholders=lost[0])
     ]
 
 

@@ -1,0 +1,242 @@
+"""Texts cut into blocks whose placeholders are carried: elements of the blocks, with words that stand in for them.
+
+A placeholder is an inline element of its block, as a tag is, so that the alignment of the words puts it where it
+belongs. The model reads a short word in its place, such as "#1", which it copies; the word says where the placeholder
+stands in a sentence and what the sentence says of it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from xuanzang.text.markup.document import Block
+from xuanzang.text.markup.parsing import BlockSequence
+from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind
+from xuanzang.text.spans.blanks import blanks, blanks_of_markup
+from xuanzang.text.spans.catalogue import Found, Role, find
+from xuanzang.text.spans.messages import ESCAPES, Choice, Literal, Message, parse_message, raw_of
+from xuanzang.text.types import PlaceholderFamily
+
+MAX_PLACEHOLDERS = 2000
+"""Maximum placeholders of one text."""
+# Characters between two placeholders that are read as one.
+_GLUE = re.compile(r" ?[-/:|=x×+*_@~]? ?|[.,]?")
+_TAG_NAME = re.compile(r"[<\[]/?([^\s/>\]=]*)")
+_HTML = frozenset(
+    "a abbr b bdi bdo big br cite code dd del details dfn div dl dt em font h1 h2 h3 h4 h5 h6 hr i iframe img "  # noqa: SIM905
+    "input ins kbd label li mark ol option p pre q s samp script select small span strike strong style sub summary sup "
+    "table tbody td textarea th thead time tr tt u ul var video wbr".split()
+)
+_WORDS = ("#{}", "X{}", "{{{}}}", "Q{}", "[{}]")
+_EVERYWHERE = frozenset(PlaceholderFamily) - {PlaceholderFamily.ICU}
+
+Words = Callable[[int], str]
+"""Function from the number of a placeholder to the word that stands in for it; empty if none does."""
+
+
+def has_letters(text: str) -> bool:
+    """Return whether a text has a letter of any script."""
+    return any(map(str.isalpha, text))
+
+
+def is_no_language(text: str) -> bool:
+    """Return whether a text has no letters but those of placeholders of any family."""
+    if not has_letters(text):
+        return True
+    if not text.isascii() or len(text) > MAX_PLACEHOLDERS:
+        return False
+    end, rest = 0, []
+    for span in find(text, _EVERYWHERE):
+        rest.append(text[end : span.start])
+        end = span.end
+    return bool(rest) and not has_letters("".join((*rest, text[end:])))
+
+
+def stand_ins(text: str, is_usable: Callable[[str], bool]) -> Words:
+    """Return words that a text does not have yet, and that are usable, or else none; they are chosen once needed."""
+    chosen: list[str] = []
+
+    def word(number: int) -> str:
+        if not chosen:
+            chosen.append(next((each for each in _WORDS if _is_new(each, text) and is_usable(each.format(1))), ""))
+        return chosen[0].format(number)
+
+    return word
+
+
+def _is_new(word: str, text: str) -> bool:
+    before, after = map(re.escape, word.format("\n").split("\n"))
+    return re.search(f"{before}[0-9]+{after}", text) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Text between two tags."""
+
+    text: str
+    raws: Sequence[str] | None = None
+    """Characters of the content for each character of the text; None: the same ones."""
+
+    def raw(self, start: int, end: int) -> str:
+        """Return the characters of the content that some characters of the text were read from."""
+        return self.text[start:end] if self.raws is None else "".join(self.raws[start:end])
+
+    def tokens(self, start: int, end: int) -> Iterator[MarkupToken]:
+        """Yield the text between two places; a reference is a token of its own."""
+        if self.raws is None:
+            if start < end:
+                yield MarkupToken(TokenKind.TEXT, self.text[start:end], text=self.text[start:end])
+            return
+        plain = start
+        for place in range(start, end):
+            if self.raws[place] != self.text[place]:
+                yield from Run(text=self.text).tokens(plain, place)
+                yield MarkupToken(TokenKind.TEXT, self.raws[place], text=self.text[place])
+                plain = place + 1
+        yield from Run(text=self.text).tokens(plain, end)
+
+    @classmethod
+    def of(cls, tokens: Sequence[MarkupToken]) -> Run:
+        """Join tokens of text."""
+        text = "".join(token.text for token in tokens)
+        if all(token.raw == token.text for token in tokens):
+            return cls(text=text)
+        raws: list[str] = []
+        for token in tokens:
+            is_same = token.raw == token.text
+            raws += token.text if is_same else (token.raw, *[""] * (len(token.text) - 1))
+        return cls(text=text, raws=raws)
+
+
+class Carrier:
+    """Puts texts into blocks, their placeholders as elements."""
+
+    def __init__(self, families: Set[PlaceholderFamily], words: Words) -> None:
+        self._families = families - {PlaceholderFamily.ICU}
+        self._parses = PlaceholderFamily.ICU in families
+        self._words = words
+        self._count = 0
+
+    def parts_of_text(self, text: str) -> tuple[str | Block, ...] | None:
+        """Cut a text without markup into blocks; None if nothing of it is carried.
+
+        Raises:
+            MarkupError: It has too many placeholders.
+        """
+        message = parse_message(text) if self._parses else None
+        if message is not None:
+            sequence = BlockSequence(keeps_lines=True, escapes=ESCAPES)
+            self._add_message(sequence, message)
+            return tuple(sequence.parts())
+        spans = self._spans(text, self._families, blanks(text))
+        if not spans:
+            return None
+        sequence = BlockSequence(keeps_lines=True, escapes={})
+        self._add(sequence, Run(text=text), _with_pairs(text, spans))
+        return tuple(sequence.parts())
+
+    def add_run(self, sequence: BlockSequence, tokens: Sequence[MarkupToken]) -> None:
+        """Add the text between two tags of markup to its block."""
+        run = Run.of(tokens)
+        self._add(
+            sequence, run, self._spans(run.text, self._families - {PlaceholderFamily.TAGS}, blanks_of_markup(run.text))
+        )
+
+    def _spans(self, text: str, families: Set[PlaceholderFamily], more: Iterable[Found]) -> list[Found]:
+        """Find what is carried, in the order of the text; spans that touch are read as one."""
+        found = sorted((*(find(text, families) if families else ()), *more), key=lambda span: (span.start, -span.end))
+        kept: list[Found] = []
+        for span in found:
+            last = kept[-1] if kept else None
+            if last and span.start < last.end:
+                continue
+            if last and span.role is last.role is Role.VALUE and _GLUE.fullmatch(text, last.end, span.start):
+                kept[-1] = last._replace(end=span.end, is_ordered=last.is_ordered or span.is_ordered)
+            else:
+                kept.append(span)
+        if len(kept) + self._count > MAX_PLACEHOLDERS:
+            raise MarkupError(f"must have at most {MAX_PLACEHOLDERS} placeholders")
+        return kept
+
+    def _add(self, sequence: BlockSequence, run: Run, spans: Iterable[Found]) -> None:
+        end = 0
+        for span in spans:
+            for token in run.tokens(end, span.start):
+                sequence.builder.add_text(token)
+            self._add_span(sequence, span, run.raw(span.start, span.end))
+            end = span.end
+        for token in run.tokens(end, len(run.text)):
+            sequence.builder.add_text(token)
+
+    def _add_span(self, sequence: BlockSequence, span: Found, raw: str) -> None:
+        builder = sequence.builder
+        match span.role:
+            case Role.BREAK:
+                sequence.end_block(raw)
+            case Role.SPACE:
+                builder.add_space(raw)
+            case Role.POINT if raw[0] == "&" and has_letters(decoded := html.unescape(raw)) and decoded != raw:
+                builder.add_text(MarkupToken(TokenKind.TEXT, raw, text=decoded))
+            case Role.POINT:
+                builder.add_verbatim(raw)
+            case Role.OPEN:
+                builder.open(MarkupToken(TokenKind.OPEN, raw, _tag_name(raw)))
+            case Role.CLOSE:
+                builder.close(MarkupToken(TokenKind.CLOSE, raw, _tag_name(raw)))
+            case Role.VALUE:
+                builder.add_placeholder(raw, self._word(), is_ordered=span.is_ordered)
+
+    def _word(self) -> str:
+        self._count += 1
+        return self._words(self._count)
+
+    def _add_message(self, sequence: BlockSequence, message: Message) -> None:
+        for part in message:
+            if isinstance(part, Choice):
+                nested = tuple(self._cases(part, sequence.builder.place))
+                sequence.builder.add_placeholder(part.raw, self._word(), nested=nested)
+            elif isinstance(part, Literal) and part.raw == part.text:
+                spans = self._spans(part.text, self._families - {PlaceholderFamily.BRACES}, blanks(part.text))
+                self._add(sequence, Run(text=part.text), _with_pairs(part.text, spans))
+            elif isinstance(part, Literal):
+                sequence.builder.add_text(MarkupToken(TokenKind.TEXT, part.raw, text=part.text))
+            else:
+                sequence.builder.add_placeholder(part.raw, self._word())
+
+    def _cases(self, choice: Choice, start: int) -> Iterator[str | Block]:
+        """Yield the syntax of an argument and the blocks of its messages."""
+        for part in choice.parts:
+            if isinstance(part, str):
+                yield part
+                start += len(part)
+            else:
+                sequence = BlockSequence(start=start, keeps_lines=True, escapes=ESCAPES)
+                self._add_message(sequence, part)
+                yield from sequence.parts()
+                start += len(raw_of(part))
+
+
+def _tag_name(raw: str) -> str:
+    found = _TAG_NAME.match(raw)
+    return found[1].lower() if found else ""
+
+
+def _with_pairs(text: str, spans: Sequence[Found]) -> Iterator[Found]:
+    """Yield spans; a tag without its pair is an element without content, or a placeholder if HTML has no such tag."""
+    opened: dict[str, list[int]] = {}
+    paired: set[int] = set()
+    for number, span in enumerate(spans):
+        if span.role is Role.OPEN and not text.endswith("/>", span.start, span.end):
+            opened.setdefault(_tag_name(text[span.start : span.end]), []).append(number)
+        elif span.role is Role.CLOSE and (waiting := opened.get(_tag_name(text[span.start : span.end]))):
+            paired |= {number, waiting.pop()}
+    for number, span in enumerate(spans):
+        if span.role not in (Role.OPEN, Role.CLOSE) or number in paired:
+            yield span
+            continue
+        name = _tag_name(text[span.start : span.end])
+        is_empty = name in _HTML or name in VOID or text.endswith("/>", span.start, span.end) or span.role is Role.CLOSE
+        yield span._replace(role=Role.POINT if is_empty else Role.VALUE)

@@ -1,0 +1,300 @@
+# ruff: noqa: E501 - a pattern is read as a whole
+"""Catalogue of placeholders: the spans of a text that are for programs, found by family in linear time.
+
+A span begins at a mark, such as "%", or lies in a run of ASCII without white space, such as an address. Only marks are
+searched for, so text without any costs one pass of a character class. Every pattern is bounded or possessive, and no
+character is looked at by more than one run, so that no text takes more than linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from enum import Enum, auto
+from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+from xuanzang.text.types import PlaceholderFamily as Family
+
+
+class Role(Enum):
+    """Part that a span plays in a sentence."""
+
+    VALUE = auto()
+    """A word stands in for it."""
+    POINT = auto()
+    """The model reads nothing in its place."""
+    OPEN = auto()
+    """Start tag of an element."""
+    CLOSE = auto()
+    """End tag of an element."""
+    SPACE = auto()
+    """It stands for a space."""
+    BREAK = auto()
+    """It ends a sentence, and keeps its place among the sentences."""
+
+
+class Found(NamedTuple):
+    """A span of a text."""
+
+    start: int
+    end: int
+    role: Role
+    is_ordered: bool = False
+    """True if its place among the others of its kind says what it stands for."""
+
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}+"
+_TAG = r"""</?(?:[A-Za-z][A-Za-z0-9:._-]{0,63}+|\d{1,3}+)(?:\s(?:[^<>"']|"[^"<]{0,500}+"|'[^'<]{0,500}+'){0,500}+)?+/?>|</?>"""
+_LENGTH = r"(?:hh?|ll?|I64|I32|[qjztL])?"
+_WIDTH = r"[-+#0']*+(?:\d{1,3}|\*(?:\d{1,2}\$)?)?(?:\.(?:\d{1,3}|\*(?:\d{1,2}\$)?)?)?"
+# After a digit, as in "5%off" and "%20", only what ends a word is a conversion.
+_UNNUMBERED = (
+    rf"%(?:{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSpn@]|[-_^]?[A-Za-z](?![A-Za-z])| [diouxXeEfFgGcrsa](?![A-Za-z]))"
+)
+
+# By family, spans that begin with a mark: the mark, and the pattern from it on, by role.
+_MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
+    {
+        Family.PRINTF: (
+            (Role.VALUE, "%", r"%\([^()\s]{1,64}+\)" + _WIDTH + r"[diouxXeEfFgGcrsab]"),
+            (Role.VALUE, "%", r"%\{[^{}\s]{1,64}+\}|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]"),
+            (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:{_WIDTH}{_LENGTH}[A-Za-z@])"),
+            (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!"),
+            (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)"),
+            (Role.VALUE, "%", rf"(?<![0-9]){_UNNUMBERED}|(?<=[0-9]){_UNNUMBERED}(?![A-Za-z])"),
+            (Role.VALUE, "%", r"(?<![0-9%])%\d{1,2}(?![0-9%])|(?<=%[0-9])%[0-9](?![0-9%])"),
+        ),
+        Family.BRACES: (
+            (Role.BREAK, "{", r"\{\{[{~]?\s?(?:[#/^!][^{}]{0,200}+|else(?: [^{}]{0,200}+)?)\}{2,3}"),
+            (Role.VALUE, "{", r"\{\{\{[^{}]{0,200}+\}\}\}|\{\{[^{}]{0,200}+\}\}"),
+            (Role.BREAK, "{", r"\{[#/:][^{}\n]{1,100}+\}"),
+            (Role.VALUE, "${#@%", r"(?<!\$)[$#@%]\{[^{}\n]{0,100}+\}"),
+            (
+                Role.VALUE,
+                "{",
+                r"\{\s?(?:[-$@.*]\s?)?(?:[\w.-]{0,64}+(?:\[[^{}\[\]\n]{0,64}+\][\w.]{0,64}+)*+(?:![a-z])?(?:\s?[:,|][^{}\n]{0,100}+)?|[\w.-]{1,64}+/|[A-Z_]{2,32}+\([^{}\n]{0,100}+\)|\"[^\"\n]{0,64}+\"|@?html [^{}\n]{1,64}+)\s?\}",
+            ),
+            (Role.VALUE, "{", r"\{[\w.]{0,32}+:[^{}\n]{0,16}+\{[\w.]{0,32}+\}[^{}\n]{0,16}+\}"),
+        ),
+        Family.TEMPLATES: (
+            (Role.BREAK, "{", r"\{%(?:[^%\n]|%(?!\})){0,300}+%\}|\{#(?:[^#\n]|#(?!\})){0,300}+#\}"),
+            (Role.VALUE, "{", r"\{\{[^{}]{0,200}+\}\}"),
+            (Role.VALUE, "<", r"<%[=-](?:[^%\n]|%(?!>)){0,300}+%>|<\?=(?:[^?]|\?(?!>)){0,300}+\?>"),
+            (Role.BREAK, "<", r"<%(?![=-])(?:[^%]|%(?!>)){0,300}+%>|<\?(?!=)(?:[^?]|\?(?!>)){0,300}+\?>"),
+            (Role.BREAK, "<", r"</?[#@][a-z][\w.]{0,32}+(?:\s[^<>\n]{0,200}+)?/?>"),
+            (Role.BREAK, "[", r"\[%(?:[^%\n]|%(?!\])){0,300}+%\]"),
+        ),
+        Family.TAGS: (
+            (Role.CLOSE, "<", _TAG.replace("</?", "</")),
+            (Role.OPEN, "<", _TAG.replace("</?", "<")),
+            (Role.POINT, "<", r"<!--(?:[^-]|-(?!->)){0,1000}+-->|<!\[CDATA\["),
+            (Role.POINT, "]", r"\]\]>"),
+            (Role.CLOSE, "[", r"\[/(?:[bius]|url|img|color|size|quote|code|list|left|center|right)\]"),
+            (
+                Role.OPEN,
+                "[",
+                r"\[(?:[bius]|url|img|color|size|quote|code|list|left|center|right)(?:=[^\[\]\n]{0,200}+)?\]",
+            ),
+            (Role.POINT, "&", r"&(?:[A-Za-z][A-Za-z0-9]{1,31}+|#\d{1,7}+|#[xX][0-9a-fA-F]{1,6}+);"),
+        ),
+        Family.VARIABLES: (
+            (Role.VALUE, "%", r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?![%A-Za-z])"),
+            (Role.VALUE, "$", rf"\${_NAME}\$|\$t\([^()\n]{{1,100}}+\)"),
+            (
+                Role.VALUE,
+                "$",
+                rf"\${_NAME}(?:(?:\.|->|::)(?={_NAME})[A-Za-z0-9_]{{1,64}}+|\[[^\[\]\n]{{1,32}}+\]){{0,8}}+",
+            ),
+            (Role.VALUE, "$", r"\$[0-9](?![0-9.,]|\s?(?:[mb]illion|thousand)\b)"),
+            (
+                Role.VALUE,
+                ":",
+                r"(?<![A-Za-z0-9_:/.)\]}\"'<>])(?::[a-z0-9][a-z0-9_+-]{1,40}+:|:[A-Za-z_][A-Za-z0-9_]{0,63}+)(?![:\w])",
+            ),
+            (Role.VALUE, "@", r"@(?:\.[a-z]{1,20}+)?:(?:\([^()\s]{1,64}+\)|[A-Za-z0-9_](?:[\w.-]{0,64}[\w])?)"),
+            (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]"),
+            (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
+            (
+                Role.VALUE,
+                "_",
+                r"(?<![A-Za-z0-9_])__[A-Za-z][A-Za-z0-9]{0,40}+(?:_[A-Za-z0-9]{1,40}+){0,8}+__(?![A-Za-z0-9_])",
+            ),
+            (Role.VALUE, "#", r"(?<![\w#&])#{1,2}[A-Za-z][A-Za-z0-9_]{1,40}+#{1,2}(?![\w#])"),
+            (Role.BREAK, "\\", r"(?:\\[rnNtvf]){1,32}+"),
+            (Role.POINT, "\\", r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0ab\"'\\hs])"),
+        ),
+        Family.HANDLES: (
+            (
+                Role.VALUE,
+                "@",
+                r"(?<![A-Za-z0-9_.@/+-])@[A-Za-z0-9_](?:[A-Za-z0-9_./-]{0,62}[A-Za-z0-9_])?(?![A-Za-z0-9_@])",
+            ),
+            (Role.VALUE, "#", r"(?<![\w&#/])#[A-Za-z_]\w{0,99}+(?![#(])|(?<![\w&#/])#\d{1,10}+(?![\w.])"),
+        ),
+        Family.CODE: (
+            (Role.VALUE, "`", r"(?<!`)(`{1,3})(?!`)(?:(?!`)[^\n]){1,200}+\1(?!`)"),
+            (
+                Role.VALUE,
+                "-",
+                r"(?<![\w-])--[a-z][a-z0-9]{0,32}+(?:-[a-z0-9]{1,32}+){0,8}+(?:=[\w./:-]{1,64}+)?(?![A-Za-z0-9_])",
+            ),
+        ),
+        Family.IDENTIFIERS: (
+            (Role.VALUE, "#", r"(?<![\w&#])#(?=[0-9a-fA-F]{0,7}[0-9])(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{6})(?!\w)"),
+        ),
+    }
+)
+
+_DOMAINS = r"(?:com|org|net|io|dev|app|edu|gov|info|cn|de|fr|jp|uk|eu|ai|co)"
+_SUFFIXES = (
+    r"(?:txt|md|rst|pdf|docx?|xlsx?|pptx?|od[tsp]|epub|csv|tsv|jsonl?|xml|ya?ml|toml|ini|cfg|conf|log|html?|css|jsx?|tsx?|"
+    r"py|c|h|cc|cpp|hpp|rs|go|java|kt|rb|php|swift|sh|bat|ps1|sql|db|sqlite|exe|dll|so|dmg|apk|deb|rpm|iso|zip|tar|t?gz|"
+    r"bz2|xz|7z|rar|jar|png|jpe?g|gif|svg|webp|bmp|ico|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|srt|vtt|po|lock|bak|tmp|onnx)"
+)
+_ADDRESS_END = r"[A-Za-z0-9/_~=&#%+$-]"
+_BEFORE = r"(?<![A-Za-z0-9_])"
+_AFTER = r"(?![A-Za-z0-9_])"
+# By family, spans within a run of ASCII without white space.
+_WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
+    {
+        Family.ADDRESSES: (
+            rf"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}+://|www\.)(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]|\{{[\w.]{{0,64}}+\}})*(?:{_ADDRESS_END}|\{{[\w.]{{0,64}}+\}})",
+            r"(?<![A-Za-z0-9._%+-])(?:mailto:|tel:)?[A-Za-z0-9_%+-][A-Za-z0-9._%+-]{0,63}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+",
+            rf"(?<![A-Za-z0-9._@/\\-])(?:[a-z0-9][a-z0-9-]{{0,62}}+\.){{1,4}}+{_DOMAINS}(?::\d{{1,5}}+)?(?:/[A-Za-z0-9\-._~:/?#@!$&'*+,;=%]*{_ADDRESS_END}|/)?{_AFTER}(?!\.[A-Za-z0-9])",
+            rf"{_BEFORE}localhost(?::\d{{1,5}}+)?(?:/[A-Za-z0-9\-._~:/?#@!$&*+,;=%]*{_ADDRESS_END})?{_AFTER}",
+        ),
+        Family.FILES: (
+            r"(?<![A-Za-z0-9])[A-Za-z]:\\[^\s\"'<>|*?,;]*[A-Za-z0-9_\\~%)-]",
+            r"\\\\[A-Za-z0-9_.-]{1,64}+\\[^\s\"'<>|*?,;]*[A-Za-z0-9_\\$-]",
+            r"%[A-Z_]{2,32}+%\\[^\s\"'<>|*?,;]*[A-Za-z0-9_\\-]|HKEY_[A-Z_]{4,32}+(?:\\[A-Za-z0-9_.-]{1,64}+)*+",
+            r"(?<![A-Za-z0-9_.~/<])(?:~|\.{1,2}|\$[A-Z_]{1,32}+)?(?:/[A-Za-z0-9_@.+-]{1,128}(?<![.+-]))(?:/[A-Za-z0-9_@.+-]{1,128}(?<![.+]))*+/?",
+            rf"{_BEFORE}(?:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,64}}+/){{1,16}}+(?:[A-Za-z0-9_.-]{{1,64}}\.{_SUFFIXES}{_AFTER}|(?![A-Za-z0-9_.<%${{-]))",
+            rf"(?<![A-Za-z0-9_/.])(?:\*|\.?[A-Za-z0-9_][A-Za-z0-9_-]{{0,64}}+(?:\.[A-Za-z0-9_-]{{1,32}}+){{0,4}})\.{_SUFFIXES}{_AFTER}",
+        ),
+        Family.IDENTIFIERS: (
+            rf"{_BEFORE}\{{?[0-9a-fA-F]{{8}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{12}}\}}?{_AFTER}",
+            rf"{_BEFORE}0x[0-9a-fA-F]{{1,64}}+{_AFTER}",
+            rf"{_BEFORE}(?=[a-f]*+[0-9])(?=[0-9]*+[a-f])[0-9a-f]{{7,128}}+{_AFTER}",
+            rf"{_BEFORE}(?:[0-9a-fA-F]{{2}}[:-]){{5}}[0-9a-fA-F]{{2}}{_AFTER}",
+            rf"{_BEFORE}(?:sha\d{{1,3}}|md5)[:-][A-Za-z0-9+/=]{{8,}}+",
+            r"(?<![A-Za-z0-9+/=])(?=[A-Za-z0-9+/]*?[0-9])(?=[A-Za-z0-9+/]*?[a-z])(?=[A-Za-z0-9+/]*?[A-Z])[A-Za-z0-9+/_-]{20,}+={0,2}+",
+            r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{6,}+={1,2}+(?![A-Za-z0-9=])",
+            rf"{_BEFORE}CVE-\d{{4}}-\d{{4,7}}{_AFTER}|{_BEFORE}10\.\d{{4,9}}/[A-Za-z0-9._;()/:-]*[A-Za-z0-9]",
+            rf"(?<![A-Za-z0-9_.,])v?\d{{1,5}}+(?:\.\d{{1,5}}+){{2,3}}+(?:[-+](?:alpha|beta|rc|dev|pre|[a-z]{{1,8}}+)?[.\d]*[A-Za-z0-9]|(?:rc|a|b|\.dev|\.post)\d{{1,3}}+)?(?:/\d{{1,2}})?{_AFTER}(?!\.\d)",
+            rf"{_BEFORE}v\d{{1,4}}+(?:\.\d{{1,4}}+){{0,2}}+(?:-[a-z]{{1,8}}+\.?\d{{0,3}}+)?{_AFTER}",
+        ),
+        Family.CODE: (
+            rf"(?<![A-Za-z0-9_$.])(?:[A-Za-z0-9]{{0,64}}+(?:_{{1,2}}[A-Za-z0-9]{{1,64}}+){{1,16}}+_{{0,2}}|[a-z][a-z0-9]{{0,64}}+[A-Z][A-Za-z0-9]{{0,64}}+)(?:\.[A-Za-z_][A-Za-z0-9_]{{0,64}}+){{0,8}}+(?:\([\w\s,.\"'=-]{{0,64}}+\))?{_AFTER}",
+            r"(?<![A-Za-z0-9_$.])[A-Za-z_][A-Za-z0-9_]{0,64}+(?:(?:\.|::|->)[A-Za-z_][A-Za-z0-9_]{0,64}+){0,8}+\(\)",
+            r"(?<![A-Za-z0-9_$.:])[A-Za-z_][A-Za-z0-9_]{0,64}+(?:(?:::|->)[A-Za-z_][A-Za-z0-9_]{0,64}+){1,8}+",
+        ),
+    }
+)
+# Marks that a run of ASCII has where a pattern may match within it. Python searches fast for a class at the beginning.
+_TELLTALE = re.compile(
+    r"[A-Z0-9./@:=_\\(>](?:"
+    r"(?<=[a-z][A-Z])|(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-F.:-][0-9a-zA-Z]|[0-9]{6})"
+    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=/)(?=[A-Za-z0-9_@.+-]|(?!\S))|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
+    r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9]=)(?!\w)|(?<=\w\()(?=\))|(?<=->)|(?<=[_\\]))",
+    re.ASCII,
+)
+# Order in which families claim a mark, and what closes spans that begin with it.
+_MARKED_ORDER = (
+    *(Family.BRACES, Family.TEMPLATES, Family.VARIABLES, Family.PRINTF),
+    *(Family.TAGS, Family.IDENTIFIERS, Family.HANDLES, Family.CODE),
+)
+_CLOSERS: Mapping[str, str] = MappingProxyType({"{": "}", "<": ">", "[": "]", "`": "`", "&": ";"})
+_MAX_SPAN = 2000
+_RUN = re.compile(r"[!-~]+")
+# Fields without a name or number.
+_ORDERED = re.compile(rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@]$|\{{[:!}}]")
+
+
+class _Catalogue(NamedTuple):
+    """Compiled patterns of some families."""
+
+    marks: re.Pattern[str] | None
+    """Characters at which a span may begin."""
+    patterns: Mapping[str, tuple[re.Pattern[str], tuple[Role, ...]]]
+    """Pattern by mark, and the role of each of its groups."""
+    within: re.Pattern[str] | None
+
+
+@cache
+def _catalogue(families: frozenset[Family]) -> _Catalogue:
+    patterns: dict[str, list[tuple[str, Role]]] = {}
+    for family in _MARKED_ORDER:
+        for role, marks, pattern in _MARKED.get(family, ()) if family in families else ():
+            for mark in marks:
+                patterns.setdefault(mark, []).append((pattern, role))
+    within = [pattern for family in Family if family in families for pattern in _WITHIN.get(family, ())]
+    return _Catalogue(
+        marks=re.compile(f"[{''.join(map(re.escape, patterns))}]") if patterns else None,
+        patterns={mark: _alternatives(each) for mark, each in patterns.items()},
+        within=re.compile("|".join(f"(?:{pattern})" for pattern in within), re.ASCII) if within else None,
+    )
+
+
+def _alternatives(patterns: Sequence[tuple[str, Role]]) -> tuple[re.Pattern[str], tuple[Role, ...]]:
+    """Join patterns, the first of which that matches counts, to one whose last group is the number of the pattern."""
+    joined = "|".join(f"(?:{pattern})(?P<p{number}>)" for number, (pattern, _) in enumerate(patterns))
+    return re.compile(joined), tuple(role for _, role in patterns)
+
+
+def find(text: str, families: Set[Family]) -> list[Found]:
+    """Find the spans of some families, in the order of the text: the first at each place, and of those the longest."""
+    catalogue = _catalogue(frozenset(families))
+    found = sorted((*_marked(text, catalogue), *_in_runs(text, catalogue)), key=lambda span: (span.start, -span.end))
+    kept: list[Found] = []
+    end = 0
+    for span in found:
+        if span.start >= end:
+            kept.append(span)
+            end = span.end
+    return kept
+
+
+def _marked(text: str, catalogue: _Catalogue) -> Iterator[Found]:
+    if catalogue.marks is None:
+        return
+    place = 0
+    closed: dict[str, int] = {}
+    while begun := catalogue.marks.search(text, place):
+        mark, place = begun[0], begun.start()
+        if (closer := _CLOSERS.get(mark)) and not _closes(text, closer, place, closed):
+            place += 1
+            continue
+        pattern, roles = catalogue.patterns[mark]
+        match = pattern.match(text, place)
+        if match and match.lastgroup:
+            role = roles[int(match.lastgroup[1:])]
+            yield Found(place, match.end(), role, _ORDERED.match(match[0]) is not None)
+            place = match.end()
+        else:
+            place += 1
+
+
+def _closes(text: str, closer: str, place: int, closed: dict[str, int]) -> bool:
+    """Return whether a closer follows a place soon; `closed` keeps where the next one is."""
+    if closed.get(closer, -1) <= place:
+        found = text.find(closer, place + 1)
+        closed[closer] = found if found >= 0 else len(text) + _MAX_SPAN
+    return closed[closer] - place <= _MAX_SPAN
+
+
+def _in_runs(text: str, catalogue: _Catalogue) -> Iterator[Found]:
+    if catalogue.within is None:
+        return
+    place = 0
+    while telltale := _TELLTALE.search(text, place):
+        start = telltale.start()
+        while start > place and "!" <= text[start - 1] <= "~":
+            start -= 1
+        run = _RUN.match(text, start)
+        end = run.end() if run else start + 1
+        for match in catalogue.within.finditer(text, start, end):
+            if match.end() > match.start():
+                yield Found(match.start(), match.end(), Role.VALUE)
+        place = end
