@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import BlockSequence
 from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind
-from xuanzang.text.spans.blanks import blanks, blanks_of_markup
+from xuanzang.text.spans.blanks import blanks, blanks_of_markup, has_blanks
 from xuanzang.text.spans.catalogue import Found, Role, find
 from xuanzang.text.spans.messages import ESCAPES, Choice, Literal, Message, parse_message, raw_of
 from xuanzang.text.types import PlaceholderFamily
@@ -30,6 +30,10 @@ _HTML = frozenset(
     "input ins kbd label li mark ol option p pre q s samp script select small span strike strong style sub summary sup "
     "table tbody td textarea th thead time tr tt u ul var video wbr".split()
 )
+_QUOTES = frozenset("\"'`´“”‘’„‚«»‹›「」『』")
+_MAX_NAME = 32
+_NAME_BEFORE = re.compile(r"[A-Za-z0-9]{1,32}+$")
+_NAME = re.compile(r"[A-Za-z0-9]{1,32}+")
 _WORDS = ("#{}", "X{}", "{{{}}}", "Q{}", "[{}]")
 _EVERYWHERE = frozenset(PlaceholderFamily) - {PlaceholderFamily.ICU}
 
@@ -149,7 +153,7 @@ class Carrier:
         """Find what is carried, in the order of the text; spans that touch are read as one."""
         found = sorted((*(find(text, families) if families else ()), *more), key=lambda span: (span.start, -span.end))
         kept: list[Found] = []
-        for span in found:
+        for span in (_whole_name(text, each) if text[each.start] == "&" else each for each in found):
             last = kept[-1] if kept else None
             if last and span.start < last.end:
                 continue
@@ -178,8 +182,8 @@ class Carrier:
                 sequence.end_block(raw)
             case Role.SPACE:
                 builder.add_space(raw)
-            case Role.POINT if raw[0] == "&" and has_letters(decoded := html.unescape(raw)) and decoded != raw:
-                builder.add_text(MarkupToken(TokenKind.TEXT, raw, text=decoded))
+            case Role.POINT if raw[0] == "&":
+                self._add_entity(sequence, span, raw)
             case Role.POINT:
                 builder.add_verbatim(raw)
             case Role.OPEN:
@@ -188,6 +192,17 @@ class Carrier:
                 builder.close(MarkupToken(TokenKind.CLOSE, raw, _tag_name(raw)))
             case Role.VALUE:
                 builder.add_placeholder(raw, self._word(), is_ordered=span.is_ordered)
+
+    def _add_entity(self, sequence: BlockSequence, span: Found, raw: str) -> None:
+        decoded = html.unescape(raw)
+        if has_letters(decoded) and decoded != raw:
+            sequence.builder.add_text(MarkupToken(TokenKind.TEXT, raw, text=decoded))
+        elif decoded.isspace():
+            sequence.builder.add_space(raw)
+        elif decoded in _QUOTES or has_blanks(decoded):
+            sequence.builder.add_verbatim(raw)
+        else:
+            self._add_span(sequence, span._replace(role=Role.VALUE), raw)
 
     def _word(self) -> str:
         self._count += 1
@@ -217,6 +232,15 @@ class Carrier:
                 self._add_message(sequence, part)
                 yield from sequence.parts()
                 start += len(raw_of(part))
+
+
+def _whole_name(text: str, entity: Found) -> Found:
+    """Return the name that an entity is within, as in AT&amp;T, or else the entity."""
+    before = _NAME_BEFORE.search(text[max(0, entity.start - _MAX_NAME) : entity.start])
+    after = _NAME.match(text, entity.end)
+    if before and after:
+        return Found(entity.start - len(before[0]), after.end(), Role.VALUE)
+    return entity
 
 
 def _tag_name(raw: str) -> str:

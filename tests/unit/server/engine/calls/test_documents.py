@@ -31,8 +31,11 @@ class RandomCodec:
     def __init__(self, *, spaced: bool = True) -> None:
         self.is_spaced = spaced
 
-    def split(self, text: str, *, refuse_long: bool, unbroken: Sequence[Span]) -> list[Segment]:
+    def split(
+        self, text: str, *, refuse_long: bool, unbroken: Sequence[Span], words: Sequence[Span]
+    ) -> list[Segment]:
         assert not unbroken
+        assert not words
         return [
             Segment(text=part, source_ids=() if is_copied(seen_text(part)) else (1,)) for part in split_sentences(text)
         ]
