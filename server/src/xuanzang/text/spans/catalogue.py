@@ -126,6 +126,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.POINT, "\\", r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0ab\"'\\hs])"),
         ),
         Family.HANDLES: (
+            (Role.VALUE, "#", r"(?<![\w&#/])#[\u3400-\u9fff][^#\s]{0,40}+#"),
+            (Role.VALUE, "@", r"(?<![A-Za-z0-9_.@/+-])@[\u3400-\u9fff][\w-]{0,30}+(?=\s|[，。：、！？,:!?]|$)"),
             (
                 Role.VALUE,
                 "@",
