@@ -197,7 +197,7 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
 # Marks that a run of ASCII has where a pattern may match within it. Python searches fast for a class at the beginning.
 _TELLTALE = re.compile(
     r"[A-Z0-9./@:=_\\(>](?:"
-    r"(?<=[a-z][A-Z])|(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-F.:-][0-9a-zA-Z]|[0-9]{6})"
+    r"(?<=[a-z][A-Z])|(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-Fx.:-][0-9a-zA-Z]|[0-9]{6})"
     r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=/)(?=[A-Za-z0-9_@.+-]|(?!\S))|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
     r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9]=)(?!\w)|(?<=\w\()(?=\))|(?<=->)|(?<=[_\\]))",
     re.ASCII,

@@ -31,9 +31,7 @@ class RandomCodec:
     def __init__(self, *, spaced: bool = True) -> None:
         self.is_spaced = spaced
 
-    def split(
-        self, text: str, *, refuse_long: bool, unbroken: Sequence[Span], words: Sequence[Span]
-    ) -> list[Segment]:
+    def split(self, text: str, *, refuse_long: bool, unbroken: Sequence[Span], words: Sequence[Span]) -> list[Segment]:
         assert not unbroken
         assert not words
         return [

@@ -1,0 +1,114 @@
+"""Placeholders are found by family, whole, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from hostile_texts import superlinear
+
+from xuanzang.text.spans.blanks import blanks
+from xuanzang.text.spans.carrying import Carrier, is_no_language
+from xuanzang.text.spans.catalogue import Role, find
+from xuanzang.text.types import PlaceholderFamily as Family
+
+SPANS = {
+    Family.PRINTF: (
+        "%s %d %1$s %-10s %05.2f %lld %I64d %zu %@ %1$@ %% %1 %n %L1 %{name} %<count>d %(name)s %(count)03d %1!s! "
+        "%Y %*d"
+    ),
+    Family.BRACES: (
+        "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "
+        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字}"
+    ),
+    Family.TEMPLATES: "{%if%} {%-x-%} {{v}} <%x%> <%=x%> <?php?> <?=x?> {#c#} [%x%] <#if>",
+    Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
+    Family.VARIABLES: (
+        r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
+        r"#name# $t(key) $1 \n \u00a0"
+    ),
+    Family.ADDRESSES: (
+        "https://example.com/a?b=c&d={id} http://localhost:3000/x www.example.org/a ftp://x.org bob@example.org "
+        "mailto:a@b.org example.com example.org/a/b"
+    ),
+    Family.FILES: (
+        r"/etc/hosts ~/a/b.txt ./run.sh C:\Users\bob \\server\share src/main.py README.md a.tar.gz *.txt docs/"
+    ),
+    Family.IDENTIFIERS: (
+        "550e8400-e29b-41d4-a716-446655440000 d41d8cd98f00b204e9800998ecf8427e a1b2c3d SGVsbG8gV29ybGQhISE= 0xdeadbeef "
+        "192.168.0.1 1.2.3 v2 v2.0.1-beta.3 #ff8800 00:1A:2B:3C:4D:5E CVE-2024-12345"
+    ),
+    Family.HANDLES: "@bob @bob_smith #release #42 @小明 #话题#",
+    Family.CODE: "`npm` max_size parseDate open() os.path.join() --force std::vector a->b",
+}
+PROSE = (
+    "The quick brown fox jumped: it was 50% faster, and/or 10 km/h (see p. 3) at 10:30. It costs $5.99, e.g. in "
+    "the U.S. I <3 it; a < b and c > d. Well-known things cost 1,024.50 - that's a fact! 100% sure? 价格是50元，时间：10:30。#"
+)
+ALL = frozenset(Family)
+
+
+@pytest.mark.parametrize("family", SPANS)
+def test_each_span_of_a_family_is_found_whole(family: Family) -> None:
+    for span in SPANS[family].split():
+        for text in (span, f"Open {span} now.", f"请打开 {span} 吧。"):
+            assert [text[each.start : each.end] for each in find(text, {family})] == [span], text
+
+
+def test_prose_has_no_placeholders() -> None:
+    assert [PROSE[each.start : each.end] for each in find(PROSE, ALL)] == []
+
+
+def test_fields_without_a_number_are_ordered() -> None:
+    text = "%s %1$s %d {} {0} {:>3} %(a)s %% %n %1"
+    assert [text[each.start : each.end] for each in find(text, ALL) if each.is_ordered] == ["%s", "%d", "{}", "{:>3}"]
+
+
+def test_blocks_and_line_breaks_end_sentences() -> None:
+    text = r"{{#if a}}b{{else}}c{{/if}}\n{% d %}<% e %>"
+    found = [text[each.start : each.end] for each in find(text, ALL) if each.role is Role.BREAK]
+    assert found == ["{{#if a}}", "{{else}}", "{{/if}}", r"\n", "{% d %}", "<% e %>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\tb", [("\t", Role.BREAK)]),
+        ("a  b", [("  ", Role.SPACE)]),
+        ("a   b", [("   ", Role.BREAK)]),
+        ("5\u00a0kg", [("\u00a0", Role.SPACE)]),
+        ("a\u3000b", [("\u3000", Role.BREAK)]),
+        ("\ufeffa\u200bb\u200e", [("\ufeff", Role.POINT), ("\u200b", Role.POINT), ("\u200e", Role.POINT)]),
+        ("I ❤\ufe0f you", [("❤\ufe0f", Role.POINT)]),
+        ("\u0915\u094d\u200d\u0937 \u0645\u06cc\u200c\u062e 👩\u200d👧 a", []),
+        ("  a\n  b. c  ", []),
+    ],
+)
+def test_white_space_and_invisible_characters_within_sentences_are_found(
+    text: str, expected: list[tuple[str, Role]]
+) -> None:
+    assert [(text[each.start : each.end], each.role) for each in blanks(text)] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 2 3", "5 5", "1000000000000", "①②", "-5°", "%s", "{{#if x}}", "<%= name %>", "@bob", "$USER$", "100%%", "。"],
+)
+def test_texts_without_language_are_known(text: str) -> None:
+    assert is_no_language(text)
+
+
+@pytest.mark.parametrize("text", ["hello", "5 cats", "Hello %s", "一二三", "#今天天气很好", "#42 is done"])
+def test_texts_with_words_are_language(text: str) -> None:
+    assert not is_no_language(text)
+
+
+@pytest.mark.parametrize("family", [None, *Family])
+def test_no_text_takes_time_quadratic_in_its_length(family: Family | None) -> None:
+    families = ALL if family is None else {family}
+    assert superlinear(lambda text: find(text, families), 3000, cheap=0.015) == []
+
+
+def test_no_text_is_carried_in_quadratic_time() -> None:
+    def carried(text: str) -> None:
+        Carrier(ALL, lambda number: f"#{number}").parts_of_text(text[:1900])
+
+    assert superlinear(carried, 900, cheap=0.02) == []
