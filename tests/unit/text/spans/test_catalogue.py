@@ -41,7 +41,8 @@ SPANS = {
 }
 PROSE = (
     "The quick brown fox jumped: it was 50% faster, and/or 10 km/h (see p. 3) at 10:30. It costs $5.99, e.g. in "
-    "the U.S. I <3 it; a < b and c > d. Well-known things cost 1,024.50 - that's a fact! 100% sure? 价格是50元，时间：10:30。#"
+    "the U.S. I <3 it; a < b and c > d. Well-known things cost 1,024.50 - a fact! 100% sure?"
+    " 价格是50元，时间：10:30。#"
 )
 ALL = frozenset(Family)
 
