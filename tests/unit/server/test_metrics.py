@@ -18,6 +18,7 @@ ALLOWED_LABELS = {
 }
 OF_THE_SERVER = {
     "nmt_access_log_dropped",
+    "nmt_glossary_reads",
     "nmt_answers",
     "nmt_answer_cache_bytes",
     "nmt_answer_cache_entries",

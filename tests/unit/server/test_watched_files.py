@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,3 +67,95 @@ async def test_files_are_looked_at_again_after_there_was_no_thread(
         await part.reloaded.wait()
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+class Counted(Part):
+    """Counts its reloads, and reads with an error for as long as one is set."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.counted: list[bool] = []
+        self.content = ""
+        self.error: OSError | None = None
+        self._count = self.counted.append
+
+    @override
+    def _read(self) -> str:
+        if self.error is not None:
+            raise self.error
+        return super()._read()
+
+    @override
+    def _take_over(self, content: str) -> None:
+        self.content = content
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
+async def test_a_change_that_could_not_be_read_is_read_at_a_later_look(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("old")
+    part = Counted(file)
+    file.write_text("new")
+    part.error = OSError(number, "cannot be opened")
+    for _ in range(3):
+        await reload_changed([part])
+    assert (part.counted, part.content) == ([False] * 3, "")
+    assert ["cannot be opened" in vars(record)["reason"] for record in caplog.records] == [True]
+    part.error = None
+    await reload_changed([part])
+    assert (part.counted[3:], part.content) == ([True], "new")
+    await reload_changed([part])
+    assert len(part.counted) == 4
+
+
+async def test_a_file_is_read_again_after_its_mode_was_mended(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("old")
+    part = Counted(file)
+    file.write_text("new")
+    file.chmod(0)
+    part.error = PermissionError(errno.EACCES, "cannot be opened")
+    await reload_changed([part])
+    file.chmod(0o600)
+    part.error = None
+    assert part.have_changed()
+    await reload_changed([part])
+    assert part.content == "new"
+
+
+async def test_a_folder_that_was_replaced_by_another_is_noticed(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "keys").write_text(name)
+        os.utime(tmp_path / name / "keys", (1, 1))
+    part = Counted(tmp_path / "current" / "keys")
+    for name in ("one", "two", "one"):
+        (tmp_path / "link").symlink_to(tmp_path / name)
+        (tmp_path / "link").replace(tmp_path / "current")
+        await reload_changed([part])
+        assert part.content == name
+    shutil.rmtree(tmp_path / "one")
+    await reload_changed([part])
+    assert (part.content, part.counted[-1]) == ("one", False)
+
+
+async def test_a_change_during_a_read_is_read_once_more(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("old")
+
+    class Changing(Counted):
+        @override
+        def _read(self) -> str:
+            content = super()._read()
+            if content == "first":
+                file.write_text("second, longer")
+            return content
+
+    part = Changing(file)
+    file.write_text("first")
+    await reload_changed([part])
+    assert part.content == "first"
+    await reload_changed([part])
+    assert part.content == "second, longer"

@@ -209,6 +209,11 @@ class ServerMetrics:
     answer_cache_bytes = metric(Gauge, "Memory of the kept answers, as estimated.")
     answer_cache_entries = metric(Gauge, "Kept answers.")
     answer_cache_evictions = metric(Counter, "Kept answers that made room for others.")
+    glossary_reads = metrics_by(
+        Counter,
+        "Files of glossaries read after a change; those that cannot be read are tried every second.",
+        result=("ok", "error"),
+    )
     access_log_dropped = metric(
         Counter, "Lines of the access log that were lost because they could not be written, or not fast enough."
     )

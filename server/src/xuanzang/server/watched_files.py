@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 _LOGGER = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 1.0
+_NEVER = (-1,)
+"""State of a file that was never read."""
 
 Content = TypeVar("Content")
 
@@ -26,16 +28,49 @@ class Reloadable(Protocol):
         """Take over what is new in the files; keep what there is if they are not valid."""
 
 
+FileState = tuple[int, ...] | None
+"""Facts that tell a file from an earlier one under its name; None if it cannot be looked at."""
+
+
+class ReadStates:
+    """States in which files were last read: a change is over once the file was read, not once it was seen.
+
+    A file that cannot be read, because descriptors are scarce or its owner is wrong, is therefore tried at every look.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[Path, FileState] = {}
+
+    @property
+    def files(self) -> Set[Path]:
+        """Files that were read."""
+        return self._read.keys()
+
+    def changed(self, files: Iterable[Path]) -> dict[Path, FileState]:
+        """Return the files that have changed since they were read, or were never read, with their states of now."""
+        return {file: state for file in files if (state := look_at(file)) != self._read.get(file, _NEVER)}
+
+    def note(self, states: Mapping[Path, FileState]) -> None:
+        """Take note that files were read, after they had these states."""
+        self._read.update(states)
+
+    def forget(self, file: Path) -> None:
+        """Forget a file that is gone."""
+        self._read.pop(file, None)
+
+
 class ReloadedContent(ABC, Generic[Content]):
-    """Something made of files, and made anew when they change; files that are not valid change nothing."""
+    """Content made of files, and made anew when they change; files that are not valid change nothing."""
 
     def __init__(self, files: Iterable[Path], *, kept: str, count: Callable[[bool], None]) -> None:
-        """Remember files by size, time and place on the disk, before they are read; links are followed.
+        """Look at files before they are read; links are followed.
 
-        `kept` is the line of the log when they are not valid; `count` is told whether the new state is in use.
+        `kept` is the line of the log when they are not valid; `count` receives whether the new state is in use.
         """
         self._watched, self._kept, self._count = tuple(files), kept, count
-        self._seen = [look_at(file) for file in self._watched]
+        self._states = ReadStates()
+        self._states.note(self._states.changed(self._watched))
+        self._reason = ""
 
     @abstractmethod
     def _read(self) -> Content:
@@ -45,20 +80,27 @@ class ReloadedContent(ABC, Generic[Content]):
     def _take_over(self, content: Content) -> None:
         """Use the content from now on, in the event loop."""
 
+    def _look_and_read(self) -> tuple[Mapping[Path, FileState], Content]:
+        # In this order: a change between the two is read at the next look.
+        return self._states.changed(self._watched), self._read()
+
     def have_changed(self) -> bool:
-        """Return whether a file has changed, come or gone since the last question, or since the beginning."""
-        before, self._seen = self._seen, [look_at(file) for file in self._watched]
-        return before != self._seen
+        """Return whether a file has changed, come or gone since it was last read."""
+        return bool(self._states.changed(self._watched))
 
     async def reload(self) -> None:
-        """Read the files again; if they are not valid, that is logged and counted."""
+        """Read the files again; if they are not valid, that is counted, logged once, and tried at the next look."""
         try:
-            content = await asyncio.to_thread(self._read)
+            states, content = await asyncio.to_thread(self._look_and_read)
         except OSError as error:
             self._count(False)
-            _LOGGER.error(self._kept, extra={"reason": str(error)})  # noqa: TRY400 - a cause may show what is in a file
+            if str(error) != self._reason:
+                self._reason = str(error)
+                _LOGGER.error(self._kept, extra={"reason": self._reason})  # noqa: TRY400 - a cause may show content
             return
+        self._reason = ""
         self._take_over(content)
+        self._states.note(states)
         self._count(True)
 
 
@@ -81,10 +123,10 @@ async def reload_changed(parts: Sequence[Reloadable]) -> None:
             _LOGGER.exception("a reload failed")
 
 
-def look_at(file: Path) -> tuple[int, ...] | None:
-    """Return what tells a file from an earlier one under its name; None if it cannot be looked at."""
+def look_at(file: Path) -> FileState:
+    """Return the state of a file; its time of change tells apart owners and modes, too."""
     try:
         status = file.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

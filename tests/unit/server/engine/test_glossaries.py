@@ -161,3 +161,24 @@ async def test_what_a_killed_writer_leaves_behind_is_removed(tmp_path: Path) -> 
     assert len(files(tmp_path)) == 1
     await GlossaryFolder(tmp_path).reload()
     assert files(tmp_path) == []
+
+
+async def test_a_glossary_that_could_not_be_opened_is_read_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted: list[bool] = []
+    folder = GlossaryFolder(tmp_path, count=counted.append)
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", fail)
+        await reload_changed([folder])
+        await reload_changed([folder])
+    assert (folder.glossaries, counted) == ([], [False, False])
+    assert caplog.text.count("glossary refused") == 1
+    await reload_changed([folder])
+    assert folder.find("tech").entry_count == 1
+    assert not folder.have_changed()

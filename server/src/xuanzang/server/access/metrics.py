@@ -43,7 +43,11 @@ class _Shared:
 
 
 class _FileMetrics:
-    file_reloads = metrics_by(Counter, "Files read again after a change.", result=("ok", "error"))
+    file_reloads = metrics_by(
+        Counter,
+        "Files read again after a change; those that are not valid are tried every second.",
+        result=("ok", "error"),
+    )
     file_current = metric(Gauge, "1 if the file is in use as it is, 0 if an older state of it is.")
 
 

@@ -157,7 +157,8 @@ class Engine:
         self._detector = shared_detector(cache) if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
         self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector, metrics.server.unserved_texts)
-        self.glossaries = GlossaryFolder(models / FOLDER)
+        reads = metrics.server.glossary_reads
+        self.glossaries = GlossaryFolder(models / FOLDER, count=lambda ok: reads["ok" if ok else "error"].inc())
         self._watching: list[asyncio.Task[None]] = []
 
     def _new_live_models(self) -> LiveModels:

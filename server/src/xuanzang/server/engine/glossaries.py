@@ -20,6 +20,7 @@ from xuanzang.server.engine.errors import (
     GlossaryStateError,
     InvalidInputError,
 )
+from xuanzang.server.watched_files import ReadStates
 from xuanzang.server.whole_files import remove_abandoned, write_whole
 from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex
 
@@ -40,13 +41,13 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,6}")
 MAX_DISPLAY_NAME_CHARACTERS = 1024
 _VERSION = re.compile(r"\S{0,64}")
 
-_State = tuple[int, int, int]
-_UNREADABLE: _State = (0, 0, 0)
-"""State of a link that leads nowhere, and the like: it is tried once, and what there is of its name stays."""
-
 
 class GlossaryError(Exception):
     """A file is no glossary."""
+
+
+class UnreadableGlossaryError(GlossaryError):
+    """A file cannot be read now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +77,13 @@ class Glossary:
 class GlossaryFolder:
     """The glossaries of a folder. Belongs to one event loop; files are read in a thread."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder
+    def __init__(self, folder: Path, *, count: Callable[[bool], None] = lambda _: None) -> None:
+        """Hold no glossary yet; `count` receives whether a file that was read is a glossary."""
+        self.path, self._count = folder, count
         self._reading = asyncio.Lock()
-        self._seen: dict[Path, _State] = {}
+        self._states = ReadStates()
         self._glossaries: dict[str, Glossary] = {}
+        self._unreadable: dict[Path, str] = {}
 
     @property
     def glossaries(self) -> list[Glossary]:
@@ -96,7 +99,8 @@ class GlossaryFolder:
 
     def have_changed(self) -> bool:
         """Return whether the folder has other files than those that were last read."""
-        return _look(self.path, self._seen) != self._seen
+        files = _files_in(self.path)
+        return files is not None and bool(self._states.changed(files) or self._states.files - set(files))
 
     async def reload(self) -> None:
         """Read new and changed files; keep what there is of those that are not valid."""
@@ -105,44 +109,50 @@ class GlossaryFolder:
 
     async def _reload(self) -> None:
         await asyncio.to_thread(remove_abandoned, self.path, "*.tsv")
-        states = await asyncio.to_thread(_look, self.path, self._seen)
-        changed = [path for path, state in states.items() if self._seen.get(path) != state]
-        gone = {path.stem for path in self._seen} - {path.stem for path in states}
-        self._seen = states
-        replaced = [self._glossaries.pop(name, None) for name in gone]
-        for path in changed:
+        files = await asyncio.to_thread(_files_in, self.path)
+        if files is None:
+            return
+        states = await asyncio.to_thread(self._states.changed, files)
+        replaced = [self._forget(gone) for gone in set(self._states.files) - set(files)]
+        for path, state in states.items():
             try:
                 glossary = await asyncio.to_thread(read_glossary, path)
             except GlossaryError as error:
-                _LOGGER.warning("glossary refused", extra={"file": str(path), "reason": str(error)})
+                self._count(False)
+                self._refuse(path, error)
+                if isinstance(error, UnreadableGlossaryError):
+                    continue
             else:
                 replaced.append(self._glossaries.get(path.stem))
                 self._glossaries[path.stem] = glossary
+                self._unreadable.pop(path, None)
+                self._count(True)
                 _LOGGER.info("glossary loaded", extra={"glossary": path.stem})
+            self._states.note({path: state})
         # To free a hundred thousand entries takes thirty milliseconds.
         await asyncio.to_thread(replaced.clear)
 
+    def _forget(self, path: Path) -> Glossary | None:
+        self._states.forget(path)
+        self._unreadable.pop(path, None)
+        return self._glossaries.pop(path.stem, None)
 
-def _look(folder: Path, seen: dict[Path, _State]) -> dict[Path, _State]:
-    """Return the files of a folder; those that were seen before, if it cannot be looked into now."""
+    def _refuse(self, path: Path, error: GlossaryError) -> None:
+        """Log why a file is no glossary, once for each reason."""
+        if self._unreadable.get(path) != str(error):
+            self._unreadable[path] = str(error)
+            _LOGGER.warning("glossary refused", extra={"file": str(path), "reason": str(error)})
+
+
+def _files_in(folder: Path) -> list[Path] | None:
+    """Return the files of a folder; None if it cannot be looked into now."""
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
+        return sorted(path for path in folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
     except (FileNotFoundError, NotADirectoryError):
         # Most servers have no such folder.
-        return {}
+        return []
     except OSError:
-        return seen
-    return {path: state for path in paths if (state := _state(path)) is not None}
-
-
-def _state(path: Path) -> _State | None:
-    """Return what tells a file from an earlier one; None if it has just been deleted."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        is_deleted = isinstance(error, FileNotFoundError) and not path.is_symlink()
-        return None if is_deleted else _UNREADABLE
-    return status.st_ino, status.st_size, status.st_mtime_ns
+        return None
 
 
 def read_glossary(path: Path) -> Glossary:
@@ -159,7 +169,9 @@ def read_glossary(path: Path) -> Glossary:
         if len(content) > MAX_FILE_BYTES:
             raise GlossaryError(f"it has more than {MAX_FILE_BYTES} bytes")
         lines = content.decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UnreadableGlossaryError(str(error)) from error
+    except UnicodeDecodeError as error:
         raise GlossaryError(str(error)) from error
     heads = (_HEADER.fullmatch(line) or _DISPLAY_NAME.fullmatch(line) for line in lines if line.startswith("#"))
     headers = {match[1]: match[2] for match in heads if match}

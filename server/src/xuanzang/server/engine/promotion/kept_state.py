@@ -170,8 +170,13 @@ class StateFile:
         `matters`: whether more than commands change the state, so that it is a loss if it cannot be kept.
         """
         remove_abandoned(self._path.parent, self._path.name)
-        self._seen = look_at(self._path)
-        self._state = state = await asyncio.to_thread(self._read, sets_aside=True)
+        seen = look_at(self._path)
+        try:
+            self._state = state = await asyncio.to_thread(self._read, sets_aside=True)
+            self._seen = seen
+        except OSError as error:
+            state = None
+            self._warn("the state of promotion cannot be read", error.strerror)
         if not self._is_writable:
             level = logging.WARNING if matters else logging.INFO
             reason = "the folder of the models is read-only and --promotion-state is not set"
@@ -195,14 +200,14 @@ class StateFile:
     async def exclusive(self) -> AsyncIterator[KeptState | None]:
         """Keep other servers from the file, and yield what one of them has written meanwhile, if it is valid.
 
-        An OSError says that the folder cannot be opened, or that another process does not give it away.
+        An OSError says that the folder or the file cannot be opened, or that another process does not give it away.
         """
         async with self._lock, self._locked():
             state = None
             if self.has_changed:
-                self._seen = look_at(self._path)
+                seen = look_at(self._path)
                 state = await asyncio.to_thread(self._read)
-                self._state = state or self._state
+                self._state, self._seen = state or self._state, seen
             yield state
 
     async def write(self, state: KeptState, *, must_last: bool) -> None:
@@ -260,14 +265,11 @@ class StateFile:
             os.close(descriptor)
 
     def _read(self, *, sets_aside: bool = False) -> KeptState | None:
-        """Return what the file holds; None if there is none or it is damaged, which is logged."""
+        """Return what the file holds; None if there is none or it is damaged, which is logged; OSError: unreadable."""
         try:
             with self._path.open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
-            return None
-        except OSError as error:
-            self._warn("the state of promotion cannot be read", error.strerror)
             return None
         reason = f"it has more than {_MAX_BYTES} bytes"
         if len(content) <= _MAX_BYTES:
