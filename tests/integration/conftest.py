@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -109,7 +111,7 @@ class StartServer(Protocol):
 class StartProcess(Protocol):
     """Function that starts a server in a separate process."""
 
-    def __call__(self, *flags: str) -> AbstractAsyncContextManager[ServerProcess]: ...
+    def __call__(self, *flags: str, descriptors: int | None = None) -> AbstractAsyncContextManager[ServerProcess]: ...
 
 
 @pytest.fixture
@@ -172,7 +174,8 @@ def start_process(tiny_bundle_repository: Path, provider: str) -> StartProcess:
     """Return a function that starts a server process: `async with start_process("--workers=2") as process`."""
 
     @asynccontextmanager
-    async def start(*flags: str) -> AsyncIterator[ServerProcess]:
+    async def start(*flags: str, descriptors: int | None = None) -> AsyncIterator[ServerProcess]:
+        limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (descriptors,) * 2) if descriptors else None
         defaults = (f"--models={tiny_bundle_repository}", "--workers=1", f"--provider={provider}")
         addresses = (f"--address={LOOPBACK}:0", f"--metrics-address={LOOPBACK}:0")
         process = await asyncio.create_subprocess_exec(
@@ -180,6 +183,7 @@ def start_process(tiny_bundle_repository: Path, provider: str) -> StartProcess:
             stderr=asyncio.subprocess.PIPE,
             # Without settings from outside, which the tests of all rooms do without.
             env=dict(os.environ),
+            preexec_fn=limit,
         )
         try:
             yield ServerProcess(process=process)

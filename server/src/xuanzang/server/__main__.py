@@ -118,7 +118,9 @@ async def _serve(settings: Settings, member: str | None) -> None:
     # itself for so long; 5 ms, which is usual, are as long as a step.
     sys.setswitchinterval(_SWITCH_SECONDS)
     from xuanzang.server.bootstrap import bootstrap  # noqa: PLC0415
+    from xuanzang.server.lifecycle import raise_descriptor_limit  # noqa: PLC0415
 
+    raise_descriptor_limit()
     await bootstrap(settings, member).run()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import gc
 import logging
+import resource
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -32,10 +33,19 @@ _SENDING_SECONDS = 5.0
 """Of a long drain, for sending the last answers; of a short one a third."""
 _LEAST_SENDING_SECONDS = 0.5
 _PROGRESS_SECONDS = 3.0
+_RETRY_SECONDS = 1.0
 
 
 class BrokenServerError(OSError):
     """The serving loop of gRPC or a worker ended although nobody stopped it: the process must be replaced."""
+
+
+def raise_descriptor_limit() -> None:
+    """Let the process open as many files and connections as it may: the usual 1,024 are from the time of `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def keep_heap() -> None:
@@ -177,7 +187,21 @@ class Server:
         if self.admin:
             await self.admin.start()
             _LOGGER.info("administration", extra={"port": self.admin.port})
-        await self.engine.open_detector()
+        await self._open_detector()
+
+    async def _open_detector(self) -> None:
+        """Open the detector of languages; while that fails, as without descriptors, what is served stays served."""
+        failed = False
+        while True:
+            try:
+                await self.engine.open_detector()
+            except OSError as error:
+                if not failed:
+                    _LOGGER.warning("the detector of languages cannot be opened yet", extra={"reason": str(error)})
+                failed = True
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
 
     async def _reload_at(self, asked: asyncio.Event) -> None:
         """Reload whenever that is asked for, once the models are loaded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
@@ -58,7 +59,7 @@ _UNSCREENED = (
 )
 # Requests of administrators have a name and a version, and those for health the name of a service.
 _MAX_SMALL_MESSAGE_BYTES = 64 * 2**10
-_MAX_HEALTH_CONNECTIONS = 256
+_MAX_SMALL_CONNECTIONS = 256
 _SMALL_IDLE_SECONDS = 30.0
 
 
@@ -235,7 +236,10 @@ def admin_server(
         [Service(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter, share=share))],
         address=address,
         tls=tls,
-        options=[("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES)],
+        options=[
+            ("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES),
+            ("grpc.max_allowed_incoming_connections", _connections(_MAX_SMALL_CONNECTIONS, share=1 / 8)),
+        ],
         reloaded=[tls],
         shares_address=share is not None,
     )
@@ -250,7 +254,7 @@ def health_server(shown: Health, *, address: str, metrics: Metrics, shares_addre
         tls=None,
         options=[
             ("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES),
-            ("grpc.max_allowed_incoming_connections", _MAX_HEALTH_CONNECTIONS),
+            ("grpc.max_allowed_incoming_connections", _connections(_MAX_SMALL_CONNECTIONS, share=1 / 8)),
         ],
         reflected=False,
         shares_address=shares_address,
@@ -263,11 +267,17 @@ def _options(limits: RpcLimits) -> tuple[tuple[str, Any], ...]:
         ("grpc.max_receive_message_length", limits.max_message_bytes),
         # Without it gRPC takes up streams as fast as they are reset, and cancels the calls of others in their stead.
         ("grpc.max_concurrent_streams", limits.max_connection_rpcs),
-        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.max_allowed_incoming_connections", _connections(limits.max_connections, share=1 / 2)),
         ("grpc.max_connection_idle_ms", round(limits.connection_idle_seconds * 1000)),
         # RPCs in progress end in their own time.
         *([("grpc.max_connection_age_ms", round(age * 1000))] if age is not None else []),
     )
+
+
+def _connections(wanted: int, *, share: float) -> int:
+    """Return a limit on connections that leaves descriptors for files: a share of those that the process may open."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if descriptors == resource.RLIM_INFINITY else max(1, min(wanted, int(share * descriptors)))
 
 
 def _bind(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
