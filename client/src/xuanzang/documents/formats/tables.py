@@ -18,6 +18,9 @@ _SEEMS_QUOTED = r'"(?:[^"]++|"")*+"?'
 _SHOWN = 50
 """Columns that a message lists."""
 _SHOWN_CHARACTERS = 100
+_DELIMITERS = ",;\t|"
+# Excel reads the delimiter from such a line before the header.
+_DECLARED = re.compile(r"(?i:\"?sep=)([^\w\s\"]|\t)\"?(?:\r\n?|\n)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -36,8 +39,11 @@ class _Field:
 def read(raw: bytes, settings: ReadSettings) -> Document:
     """Read a table whose first row names its columns; see `Format`."""
     source = EncodedText.decode(raw, settings.encoding)
-    delimiter = "\t" if settings.suffix == ".tsv" else _delimiter(source.text)
-    rows = _rows(source.text, delimiter)
+    declared = _DECLARED.match(source.text) if settings.suffix != ".tsv" else None
+    start = declared.end() if declared else 0
+    found = declared[1] if declared else _delimiter(source.text)
+    delimiter = "\t" if settings.suffix == ".tsv" else found
+    rows = _rows(source.text, delimiter, start)
     header = [field.value for field in next(rows, [])]
     indices = chosen_columns(header, settings.columns)
     edits = [edit for row in rows for index in indices if index < len(row) for edit in _edits(row[index], delimiter)]
@@ -67,17 +73,18 @@ def _listed(header: Sequence[str]) -> str:
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of a .csv: the semicolon if the header has more of them than commas."""
+    """Return the delimiter of a .csv: the most frequent in the header, if several are equally so the first of these."""
     header = re.sub(_QUOTED, "", text[: 64 * 1024].partition("\n")[0])
-    return ";" if header.count(";") > header.count(",") else ","
+    return max(_DELIMITERS, key=header.count)
 
 
-def _rows(text: str, delimiter: str) -> Iterator[list[_Field]]:
+def _rows(text: str, delimiter: str, at: int) -> Iterator[list[_Field]]:
+    """Yield the rows of a table that begins at an index of the text."""
     is_tsv = delimiter == "\t"
-    bare = r"[^\t\r\n]*+" if is_tsv else rf'[^"{delimiter}\r\n][^{delimiter}\r\n]*|'
+    bare = r"[^\t\r\n]*+" if is_tsv else rf'[^"{re.escape(delimiter)}\r\n][^{re.escape(delimiter)}\r\n]*|'
     pattern = re.compile(rf"({_QUOTED_TSV if is_tsv else _QUOTED})|{bare}")
     row: list[_Field] = []
-    at, line = 0, 1
+    line = 1 + text.count("\n", 0, at)
     while at < len(text) or row:
         match = pattern.match(text, at)
         assert match is not None  # noqa: S101 - it matches nothing, too
