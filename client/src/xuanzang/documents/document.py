@@ -45,6 +45,8 @@ class ReadSettings:
     """Name of the character encoding; None: the one that the file declares, else UTF-8."""
     columns: tuple[str, ...] | None = None
     """Names of the columns or keys whose texts are translated; None: all, where the format allows it."""
+    target_language: str | None = None
+    """Code of the language of the translations, which catalogues name in their headers; None: unknown."""
     limits: Limits = Limits()
     """Limits of the document."""
 
@@ -57,6 +59,8 @@ class Unit:
     """The text, without white space around it."""
     where: str
     """Place in the document, such as "line 12"."""
+    is_ordered: bool = False
+    """True if its placeholders must keep their order, because a program fills them in by their places."""
 
 
 class Document(Protocol):

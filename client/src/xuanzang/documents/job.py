@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from xuanzang.documents.formats.blocks import tag_fault
+from xuanzang.documents.formats.printf import order_fault
 from xuanzang.documents.memory import TranslationMemory
 from xuanzang.documents.opening import DocumentTexts
 
@@ -114,6 +115,7 @@ class Job:
         on_progress: OnProgress | None = None,
     ) -> None:
         self._texts = texts
+        self._ordered = frozenset(texts.ordered)
         self._memory, self._key = memory, key
         self._on_progress = on_progress
         self._translations = self._remembered()
@@ -189,9 +191,12 @@ class Job:
     def _fault(self, text: str, answer: Answer) -> str | None:
         if not answer.translation.strip():
             return "the translation is empty"
-        if self._texts.is_html:
-            return tag_fault(text, answer.translation)
-        return changed_placeholders(text, answer.translation) if "printf" in self._texts.placeholders else None
+        fault = tag_fault(text, answer.translation) if self._texts.is_html else None
+        if fault is None and "printf" in self._texts.placeholders:
+            fault = changed_placeholders(text, answer.translation)
+        if fault is None and text in self._ordered:
+            fault = order_fault(text, answer.translation)
+        return fault
 
     def _report(self) -> None:
         if self._on_progress:

@@ -58,6 +58,8 @@ class DocumentTexts:
     """Families of the placeholders that translations carry."""
     is_html: bool
     """True if texts are HTML, whose tags stand for the markup within them."""
+    ordered: tuple[str, ...] = ()
+    """Texts whose placeholders must keep their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ class DocumentFile:
         suffix: str | None = None,
         encoding: str | None = None,
         columns: Sequence[str] | None = None,
+        target_language: str | None = None,
         limits: Limits | None = None,
     ) -> Self:
         """Take a file, and read nothing but its content.
@@ -88,6 +91,7 @@ class DocumentFile:
             suffix: Suffix that tells the format, such as ".md"; None: that of the path.
             encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
             columns: Names of the columns or keys whose texts are translated; None: all, where the format allows it.
+            target_language: Code of the language of the translations, which catalogues name; None: unknown.
             limits: Limits of the document; None: the default ones.
 
         Raises:
@@ -100,7 +104,11 @@ class DocumentFile:
         limits = limits or Limits()
         known = (suffix or ("" if isinstance(source, bytes) else Path(source).suffix)).lower()
         settings = ReadSettings(
-            suffix=known, encoding=encoding, columns=None if columns is None else tuple(columns), limits=limits
+            suffix=known,
+            encoding=encoding,
+            columns=None if columns is None else tuple(columns),
+            target_language=target_language,
+            limits=limits,
         )
         name = "the document" if isinstance(source, bytes) else str(source)
         with _named(name):
@@ -125,13 +133,21 @@ class DocumentFile:
         document = self.document()
         places: dict[str, str] = {}
         counts: dict[str, int] = {}
+        ordered: dict[str, None] = {}
         limit = self.settings.limits.units
         for number, unit in enumerate(document.units(), start=1):
             if number > limit:
                 raise DocumentError(f"{self.name}: more than {limit} texts, the limit of units")
             places.setdefault(unit.text, unit.where)
             counts[unit.text] = counts.get(unit.text, 0) + 1
-        return DocumentTexts(places=places, counts=counts, placeholders=document.placeholders, is_html=document.is_html)
+            ordered.update({unit.text: None} if unit.is_ordered else {})
+        return DocumentTexts(
+            places=places,
+            counts=counts,
+            placeholders=document.placeholders,
+            is_html=document.is_html,
+            ordered=tuple(ordered),
+        )
 
     def written(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations.

@@ -24,11 +24,14 @@ class Edit:
     end: int
     """Index after its last character."""
     texts: tuple[str, ...]
-    """Texts to translate, one or more; without a translation of each, the span stays as it is."""
+    """Texts to translate; without a translation of each, the span stays. Empty: the edit follows from the others, such
+    as the name of the target language, and is made if one of them is."""
     render: Callable[[tuple[str, ...]], str]
     """Function from the translations to what takes the place of the span."""
     fills: bool = False
     """True if the span is a place for the translation beside its text, which is filled even with an equal text."""
+    is_ordered: bool = False
+    """True if placeholders must keep their order."""
 
 
 def translatable(text: str) -> bool:
@@ -79,15 +82,20 @@ def spliced(source: str, edits: Sequence[Edit], translations: Mapping[str, str])
         edits: Spans in their order, none inside another.
         translations: Translations by text.
     """
+    made = [(edit, found) for edit in edits if (found := _found(edit, translations)) is not None]
     pieces: list[str] = []
     at = 0
-    for edit in edits:
-        found = tuple(translations[text] for text in edit.texts if text in translations)
-        if len(found) < len(edit.texts) or (found == edit.texts and not edit.fills):
-            continue
+    for edit, found in made if any(edit.texts for edit, _ in made) else ():
         pieces += source[at : edit.start], edit.render(found)
         at = edit.end
     return "".join(pieces) + source[at:]
+
+
+def _found(edit: Edit, translations: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the translations of an edit; None: it is not made."""
+    found = tuple(translations[text] for text in edit.texts if text in translations)
+    is_changed = found != edit.texts or edit.fills or not edit.texts
+    return found if len(found) == len(edit.texts) and is_changed else None
 
 
 class SplicedDocument:
@@ -121,7 +129,7 @@ class SplicedDocument:
             line += self._source.text.count("\n", at, edit.start)
             at = edit.start
             for text in edit.texts:
-                yield Unit(text=text, where=f"line {line}")
+                yield Unit(text=text, where=f"line {line}", is_ordered=edit.is_ordered)
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations."""

@@ -13,8 +13,9 @@ from xuanzang.client._commands.arguments.connection import Commands
 from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.progress import Progress
+from xuanzang.client._commands.streams import report
+from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, TranslationMemory
 from xuanzang.command.files import require_other_files
-from xuanzang.documents import SUFFIXES, DocumentSummary, TranslationMemory
 from xuanzang.values.options import TranslateOptions
 
 _DESCRIPTION = f"""\
@@ -99,6 +100,19 @@ def _translate_documents(client: TranslationClient, arguments: argparse.Namespac
 
 
 def _translate(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:
+    """Translate a file and return the number of refusals; of several files, one that fails counts as one."""
+    try:
+        return _written(client, file, output, arguments)
+    except BrokenPipeError:
+        raise
+    except (DocumentError, OSError) as error:
+        if len(arguments.files) == 1:
+            raise
+        report(str(error))
+        return 1
+
+
+def _written(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:
     with _memory(output, arguments) as memory, _progress(file) as on_progress:
         translation = client.translate_document(
             file,

@@ -64,7 +64,14 @@ class AsyncDocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        file, texts = await self._read(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
+        file, texts = await self._read(
+            source,
+            suffix=suffix,
+            encoding=encoding,
+            columns=columns,
+            limits=limits,
+            target_language=options.get("target_language"),
+        )
         found = await self.translate_document_texts(
             texts, memory=memory, on_progress=on_progress, timeout=timeout, **options
         )

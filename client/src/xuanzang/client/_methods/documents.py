@@ -61,7 +61,14 @@ class DocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        file, texts = self._read(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
+        file, texts = self._read(
+            source,
+            suffix=suffix,
+            encoding=encoding,
+            columns=columns,
+            limits=limits,
+            target_language=options.get("target_language"),
+        )
         found = self.translate_document_texts(texts, memory=memory, on_progress=on_progress, timeout=timeout, **options)
         content = self._open_calls.apart(file.written, found.translations)
         return DocumentTranslation(content=content, summary=found.summary)

@@ -50,7 +50,13 @@ class DocumentTranslator:
             DocumentError: The file is not of its format, is over a limit, or needs an argument.
             TranslationError: The server could not be reached, failed, or refused more than single texts.
         """
-        file = DocumentFile.of(content, suffix=suffix, columns=columns or None, limits=self._limits)
+        file = DocumentFile.of(
+            content,
+            suffix=suffix,
+            columns=columns or None,
+            limits=self._limits,
+            target_language=options.get("target_language"),
+        )
         texts = await self._processes.texts(file, holder=holder)
         found = await client.translate_document_texts(texts, timeout=self._seconds, **options)
         written = await self._processes.written(file, found.translations, holder=holder)

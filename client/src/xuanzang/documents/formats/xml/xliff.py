@@ -3,162 +3,279 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
+from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_text
+from xuanzang.documents.formats.html_tokens import unescaped as unescaped_html
 from xuanzang.documents.formats.xml.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
-from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, parted, translatable
+from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, spliced
 
 _UNITS = ("trans-unit", "segment")
 _NATIVE = ("ph", "it", "bpt", "ept", "sub", "cp", "sc", "ec", "x", "bx", "ex")
 """Elements that hold the codes of another format, or nothing."""
 _UNFINISHED = ("new", "needs-translation", "initial")
+_STATE = re.compile(r"""(\sstate\s*=\s*["'])(?:new|needs-translation|initial)(?=["'])""")
+_MESSAGE = re.compile(r"\s*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
+_ARGUMENT = re.compile(r"\{XLIFF(\d+)\}")
+_CDATA = "<![CDATA["
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
     """Read an XLIFF file; see `Format`."""
     source = decoded_xml(raw, settings.encoding, depth=settings.limits.depth)
-    reader = _Reader(list(tokens(source.text)), source.text)
+    reader = _Reader(list(tokens(source.text)), source.text, settings.target_language)
     edits = list(reader.edits())
     if not reader.is_xliff:
         raise DocumentError("no XLIFF file: its root is not <xliff>")
-    return SplicedDocument(source, edits, placeholders=IN_MESSAGES, errors="xmlcharrefreplace")
+    if reader.lacks_language and any(edit.texts for edit in edits):
+        raise DocumentError("XLIFF 2 needs its target language: name it, or add trgLang to <xliff>")
+    edits.sort(key=lambda edit: edit.start)
+    return SplicedDocument(source, edits, placeholders=IN_MESSAGES, is_html=True, errors="xmlcharrefreplace")
 
 
 @dataclass(slots=True, kw_only=True)
 class _Unit:
-    """A unit while it is read: indices of its tokens."""
+    """A unit under way: indices of the first and last token of its parts, by their names."""
 
-    source: tuple[int, int] | None = None
-    target: tuple[int, int] | None = None
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """Part of a source: markup to copy, or text to translate."""
-
-    raw: str
-    text: str | None = None
-    is_cdata: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
 class _Element:
     name: str
     start: int
-    translated: bool
-    unit: _Unit = field(default_factory=_Unit)
+    is_translated: bool
+    is_preserved: bool
+    """True if its white space counts."""
+    unit: _Unit
 
 
 class _Reader:
-    """Walk over the tokens that finds units with an empty target."""
+    """Walk over the tokens that finds units with an empty target.
 
-    def __init__(self, tokens: Sequence[Token], text: str) -> None:
+    Args:
+        language: Code of the target language; None: unknown.
+    """
+
+    def __init__(self, tokens: Sequence[Token], text: str, language: str | None) -> None:
         self._tokens = tokens
         self._text = text
+        self._language = language
         self._open: list[_Element] = []
         self.is_xliff = False
+        self.lacks_language = False
+        """True if the file must name the target language, which is unknown."""
 
     def edits(self) -> Iterator[Edit]:
-        """Yield an edit for each unit to translate."""
+        """Yield the edits of all units, and those that name the target language."""
         for index, token in enumerate(self._tokens):
             if token.is_start:
-                self._enter(index, token)
+                yield from self._enter(index, token)
             if token.is_end:
                 yield from self._leave(index)
 
-    def _enter(self, index: int, token: Token) -> None:
-        self.is_xliff = self.is_xliff or (not self._open and token.name == "xliff")
-        inherited = self._open[-1].translated if self._open else True
-        wish = token.attributes.get("translate")
+    def _enter(self, index: int, token: Token) -> Iterator[Edit]:
+        attributes = token.attributes
+        is_root = not self._open
+        if is_root and token.name == "xliff":
+            self.is_xliff = True
+            if attributes.get("version", "").startswith("2"):
+                yield from self._named(token, attributes, "trgLang")
+        elif token.name == "file" and "source-language" in attributes and self._language:
+            yield from self._named(token, attributes, "target-language")
+        outer = None if is_root else self._open[-1]
+        wish, space = attributes.get("translate"), attributes.get("xml:space")
         self._open.append(
-            _Element(name=token.name, start=index, translated=inherited if wish is None else wish == "yes")
+            _Element(
+                name=token.name,
+                start=index,
+                is_translated=wish == "yes" if wish else outer is None or outer.is_translated,
+                is_preserved=space == "preserve" if space else outer is not None and outer.is_preserved,
+                unit=_Unit(),
+            )
         )
+
+    def _named(self, token: Token, attributes: Mapping[str, str], name: str) -> Iterator[Edit]:
+        """Yield an edit that names the target language in a tag without it."""
+        if name in attributes:
+            return
+        if self._language is None:
+            self.lacks_language = True
+            return
+        at = token.end - (2 if token.raw.endswith("/>") else 1)
+        written = f' {name}="{escaped(self._language)}"'
+        yield Edit(start=at, end=at, texts=(), render=lambda _found: written)
 
     def _leave(self, index: int) -> Iterator[Edit]:
         element = self._open.pop()
-        parent = self._open[-1] if self._open else element
-        if parent.name in _UNITS and element.name == "source":
-            parent.unit.source = (element.start, index)
-        elif parent.name in _UNITS and element.name == "target":
-            parent.unit.target = (element.start, index)
-        elif element.name in _UNITS and element.translated:
-            yield from self._edit(element.unit)
+        outer = self._open[-1] if self._open else element
+        if outer.name in _UNITS and element.name in ("source", "seg-source", "target"):
+            outer.unit.parts[element.name] = (element.start, index)
+            if element.name != "target" and element.is_preserved:
+                outer.unit.parts["preserved"] = (element.start, index)
+        elif element.name in _UNITS and element.is_translated:
+            yield from self._edit(element)
 
-    def _edit(self, unit: _Unit) -> Iterator[Edit]:
-        if unit.source is None or not self._is_empty(unit.target):
+    def _edit(self, element: _Element) -> Iterator[Edit]:
+        parts = element.unit.parts
+        source, target = parts.get("seg-source", parts.get("source")), parts.get("target")
+        if source is None or not self._is_unfinished(element, target):
             return
-        pieces = list(_pieces(self._tokens[unit.source[0] + 1 : unit.source[1]]))
-        texts = tuple(piece.text for piece in pieces if piece.text is not None)
+        content = self._text[self._tokens[source[0]].end : self._tokens[source[1]].start]
+        offset = self._tokens[source[0]].end
+        inner = list(self._inner_edits(self._tokens[source[0] + 1 : source[1]], is_preserved="preserved" in parts))
+        texts = tuple(text for edit in inner for text in edit.texts)
         if texts:
-            start, end, opening, closing = self._place(unit.source, unit.target)
-            yield Edit(
-                start=start,
-                end=end,
-                texts=texts,
-                render=lambda found: opening + _rendered(pieces, found) + closing,
-                fills=True,
-            )
+            moved = [replace(edit, start=edit.start - offset, end=edit.end - offset) for edit in inner]
+            start, end, opening, closing = self._place(element, target)
+            render = partial(_rendered, content, moved, texts, (opening, closing))
+            yield Edit(start=start, end=end, texts=texts, render=render, fills=True)
 
-    def _is_empty(self, target: tuple[int, int] | None) -> bool:
-        if target is None or self._tokens[target[0]].attributes.get("state") in _UNFINISHED:
+    def _is_unfinished(self, element: _Element, target: tuple[int, int] | None) -> bool:
+        """Return whether a unit needs a translation."""
+        if target is None:
+            return True
+        states = {self._tokens[index].attributes.get("state") for index in (element.start, target[0])}
+        if not states.isdisjoint(_UNFINISHED):
             return True
         return all(token.is_text and not token.raw.strip() for token in self._tokens[target[0] + 1 : target[1]])
 
-    def _place(self, source: tuple[int, int], target: tuple[int, int] | None) -> tuple[int, int, str, str]:
-        """Return the span of the target with its tags, or where it belongs, and what goes around the translation."""
-        opening, closing = (self._tokens[index] for index in target or source)
-        tag = opening.raw.removesuffix("/>").removesuffix(">").rstrip()
+    def _place(self, element: _Element, target: tuple[int, int] | None) -> tuple[int, int, str, str]:
+        """Return the span from the unit's tag to its target, and the text around the translation."""
+        parts = element.unit.parts
+        unit, source = self._tokens[element.start], parts["source"]
+        last = self._tokens[(target or parts.get("seg-source", source))[1]]
+        start = unit.start
+        head = _STATE.sub(r"\g<1>translated", unit.raw)
+        opening = self._tokens[(target or source)[0]]
         name = re.split(r"[\s/>]", opening.raw[1:], maxsplit=1)[0]
         if target:
-            return opening.start, closing.end, f"{tag}>", f"</{name}>"
+            tag = _STATE.sub(r"\g<1>translated", opening.raw.removesuffix("/>").removesuffix(">").rstrip())
+            return start, last.end, head + self._text[unit.end : opening.start] + f"{tag}>", f"</{name}>"
         name = name.removesuffix("source") + "target"
         before = self._tokens[source[0] - 1]
         indent = before.raw if before.is_text and not before.raw.strip() else ""
-        return closing.end, closing.end, f"{indent}<{name}>", f"</{name}>"
+        space = opening.attributes.get("xml:space")
+        tag = f'<{name} xml:space="{escaped(space)}">' if space else f"<{name}>"
+        return start, last.end, head + self._text[unit.end : last.end] + f"{indent}{tag}", f"</{name}>"
+
+    def _inner_edits(self, content: Sequence[Token], *, is_preserved: bool) -> Iterator[Edit]:
+        """Yield the edits of a source's content."""
+        for block in _blocks(content, is_preserved=is_preserved):
+            if _MESSAGE.match("".join(piece.text for piece in block if piece.kind is Kind.TEXT)):
+                yield _message_edit(block)
+            else:
+                yield from block_edits(self._text, block, _composed)
 
 
-def _pieces(source: Sequence[Token]) -> Iterator[_Piece]:
-    """Yield the parts of a source's content."""
-    native = 0  # depth inside elements whose content is not translated
-    for token in source:
-        if token.is_start and (native or token.name in _NATIVE or _is_protected(token)):
-            native += 1
-        if native or not (token.is_text or token.raw.startswith("<![CDATA[")):
-            yield _Piece(raw=token.raw)
+def _rendered(
+    content: str, inner: Sequence[Edit], texts: Sequence[str], around: tuple[str, str], found: tuple[str, ...]
+) -> str:
+    written = spliced(content, inner, dict(zip(texts, found, strict=True)))
+    return around[0] + written + around[1]
+
+
+def _blocks(content: Sequence[Token], *, is_preserved: bool) -> Iterator[list[Piece]]:
+    """Yield the pieces of each segment of a source, and of each line where white space counts."""
+    block: list[Piece] = []
+    markers = {token.attributes.get("startRef"): place for place, token in enumerate(content) if token.name == "em"}
+    number = 0
+    while number < len(content):
+        token = content[number]
+        is_segment = token.name == "mrk" and (token.is_end or token.attributes.get("mtype") == "seg")
+        last = _untranslated_end(content, number, markers)
+        if last is not None:
+            text = "".join(map(_text, content[number : last + 1]))
+            raw = "".join(each.raw for each in content[number : last + 1])
+            kind = Kind.CODE if text.strip() and token.name not in _NATIVE else Kind.LONE
+            block.append(Piece(kind=kind, start=token.start, end=content[last].end, raw=raw, text=text))
+            number = last
+        elif token.is_text or token.raw.startswith(_CDATA):
+            for piece in _lines(token) if is_preserved else [_piece(token)]:
+                if piece.text == "\n":
+                    yield block
+                    block = []
+                else:
+                    block.append(piece)
+        elif is_segment and not (token.is_end and any(piece.name == "mrk" for piece in block)):
+            yield block
+            block = []
         else:
-            yield from _text_pieces(token)
-        if token.is_end and native:
-            native -= 1
+            kind = Kind.OPEN if token.is_start and not token.is_end else Kind.CLOSE if token.is_end else Kind.LONE
+            kind = Kind.LONE if token.raw.endswith("/>") else kind
+            block.append(Piece(kind=kind, start=token.start, end=token.end, raw=token.raw, name=token.name))
+        number += 1
+    yield block
 
 
-def _text_pieces(token: Token) -> Iterator[_Piece]:
-    is_cdata = not token.is_text
-    content = token.raw[9:-3] if is_cdata else unescaped(token.raw)
-    text = flowing(content).strip()
-    if not translatable(text):
-        yield _Piece(raw=token.raw)
-        return
-    before, _, after = parted(content)
-    yield _Piece(raw=before)
-    yield _Piece(raw=token.raw, text=text, is_cdata=is_cdata)
-    yield _Piece(raw=after)
+def _untranslated_end(content: Sequence[Token], first: int, markers: Mapping[str | None, int]) -> int | None:
+    """Return the index of the last token of something that is not translated; None: the token begins no such thing.
 
-
-def _is_protected(token: Token) -> bool:
+    Args:
+        markers: Indices of the <em>, by the <sm> that they end.
+    """
+    token = content[first]
+    if not token.is_start:
+        return None
     attributes = token.attributes
-    return attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
+    is_protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
+    if token.name == "sm" and is_protected:
+        return max(first, markers.get(attributes.get("id"), first))
+    if token.name not in _NATIVE and not is_protected:
+        return None
+    depth = 0
+    for number in range(first, len(content)):
+        depth += content[number].is_start - content[number].is_end
+        if depth == 0:
+            return number
+    return first
 
 
-def _rendered(pieces: Sequence[_Piece], found: Sequence[str]) -> str:
-    translations = iter(found)
-    written = []
-    for piece in pieces:
-        if piece.text is None:
-            written.append(piece.raw)
-        elif piece.is_cdata:
-            written.append("<![CDATA[" + next(translations).replace("]]>", "]]]]><![CDATA[>") + "]]>")
-        else:
-            written.append(escaped(next(translations)))
-    return "".join(written)
+def _text(token: Token) -> str:
+    if token.raw.startswith(_CDATA):
+        return token.raw[len(_CDATA) : -len("]]>")]
+    return unescaped(token.raw) if token.is_text else ""
+
+
+def _piece(token: Token) -> Piece:
+    name = "cdata" if token.raw.startswith(_CDATA) else ""
+    text = flowing(_text(token))
+    return Piece(kind=Kind.TEXT, start=token.start, end=token.end, raw=token.raw, text=text, name=name)
+
+
+def _lines(token: Token) -> Iterator[Piece]:
+    """Yield the lines of a text, and their ends."""
+    if token.raw.startswith(_CDATA):
+        yield _piece(token)
+        return
+    at = token.start
+    for raw in re.split(r"(\r\n?|\n)", token.raw):
+        text = "\n" if raw in ("\n", "\r", "\r\n") else unescaped(raw)
+        yield Piece(kind=Kind.TEXT, start=at, end=at + len(raw), raw=raw, text=text)
+        at += len(raw)
+
+
+def _composed(pieces: Sequence[Piece], replaced: Sequence[Piece]) -> str:
+    if all(piece.name == "cdata" for piece in replaced):
+        text = "".join(piece.text for piece in pieces)
+        return _CDATA + text.replace("]]>", f"]]]]>{_CDATA}>") + "]]>"
+    return "".join(escaped(piece.text) if piece.kind is Kind.TEXT else piece.raw for piece in pieces)
+
+
+def _message_edit(block: Sequence[Piece]) -> Edit:
+    """Return the edit of an ICU message, in which elements stand as arguments that a translation carries."""
+    text = "".join(
+        piece.text if piece.kind is Kind.TEXT else f"{{XLIFF{number}}}" for number, piece in enumerate(block)
+    )
+
+    def render(found: tuple[str, ...]) -> str:
+        parts = _ARGUMENT.split(unescaped_html(found[0]))
+        return "".join(
+            block[int(part)].raw if number % 2 and int(part) < len(block) else escaped(part)
+            for number, part in enumerate(parts)
+        )
+
+    return Edit(start=block[0].start, end=block[-1].end, texts=(markup_text(text.strip()),), render=render)

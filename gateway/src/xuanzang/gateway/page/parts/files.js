@@ -7,7 +7,7 @@ import { announce, text, ui } from "../core/language.js";
 const SUFFIXES =
   ".txt .md .markdown .html .htm .srt .vtt .po .pot .json .jsonl .ndjson .csv .tsv .parquet .xliff .xlf .docx .pptx .xlsx .odt .odp .ods .epub";
 /** Files that are text from end to end, so that their beginning tells their language. */
-const IS_TEXT = /\.(txt|md|markdown|srt|vtt)$/i;
+const IS_TEXT = /\.(txt|md|markdown|mdx|srt|vtt|ass|ssa)$/i;
 const SAMPLE_BYTES = 4000;
 /** What the server says of a table of which it knows no columns to translate. */
 const COLUMNS = /name the columns .* of: (.*)$|no column .*; it has: (.*)$/;
