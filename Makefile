@@ -192,7 +192,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(require-python)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,shortlist]' -e export -e 'client[documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,batch]' -e 'gateway[grpc,google]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,shortlist]' -e export -e 'client[catalogues,documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,batch]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
 .venv/browser: .venv/ready

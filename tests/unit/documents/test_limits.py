@@ -111,8 +111,9 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         read(".parquet", b"a", columns=("a",))
 
 
+_CATALOGUES = (".arb", ".resx", ".stringsdict", ".ts", ".xml", ".yaml", ".yml")
 _OFFICE = (".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods", ".epub")
-_NEVER_EMPTY = (".json", ".vtt", ".xliff", ".xlf", *_OFFICE, ".parquet", ".csv", ".tsv")
+_NEVER_EMPTY = (*_CATALOGUES, ".json", ".vtt", ".xliff", ".xlf", *_OFFICE, ".parquet", ".csv", ".tsv")
 
 
 @pytest.mark.parametrize("suffix", sorted(set(SUFFIXES) - set(_NEVER_EMPTY)))

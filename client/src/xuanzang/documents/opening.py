@@ -30,6 +30,8 @@ _FORMATS = {
     ".csv": "tables",
     ".tsv": "tables",
     ".parquet": "parquet",
+    ".arb": "json_values",
+    **dict.fromkeys((".strings", ".stringsdict", ".properties", ".resx", ".xml", ".ts", ".yml", ".yaml"), "catalogues"),
     ".xliff": "xml.xliff",
     ".xlf": "xml.xliff",
     ".docx": "xml.ooxml",
@@ -41,7 +43,13 @@ _FORMATS = {
     ".epub": "epub",
 }
 # Extras of the client, by the library that a format needs.
-_EXTRAS = {"lxml": "documents", "pyarrow": "parquet", "pyromark": "documents"}
+_EXTRAS = {
+    "translate": "catalogues",
+    "ruamel": "catalogues",
+    "lxml": "documents",
+    "pyarrow": "parquet",
+    "pyromark": "documents",
+}
 SUFFIXES = tuple(_FORMATS)
 """Suffixes of the files that can be translated."""
 

@@ -10,6 +10,16 @@ from xuanzang.documents.document import IN_PROSE, Unit
 from xuanzang.documents.encoding import EncodedText
 
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)\S+|[^\s@]+@[^\s@]+\.[a-z]+", re.IGNORECASE)
+_IDENTIFIER = re.compile(
+    r"[a-z_$][\w$-]*+(?:[.:][a-zA-Z_$][\w$-]*+)++"  # common.buttons.save
+    r"|[a-z]++(?:_[a-z0-9]++)++|[A-Z]++(?:_[A-Z0-9]++)++|[a-z]++(?:[A-Z][a-z0-9]++)++"
+    r"|(?:[\w@.~-]*+/)*+[\w@~-]++(?:\.[\w@~-]++)*?\.(?:png|jpe?g|gif|svg|webp|ico|css|jsx?|tsx?|json|html?|xml|pdf|mp[34]|md|txt)"
+    r"|(?:[\w@.~-]++)?(?:/[\w@.~-]++){2,}+/?|[a-z]{2,3}[-_](?:[A-Z]{2}|[A-Z][a-z]{3})"
+    r"|#[0-9a-fA-F]{3,8}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32,}+"
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)?"
+    r"|(?:DD?|MM?|YYYY|YY|dd?|yyyy|yy|HH?|hh?|mm|ss)"
+    r"(?:[-/.:, T]+(?:DD?|M{1,4}|YYYY|YY|dd?|yyyy|yy|HH?|hh?|mm|ss|A|a))++"
+)
 _CJK = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 _BROKEN_CJK = re.compile(rf"(?<={_CJK})[ \t]*[\r\n]\s*(?={_CJK})")
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f\v]+")
@@ -37,6 +47,11 @@ class Edit:
 def translatable(text: str) -> bool:
     """Return whether a text has letters, and is no URL or e-mail address."""
     return any(map(str.isalpha, text)) and not _ADDRESS.fullmatch(text.strip())
+
+
+def is_identifier(text: str) -> bool:
+    """Return whether a message of a program is a name, a path or a code instead of words."""
+    return bool(_IDENTIFIER.fullmatch(text))
 
 
 def flowing(text: str) -> str:

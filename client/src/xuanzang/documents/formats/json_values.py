@@ -1,4 +1,4 @@
-"""JSON (.json, .jsonl, .ndjson): every string value, or those of named keys; keys and all other bytes stay."""
+"""JSON (.json, .jsonl, .ndjson, .arb): every string value, or those of named keys; keys and all other bytes stay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replacement
+from xuanzang.documents.splicing import Edit, SplicedDocument, is_identifier, parted, replacement
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?+|[\[\]{},]')
 _LINES = (".jsonl", ".ndjson")
@@ -19,8 +19,11 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     source = EncodedText.decode(raw, settings.encoding)
     if settings.suffix not in _LINES:
         _check(source.text, settings.limits.depth, "")
+        if settings.suffix == ".arb":
+            edits = list(_resource_edits(source.text, settings))
+            return SplicedDocument(source, edits, placeholders=IN_MESSAGES)
         return SplicedDocument(source, list(_edits(source.text, settings, 0)), placeholders=IN_MESSAGES)
-    edits: list[Edit] = []
+    edits = []
     start = 0
     for number, line in enumerate(source.text.split("\n"), start=1):
         if line.strip():
@@ -46,6 +49,20 @@ def _check(text: str, limit: int, where: str) -> None:
             raise too_deep
 
 
+def _resource_edits(text: str, settings: ReadSettings) -> Iterator[Edit]:
+    """Yield the edits of a resource bundle of applications (.arb): its messages, and the name of its language."""
+    depth, key, ascii_only = 0, "", text.isascii()
+    language = json.dumps((settings.target_language or "").replace("-", "_"))
+    for token in _TOKEN.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if token[1]:
+            key = json.loads(token[0].removesuffix(token[1])) if depth == 1 else key
+        elif depth == 1 and token[0].startswith('"') and key == "@@locale" and settings.target_language:
+            yield Edit(start=token.start(), end=token.end(), texts=(), render=lambda _found: language)
+        elif depth == 1 and token[0].startswith('"') and not key.startswith("@"):
+            yield from _replacement(token, 0, ascii_only=ascii_only)
+
+
 def _edits(text: str, settings: ReadSettings, offset: int) -> Iterator[Edit]:
     """Yield the edits of a JSON value that begins at an offset of the file."""
     ascii_only = text.isascii()
@@ -65,7 +82,9 @@ def _replacement(token: re.Match[str], offset: int, *, ascii_only: bool) -> Iter
     """Yield the edit of a string: white space at its ends stays; a file without other characters stays ASCII."""
     value: str = json.loads(token[0])
     before, text, after = parted(value)
-    return replacement(
+    if is_identifier(text):
+        return
+    yield from replacement(
         offset + token.start(),
         offset + token.end(),
         text,

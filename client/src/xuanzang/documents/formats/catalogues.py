@@ -1,0 +1,212 @@
+"""Catalogues of programs by translate-toolkit: .strings, .stringsdict, .properties, .resx, Android, Qt, Rails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.parsers.expat import ExpatError
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from translate.misc.multistring import multistring
+from translate.storage.aresource import AndroidResourceFile
+from translate.storage.base import ParseError
+from translate.storage.properties import javafile, javautf8file, stringsfile, stringsutf8file
+from translate.storage.resx import RESXFile
+from translate.storage.stringsdict import StringsDictFile
+from translate.storage.ts2 import tsfile
+from translate.storage.yaml import RubyYAMLFile
+
+from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings, Unit
+from xuanzang.documents.encoding import EncodedText
+from xuanzang.documents.splicing import is_identifier, parted, translatable
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_ROOTS = {".xml": b"<resources", ".resx": b"<root", ".ts": b"<TS", ".stringsdict": b"<plist"}
+"""Beginning of the root element in XML."""
+_XML_STORES = {".xml": AndroidResourceFile, ".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
+_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# The library raises whatever its parsers do.
+_FAULTS = (
+    ParseError,
+    YAMLError,
+    ExpatError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+
+
+def read(raw: bytes, settings: ReadSettings) -> Document:
+    """Read a catalogue; see `Format`."""
+    if settings.suffix in _XML_STORES:
+        plain = raw.replace(b"\0", b"")
+        if b"<!ENTITY" in plain or re.search(rb"<!DOCTYPE[^>\[]*\[", plain):
+            raise DocumentError("its document type declares entities, which are refused")
+        if _ROOTS[settings.suffix] not in plain:
+            raise DocumentError(f"no {settings.suffix} catalogue: it has no {_ROOTS[settings.suffix].decode()}>")
+    return _Catalogue(raw, settings)
+
+
+class _Catalogue:
+    """A catalogue, which is parsed anew to be written.
+
+    Args:
+        raw: Content of the file.
+
+    Raises:
+        DocumentError: It is not of its format.
+    """
+
+    placeholders = IN_MESSAGES
+    is_html = False
+
+    def __init__(self, raw: bytes, settings: ReadSettings) -> None:
+        self._raw = raw
+        self._settings = settings
+        self._entries = list(self._read(_parsed(raw, settings)))
+
+    def units(self) -> Iterator[Unit]:
+        """Yield the texts to translate with their names."""
+        for entry, strings in self._entries:
+            for text in filter(_is_text, strings):
+                yield Unit(text=text.strip(), where=str(entry.getid())[:100])
+
+    def render(self, translations: Mapping[str, str]) -> bytes:
+        """Return the file with translations; if nothing changes, the same bytes.
+
+        Raises:
+            DocumentError: The file would not be read back with these translations.
+        """
+        store = _parsed(self._raw, self._settings)
+        changed, wanted = [], {}
+        for entry, strings in self._read(store):
+            written = [_translated(text, translations) for text in strings]
+            wanted[entry.getid()] = written
+            if written != strings or (self._fills and any(map(_is_text, strings))):
+                entry.target = multistring(written) if len(written) > 1 or _is_plural(entry) else written[0]
+                changed.append(entry)
+        if not changed:
+            return self._raw
+        if isinstance(store, RubyYAMLFile):
+            store.units = changed  # values of other kinds stay as they are written
+        raw = bytes(store)
+        found = {entry.getid(): strings for entry, strings in self._read(_parsed(raw, self._settings), filled=True)}
+        if any(found.get(name) != strings for name, strings in wanted.items()):
+            raise DocumentError("a translation cannot be written in this format")
+        return _in_language(raw, self._settings)
+
+    @property
+    def _fills(self) -> bool:
+        """True if translations stand beside their texts."""
+        return self._settings.suffix == ".ts"
+
+    def _read(self, store: Any, *, filled: bool = False) -> Iterator[tuple[Any, list[str]]]:
+        """Yield the entries to translate with their strings, one for each form of a plural.
+
+        Args:
+            filled: Whether to yield translations that stand beside their texts.
+        """
+        values = _yaml_values(self._raw) if isinstance(store, RubyYAMLFile) else None
+        for entry in store.units:
+            if entry.isheader() or not entry.istranslatable() or entry.isobsolete() or _is_data(entry, values):
+                continue
+            if self._fills and (filled is not bool(str(entry.target).strip())):
+                continue
+            value = entry.source if self._fills and not filled else entry.target or entry.source
+            strings = [str(each) for each in value.strings] if isinstance(value, multistring) else [str(value)]
+            if self._fills and not filled and isinstance(entry.target, multistring):
+                strings *= max(1, len(entry.target.strings))
+            if any(map(_is_text, strings)) or filled:
+                yield entry, strings
+
+
+def _parsed(raw: bytes, settings: ReadSettings) -> Any:
+    """Return the library's store of a file.
+
+    Raises:
+        DocumentError: It is not of its format.
+    """
+    if settings.suffix in (".yml", ".yaml"):
+        _yaml_values(raw)
+    try:
+        store = _store(raw, settings)
+        store.parse(raw)
+    except _FAULTS as error:
+        raise DocumentError(f"no readable {settings.suffix}: {str(error)[:200]}") from error
+    return store
+
+
+def _store(raw: bytes, settings: ReadSettings) -> Any:
+    if settings.suffix in _XML_STORES:
+        return _XML_STORES[settings.suffix]()
+    if settings.suffix in (".yml", ".yaml"):
+        return RubyYAMLFile()
+    text = EncodedText.decode(raw, settings.encoding).text
+    if settings.suffix == ".strings":
+        store: Any = stringsfile() if raw.startswith(_MARKS) else stringsutf8file()
+    else:
+        # Java reads ASCII with references in any version, and UTF-8 since version 9.
+        store = javafile() if raw.isascii() else javautf8file()
+    # The library would guess the encoding, sometimes wrongly.
+    encoding = "iso-8859-1" if isinstance(store, javafile) else store.encoding
+    store.detect_encoding = lambda _text, **_: (text, encoding)
+    return store
+
+
+def _yaml_values(raw: bytes) -> Any:
+    """Return the values of a catalogue of Rails.
+
+    Raises:
+        DocumentError: It is no YAML, or has no language as its only key.
+    """
+    try:
+        values = YAML(typ="safe", pure=True).load(raw)
+    except _FAULTS as error:
+        raise DocumentError(f"no readable YAML: {str(error)[:200]}") from error
+    if not isinstance(values, dict) or len(values) != 1 or not _LANGUAGE.fullmatch(str(*values)):
+        raise DocumentError("YAML is translated as Rails writes it: with a language as the only key at the top")
+    return next(iter(values.values()))
+
+
+def _is_data(entry: Any, values: Any) -> bool:
+    """Return whether an entry holds no text: a file of .resx, a number of YAML, a reference of Android."""
+    element = getattr(entry, "xmlelement", None)
+    if element is not None and (element.get("mimetype") or (element.tag == "data" and element.get("type"))):
+        return True
+    if values is None:
+        return False
+    try:
+        for _, key in entry.get_unitid().parts:
+            values = values[key]
+    except (LookupError, TypeError):
+        return True
+    return not isinstance(values, (str, dict))
+
+
+def _is_plural(entry: Any) -> bool:
+    return isinstance(entry.target, multistring) or isinstance(entry.source, multistring)
+
+
+def _is_text(text: str) -> bool:
+    is_reference = text.startswith(("@string/", "@android:", "?attr/"))
+    return translatable(text) and not is_reference and not is_identifier(text.strip())
+
+
+def _translated(text: str, translations: Mapping[str, str]) -> str:
+    if not _is_text(text):
+        return text
+    before, inner, after = parted(text)
+    return before + translations.get(inner, inner) + after
+
+
+def _in_language(raw: bytes, settings: ReadSettings) -> bytes:
+    """Return a catalogue of Rails under the target language, which is its only key."""
+    if settings.suffix not in (".yml", ".yaml") or settings.target_language is None:
+        return raw
+    key = re.compile(rb"^([\"']?)[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*\1(?=:)", re.MULTILINE)
+    return key.sub(settings.target_language.encode(), raw, count=1)

@@ -1,0 +1,315 @@
+"""Catalogues of programs: what is translated, what stays, and that their own tools read the result."""
+
+from __future__ import annotations
+
+import plistlib
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import polib
+import pytest
+from document_texts import read, texts, translated
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from xuanzang.documents import Answer, DocumentError, Job
+from xuanzang.documents.opening import DocumentFile
+
+HEADER = (
+    'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Plural-Forms: nplurals={}; plural={};\\n"\n\n'
+)
+SAMPLES = {
+    ".strings": '/* kept */\n"kept" = "One %@ \\"two\\"\\n";\n// kept\n"b" = "Three";\n',
+    ".stringsdict": (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<plist version="1.0">\n'
+        "<dict>\n\t<key>kept</key>\n\t<dict>\n"
+        "\t\t<key>NSStringLocalizedFormatKey</key>\n\t\t<string>%#@kept@ one</string>\n"
+        "\t\t<key>kept</key>\n\t\t<dict>\n"
+        "\t\t\t<key>NSStringFormatSpecTypeKey</key>\n\t\t\t<string>NSStringPluralRuleType</string>\n"
+        "\t\t\t<key>NSStringFormatValueTypeKey</key>\n\t\t\t<string>d</string>\n"
+        "\t\t\t<key>one</key>\n\t\t\t<string>%d two</string>\n\t\t\t<key>other</key>\n\t\t\t<string>%d three</string>\n"
+        "\t\t</dict>\n\t</dict>\n</dict>\n</plist>\n"
+    ),
+    ".properties": "# kept\nkept=One {0}\nb : Two \\\n  three\nkept.path=kept/kept.png\n",
+    ".resx": (
+        '<?xml version="1.0" encoding="utf-8"?>\n<root>\n  <data name="kept" xml:space="preserve">\n'
+        "    <value>One two</value>\n    <comment>kept</comment>\n  </data>\n"
+        '  <data name="kept" type="System.Kept">\n    <value>kept</value>\n  </data>\n</root>\n'
+    ),
+    ".xml": (
+        '<?xml version="1.0" encoding="utf-8"?>\n<resources>\n    <!-- kept -->\n'
+        '    <string name="kept">Don\\\'t one &amp; <b>two</b></string>\n'
+        '    <string name="b" translatable="false">kept</string>\n    <string name="c">@string/kept</string>\n'
+        '    <plurals name="d">\n        <item quantity="one">%d three</item>\n'
+        '        <item quantity="other">%d four</item>\n    </plurals>\n</resources>\n'
+    ),
+    ".ts": (
+        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS version="2.1" language="zh_CN">\n<context>\n'
+        "    <name>kept</name>\n    <message>\n        <source>One &amp;two</source>\n"
+        '        <translation type="unfinished"></translation>\n    </message>\n    <message>\n'
+        "        <source>kept</source>\n        <translation>done</translation>\n    </message>\n"
+        '    <message numerus="yes">\n        <source>%n three</source>\n        <translation type="unfinished">'
+        "<numerusform></numerusform></translation>\n    </message>\n</context>\n</TS>\n"
+    ),
+    ".yml": (
+        "# kept\nen:\n  kept: One %{kept}\n  b:\n    one: \"%{count} two\"\n    other: '%{count} three'\n"
+        "  list:\n  - Four\n  flag: true\n  number: 5\n"
+    ),
+    ".arb": '{"@@locale": "en", "kept": "One {kept}", "@kept": {"description": "kept"}}',
+}
+EXPECTED = {
+    ".strings": ['One %@ "two"', "Three"],
+    ".stringsdict": ["%#@kept@ one", "%d two", "%d three"],
+    ".properties": ["One {0}", "Two three"],
+    ".resx": ["One two"],
+    ".xml": ["Don't one &amp; <b>two</b>", "%d three", "%d four"],
+    ".ts": ["One &two", "%n three"],
+    ".yml": ["One %{kept}", "%{count} two", "%{count} three", "Four"],
+    ".arb": ["One {kept}"],
+}
+_MSGFMT = shutil.which("msgfmt")
+
+
+@pytest.mark.parametrize("suffix", SAMPLES)
+def test_the_texts_of_a_catalogue_are_its_messages(suffix: str) -> None:
+    assert texts(suffix, SAMPLES[suffix]) == EXPECTED[suffix]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SAMPLES if suffix != ".ts"])
+def test_a_catalogue_without_translations_keeps_its_bytes(suffix: str) -> None:
+    assert translated(suffix, SAMPLES[suffix], str, target_language="zh").decode() == SAMPLES[suffix]
+    assert read(suffix, SAMPLES[suffix]).render({}).decode() == SAMPLES[suffix]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SAMPLES if suffix != ".ts"])
+def test_messages_of_a_catalogue_are_read_back_as_they_were_written(suffix: str) -> None:
+    hostile = " \"字'\\ <b> & {x} %d : # \t!"
+    written = translated(suffix, SAMPLES[suffix], lambda text: f"{text}{hostile}.")
+    assert texts(suffix, written) == [f"{text}{hostile}." for text in EXPECTED[suffix]]
+
+
+def test_catalogues_are_read_by_other_libraries() -> None:
+    import yaml
+
+    found = plistlib.loads(translated(".stringsdict", SAMPLES[".stringsdict"]))
+    assert found["kept"]["kept"]["other"] == "%D THREE"
+    assert found["kept"]["kept"]["NSStringFormatValueTypeKey"] == "d"
+    rails = yaml.safe_load(translated(".yml", SAMPLES[".yml"], target_language="de"))
+    assert rails == {
+        "de": {
+            "kept": "ONE %{KEPT}",
+            "b": {"one": "%{COUNT} TWO", "other": "%{COUNT} THREE"},
+            "list": ["FOUR"],
+            "flag": True,
+            "number": 5,
+        }
+    }
+    qt = etree.fromstring(translated(".ts", SAMPLES[".ts"]))
+    assert [element.text for element in qt.iter("translation", "numerusform")][:2] == ["ONE &TWO", "done"]
+    assert [element.text for element in qt.iter("numerusform")] == ["%N THREE"]
+    android = etree.fromstring(translated(".xml", SAMPLES[".xml"], lambda text: text.replace("one", "eins")))
+    assert android[1].text == "Don\\'t eins & "
+    assert [item.text for item in android.iter("item")] == ["%d three", "%d four"]
+    assert (
+        '"@@locale": "de", "kept": "ONE {KEPT}"' in translated(".arb", SAMPLES[".arb"], target_language="de").decode()
+    )
+    assert translated(".properties", "a=One\n", lambda _: "字") == b"a=\\u5B57\n"
+    assert translated(".properties", "a=Oné\n", lambda _: "字") == "a=字\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "message"),
+    [
+        (".yml", "a: b\nc: d\n", "with a language as the only key at the top"),
+        (".yml", "en: [", "no readable YAML"),
+        (".xml", "<other/>", "it has no <resources>"),
+        (".ts", "const a = 1;", "it has no <TS>"),
+        (".resx", "<root", "no readable .resx"),
+        (".xml", '<!DOCTYPE a [<!ENTITY b "c">]><resources/>', "entities, which are refused"),
+        (".stringsdict", "<plist>", "no readable .stringsdict"),
+    ],
+)
+def test_what_is_no_catalogue_is_refused(suffix: str, content: str, message: str) -> None:
+    with pytest.raises(DocumentError, match=message):
+        texts(suffix, content)
+
+
+def filled(source: str, answers: dict[str, str] | None = None, **settings: Any) -> Any:
+    """Return a .po with translations, by default the texts themselves in angle quotes, as polib reads it."""
+    document = read(".po", source, **settings)
+    found = {unit.text: (answers or {}).get(unit.text, f"«{unit.text}»") for unit in document.units()}
+    return polib.pofile(document.render(found).decode())
+
+
+def test_directives_that_change_places_are_numbered() -> None:
+    source = (
+        HEADER.format(1, 0) + '#, c-format\nmsgid "%s of %s"\nmsgstr ""\n\n#, c-format\nmsgid "%d in %s"\nmsgstr ""\n'
+    )
+    assert texts(".po", source) == ["%1$s of %2$s", "%1$d in %2$s"]
+    entries = filled(source, {"%1$s of %2$s": "%2$s的%1$s", "%1$d in %2$s": "%1$d 在 %2$s"})
+    assert [entry.msgstr for entry in entries] == ["%2$s的%1$s", "%d 在 %s"]
+
+
+def test_directives_that_cannot_be_numbered_keep_their_order_or_are_refused() -> None:
+    source = HEADER.format(1, 0) + '#, python-format\nmsgid "%s of %d"\nmsgstr ""\n\nmsgid "%s off %d"\nmsgstr ""\n'
+    found = DocumentFile.of(source.encode(), suffix=".po").texts()
+    assert found.ordered == ("%s of %d",)
+    job = Job(found)
+    for text in found.places:
+        job.record(text, Answer(translation="%d %s"))
+    assert [refusal.message for refusal in job.finish().summary.refusals] == [
+        "the translation changed the order of its placeholders",
+        *["the translation lost the placeholder %s off" for _ in ()],
+    ]
+
+
+@pytest.mark.parametrize(("language", "forms"), [("zh", 1), ("de", 2), ("ru", 3), ("ar", 6)])
+def test_plural_forms_are_those_of_the_target_language(language: str, forms: int) -> None:
+    source = (
+        'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CHARSET\\n"\n'
+        '"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"\n\n'
+        '#, c-format\nmsgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    )
+    catalogue = filled(source, target_language=language)
+    assert catalogue.metadata["Plural-Forms"].startswith(f"nplurals={forms}; plural=")
+    assert catalogue.metadata["Content-Type"] == "text/plain; charset=UTF-8"
+    singular = "«one file»" if forms == 2 else "«%d files»"
+    assert catalogue[0].msgstr_plural == {0: singular, **dict.fromkeys(range(1, forms), "«%d files»")}
+
+
+def test_the_header_alone_declares_the_encoding_and_the_forms() -> None:
+    header = '# charset=big5\nmsgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    assert texts(".po", header + 'msgid "猫 charset=ascii"\nmsgstr ""\n') == ["猫 charset=ascii"]
+    source = HEADER.format(3, "n") + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
+    assert filled(source, target_language="zh")[0].msgstr_plural == dict.fromkeys((1, 2), "«b»") | {0: "«a»"}
+
+
+def test_a_catalogue_without_a_header_gets_one() -> None:
+    written = translated(".po", '# kept\nmsgid "a"\nmsgstr ""\n', lambda _: "字").decode()
+    assert written.startswith('msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"')
+    assert written.endswith('\n\n# kept\nmsgid "a"\nmsgstr "字"\n')
+
+
+def test_all_spellings_of_entries_are_read() -> None:
+    source = (
+        HEADER.format(1, 0) + 'msgid "Hello " "world"\nmsgstr ""\n\nmsgid\n"split"\nmsgstr\n""\n\n'
+        '#, fuzzy\n#| msgid "old"\nmsgctxt "kept"\nmsgid "new"\nmsgstr "neu"\n\n#~ msgid "obsolete"\n#~ msgstr ""\n'
+    )
+    assert texts(".po", source) == ["Hello world", "split"]
+    assert texts(".po", 'msgid "a"\nmsgstr ""\ndomain "x"\nmsgid "b"\nmsgstr ""\n') == ["a", "b"]
+
+
+_WORDS = st.lists(
+    st.sampled_from(["file", "%s", "%d", "\\n", "%%", "the", '\\"q\\"', "\\t", "é", "%5.2f", "{x}"]),
+    min_size=1,
+    max_size=6,
+).map(" ".join)
+
+
+@pytest.mark.skipif(_MSGFMT is None, reason="gettext is not installed")
+@given(
+    st.lists(st.tuples(_WORDS, st.booleans(), st.booleans()), min_size=1, max_size=5, unique_by=lambda each: each[0]),
+    st.sampled_from(["zh", "en", "ru"]),
+    st.booleans(),
+)
+def test_msgfmt_finds_no_fault_in_what_was_filled(
+    entries: list[tuple[str, bool, bool]], language: str, has_header: bool
+) -> None:
+    """The translations have their words in the opposite order, so directives change places."""
+    source = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n' if has_header else ""
+    for number, (text, is_flagged, is_plural) in enumerate(entries):
+        source += ("#, c-format\n" if is_flagged else "") + f'msgctxt "{number}"\nmsgid "a {text}"\n'
+        source += f'msgid_plural "b {text}"\nmsgstr[0] ""\nmsgstr[1] ""\n\n' if is_plural else 'msgstr ""\n\n'
+    document = DocumentFile.of(source.encode(), suffix=".po", target_language=language)
+    answers = {text: " ".join(reversed(text.split(" "))) for text in document.texts().places}
+    written = document.written(answers)
+    check = subprocess.run(
+        [_MSGFMT or "", "-c", "-o", "/dev/null", "-"], input=written, capture_output=True, check=False
+    )
+    assert check.returncode == 0, check.stderr.decode() + written.decode()
+    assert len(polib.pofile(written.decode())) == len(entries)
+
+
+XLIFF_2 = (
+    '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en">'
+    '<file id="f"><unit id="u">{}</unit></file></xliff>'
+)
+
+
+def test_xliff_2_names_its_language_and_changes_states() -> None:
+    source = XLIFF_2.format('<segment state="initial"><source>One</source><target>One</target></segment>')
+    written = translated(".xlf", source, target_language="zh").decode()
+    assert ' srcLang="en" trgLang="zh">' in written
+    assert '<segment state="translated"><source>One</source><target>ONE</target></segment>' in written
+    with pytest.raises(DocumentError, match="XLIFF 2 needs its target language"):
+        texts(".xlf", source)
+
+
+def test_xliff_targets_stand_where_the_schemas_want_them() -> None:
+    unit = (
+        '<trans-unit id="1" xml:space="preserve"><source>One\n two</source>'
+        '<seg-source><mrk mid="0" mtype="seg">One</mrk>\n<mrk mid="1" mtype="seg"> two</mrk></seg-source>'
+        "<note>kept</note></trans-unit>"
+    )
+    written = translated(".xlf", f'<xliff version="1.2"><file source-language="en">{unit}</file></xliff>').decode()
+    root = etree.fromstring(written)
+    [found] = root.iter("trans-unit")
+    assert [element.tag for element in found] == ["source", "seg-source", "target", "note"]
+    target = '<target><mrk mid="0" mtype="seg">ONE</mrk>\n<mrk mid="1" mtype="seg"> TWO</mrk></target>'
+    assert target in written
+
+
+def test_markup_of_xliff_moves_with_its_words_and_untranslated_spans_stay() -> None:
+    source = 'Use <mrk translate="no">A b</mrk> and <sm id="1" translate="no"/>C<em startRef="1"/> <pc id="2">now</pc>.'
+    content = XLIFF_2.format(f"<segment><source>{source}</source></segment>")
+    [text] = texts(".xlf", content, target_language="zh")
+    assert text == 'Use <code id="1">A b</code> and <code id="2">C</code> <g id="3">now</g>.'
+    answer = '<g id="3">Jetzt</g> <code id="2">C</code> &amp; <code id="1">A b</code>.'
+    written = read(".xlf", content, target_language="zh").render({text: answer}).decode()
+    assert (
+        '<target><pc id="2">Jetzt</pc> <sm id="1" translate="no"/>C<em startRef="1"/> &amp; '
+        '<mrk translate="no">A b</mrk>.</target>'
+    ) in written
+
+
+def test_an_icu_message_with_elements_is_one_text() -> None:
+    source = '{N, plural, =1 {one file} other {<x id="I"/> files}}'
+    content = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
+    [text] = texts(".xlf", content)
+    assert text == "{N, plural, =1 {one file} other {{XLIFF1} files}}"
+    written = read(".xlf", content).render({text: text.replace("files", "字")}).decode()
+    assert '<target>{N, plural, =1 {one file} other {<x id="I"/> 字}}</target>' in written
+
+
+_INLINE = st.recursive(
+    st.sampled_from(["One", "two &amp; three", "4", '<x id="1"/>', "<!-- c -->", '<ph id="2">&lt;br/></ph>', " "]),
+    lambda inner: inner.map('<g id="3">{}</g>'.format) | inner.map('<mrk mtype="protected">{}</mrk>'.format),
+    max_leaves=4,
+)
+
+
+@given(st.lists(_INLINE, min_size=1, max_size=5).map(" ".join), st.booleans())
+def test_targets_of_xliff_have_the_elements_of_their_sources(source: str, is_preserved: bool) -> None:
+    space = ' xml:space="preserve"' if is_preserved else ""
+    content = f'<xliff version="1.2"><file><trans-unit{space}><source>{source}</source></trans-unit></file></xliff>'
+    root = etree.fromstring(translated(".xlf", content, str.upper))
+    [unit] = root.iter("trans-unit")
+    if len(unit) == 2:
+        assert [element.tag for element in unit[1].iter()][1:] == [element.tag for element in unit[0].iter()][1:]
+        assert "".join(unit[1].itertext()).upper().split() == "".join(unit[0].itertext()).upper().split()
+
+
+def test_names_paths_and_codes_are_no_messages() -> None:
+    kept = ["common.buttons.save", "MM/DD/YYYY", "en-US", "#ffcc00", "images/icon-home.png", "2024-01-01T00:00:00Z"]
+    assert texts(".json", str([*kept, "Save", "and/or", "hello", "My day"]).replace("'", '"')) == [
+        *("Save", "and/or", "hello", "My day")
+    ]
+
+
+def test_suffixes_are_known_in_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "strings.XML"
+    path.write_text(SAMPLES[".xml"])
+    assert list(DocumentFile.of(path).texts().places) == EXPECTED[".xml"]
