@@ -39,7 +39,7 @@ BREAKING = {
         "xuanzang.text.markup.placement",
         "xuanzang.text.markup.parsing",
     ),
-    "Documents need nothing but three libraries, each in its formats": ("xuanzang.documents.opening", "pyromark"),
+    "Documents need nothing but five libraries, each in its formats": ("xuanzang.documents.opening", "pyromark"),
     "The client works without documents: what needs them is loaded when a document is translated": (
         "xuanzang.client._client",
         "xuanzang.documents",

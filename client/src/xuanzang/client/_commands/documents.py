@@ -14,8 +14,8 @@ from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import report
-from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, TranslationMemory
 from xuanzang.command.files import require_other_files
+from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, TranslationMemory
 from xuanzang.values.options import TranslateOptions
 
 _DESCRIPTION = f"""\

@@ -67,7 +67,10 @@ class DocumentProcesses:
             RefusedError: It failed otherwise.
         """
         result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, holder=holder)
-        return DocumentTexts(**{**result, "placeholders": tuple(result["placeholders"])})
+        # JSON has no tuples.
+        return DocumentTexts(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in result.items()}
+        )
 
     async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
         """Return a file with translations.

@@ -5,7 +5,7 @@ import { button, byId, element, icon, saved } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";
 
 const SUFFIXES =
-  ".txt .md .markdown .html .htm .srt .vtt .po .pot .json .jsonl .ndjson .csv .tsv .parquet .xliff .xlf .docx .pptx .xlsx .odt .odp .ods .epub";
+  ".txt .md .markdown .mdx .html .htm .srt .vtt .ass .ssa .po .pot .json .jsonl .ndjson .csv .tsv .parquet .arb .strings .stringsdict .properties .resx .xml .ts .yml .yaml .xliff .xlf .docx .pptx .xlsx .odt .odp .ods .epub";
 /** Files that are text from end to end, so that their beginning tells their language. */
 const IS_TEXT = /\.(txt|md|markdown|mdx|srt|vtt|ass|ssa)$/i;
 const SAMPLE_BYTES = 4000;
