@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from document_texts import read, translated, word
+from document_texts import package, read, translated, word
 
 from xuanzang.documents import SUFFIXES, DocumentError, Limits
 from xuanzang.documents.opening import DocumentFile
@@ -101,6 +104,43 @@ def test_an_encrypted_or_ambiguous_archive_is_refused() -> None:
     twice = word("<w:p/>", documenu="").replace(b"word/documenu.xml", b"word/document.xml")
     with pytest.raises(DocumentError, match="two files of one name"):
         read(".docx", twice)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_of_an_unusual_method_is_refused(method: int) -> None:
+    output = io.BytesIO()
+    with zipfile.ZipFile(output, "w", method) as writer:
+        writer.writestr("word/document.xml", "<a/>" * 100)
+    with pytest.raises(DocumentError, match=f"compressed by method {method}; only deflate"):
+        read(".docx", output.getvalue())
+
+
+def test_a_damaged_archive_is_refused_whatever_is_damaged() -> None:
+    raw = word("<w:p><w:r><w:t>some words</w:t></w:r></w:p>", other="x" * 1000)
+    for place in range(0, len(raw), 7):
+        damaged = raw[:place] + bytes([raw[place] ^ 0xFF]) + raw[place + 1 :]
+        for each in (damaged, raw[:place]):
+            with contextlib.suppress(DocumentError):
+                assert translated(".docx", each)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BOMB + "<w:document>&b;</w:document>", "it has a document type"),
+        ('<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', "it has a document type"),
+        ('<?xml version="1.0" encoding="gb2312"?><x/>', "not well-formed XML: multi-byte encodings are not supported"),
+        ('<?xml version="1.0" encoding="klingon"?><x/>', "not well-formed XML: unknown encoding"),
+        ("<a>" * 201 + "</a>" * 201, "elements are nested more than 200 deep"),
+        ("<a>" * 100_000, "not well-formed XML: .*[Dd]epth"),
+        ("<a>&x;</a>", "not well-formed XML: Entity 'x' not defined"),
+        ("", "not well-formed XML: it has no element"),
+    ],
+)
+def test_xml_of_an_archive_is_refused_by_what_is_wrong_with_it(content: str, message: str) -> None:
+    raw = package("word/document.xml", {"word/document.xml": content})
+    with pytest.raises(DocumentError, match=f"^the document: word/document.xml: {message}"):
+        read(".docx", raw)
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

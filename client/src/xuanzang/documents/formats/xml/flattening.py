@@ -13,8 +13,8 @@ from lxml import etree
 from xuanzang.documents.formats.xml.trees import Element
 from xuanzang.documents.formats.xml.vocabulary import Role, Vocabulary
 
-HYPHEN = "\ufdd0"
-"""Character that stands for an element that is a hyphen at which no line breaks."""
+HYPHEN = "\uffff"
+"""Character, forbidden in XML, that stands for the element of a no-break hyphen."""
 _COLUMN_WIDTH = 3
 """Spaces that divide columns: the texts before and after them are translated apart."""
 _SHOWN_CHARACTERS = 40

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from lxml import etree
 
-from xuanzang.documents.formats.blocks import Kind, Piece, decoded, encoded
+from xuanzang.documents.formats.blocks import Kind, Piece, decoded, encoded, tag_fault
 from xuanzang.documents.formats.xml.flattening import HYPHEN, PLAIN, Item, ItemKind, Look, flattened
 from xuanzang.documents.formats.xml.trees import Element, without_forbidden
 from xuanzang.documents.formats.xml.vocabulary import Role, Vocabulary
@@ -33,6 +33,8 @@ class Paragraph:
         self._vocabulary = vocabulary
         self._element = element
         self._parts = list(_parts(flattened(vocabulary, element), kept))
+        self.has_texts = any(isinstance(part, _Text) for part in self._parts)
+        """True if there is a text to translate."""
 
     def texts(self) -> Iterator[str]:
         """Yield the texts to translate."""
@@ -40,7 +42,7 @@ class Paragraph:
 
     def render(self, translations: Mapping[str, str]) -> bool:
         """Put translations into the element; return whether anything is changed."""
-        found = [translations.get(part.text, part.text) if isinstance(part, _Text) else "" for part in self._parts]
+        found = [part.found(translations) if isinstance(part, _Text) else "" for part in self._parts]
         changed = [isinstance(part, _Text) and part.text != text for part, text in zip(self._parts, found, strict=True)]
         if not any(changed):
             return False
@@ -150,6 +152,11 @@ class _Text:
         if thing is not None:
             self._things[place] = thing
 
+    def found(self, translations: Mapping[str, str]) -> str:
+        """Return the translation; the text itself without one, or if one has lost a tag, and with it an object."""
+        translation = translations.get(self.text, self.text)
+        return self.text if tag_fault(self.text, translation) else translation
+
     def write(self, translation: str, writer: _Writer) -> None:
         """Write a translation, with all that is among the words."""
         for item in self.items:
@@ -161,7 +168,8 @@ class _Text:
         for piece in pieces:
             thing = None if piece.kind is Kind.TEXT else self._things[piece.start]
             if thing is None:
-                writer.words(re.sub("-", lambda _: next(hyphens), piece.text), looks[-1])
+                words = without_forbidden(piece.text)
+                writer.words(re.sub("-", lambda _: next(hyphens), words), looks[-1])
                 continue
             if isinstance(thing, Item):
                 writer.item(thing)
@@ -243,7 +251,6 @@ class _Writer:
 
     def words(self, text: str, look: Look) -> None:
         """Write words of a translation."""
-        text = without_forbidden(text)
         self._add(_ESCAPE.sub("_x005F_", text) if self._vocabulary.lines_break else text, look)
 
     def finish(self) -> None:

@@ -88,9 +88,12 @@ class _Opened:
     def _found(self) -> Iterator[Paragraph | _Attribute]:
         """Yield what holds texts, also paragraphs in objects of other paragraphs."""
         settings, vocabulary = self._settings, self._settings.vocabulary
-        left = [self._tree.getroot()]
-        while left:
-            element = left.pop()
+        within = [iter((self._tree.getroot(),))]
+        while within:
+            element = next(within[-1], None)
+            if element is None:
+                within.pop()
+                continue
             name = vocabulary.name(element)
             if not name or name in vocabulary.untouched or settings.stays(element):
                 continue
@@ -98,9 +101,12 @@ class _Opened:
                 text = (vocabulary.attribute(element, attribute) or "").strip()
                 if translatable(text) and not _FILE_NAME.fullmatch(text):
                     yield _Attribute(element, attribute)
-            if name in vocabulary.paragraphs:
-                yield Paragraph(vocabulary, element, settings.kept)
-            left += reversed(element)
+            if name in vocabulary.paragraphs and (len(element) or element.text):
+                paragraph = Paragraph(vocabulary, element, settings.kept)
+                if paragraph.has_texts:
+                    yield paragraph
+            if len(element):
+                within.append(iter(element))
 
 
 class _Attribute:

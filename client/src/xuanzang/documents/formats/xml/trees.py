@@ -86,7 +86,10 @@ def _check_prolog(content: bytes, *, with_document_type: bool) -> None:
             parser.Parse(content[start : start + _PROLOG_CHUNK], False)
     except _RootReachedError:
         return
-    except expat.ExpatError as error:
+    except DocumentError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        # Expat's own faults, and encodings that it does not know, or of several bytes a character.
         raise DocumentError(f"not well-formed XML: {error}") from error
     raise DocumentError("not well-formed XML: it has no element")
 
