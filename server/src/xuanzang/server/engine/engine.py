@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.running import CallArguments, RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
 from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
-from xuanzang.server.engine.hardware import choose_kernels, default_workers, give_way, log_kernels, memory_limit
+from xuanzang.server.engine.hardware import choose_kernels, default_workers, log_kernels, memory_limit
 from xuanzang.server.engine.language_detector import shared_detector
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
@@ -36,6 +35,7 @@ from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
+from xuanzang.server.engine.threads import Threads
 from xuanzang.server.engine.types import NO_CALLER, CallerId, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
@@ -58,7 +58,7 @@ class EngineThreads:
         self._count = settings.workers or default_workers(provider, settings.intra_op_threads)
         self.scheduler = Scheduler(settings, workers=self._count)
         # Texts of a caller must take no core from the workers, who give way, nor from the event loop.
-        self.tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing", initializer=give_way)
+        self.tokenizing = Threads(_TOKENIZING_THREADS, "tokenizing")
         self.workers: list[Worker] = []
         """Workers; none before `start`."""
         self.broken = asyncio.Event()

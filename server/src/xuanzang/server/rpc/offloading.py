@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-from xuanzang.server.engine.errors import DrainingError
-from xuanzang.server.engine.hardware import give_way
+from xuanzang.server.engine.threads import Threads
 
 SMALL_BYTES: Final = 8 * 2**10
 """Messages of up to this size are decoded and checked on the event loop, in two milliseconds at most."""
@@ -26,10 +24,9 @@ class Offloader:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="messages", initializer=give_way)
+        self._threads = Threads(_THREADS, "messages")
         # Held while work of a caller is in the pool, so that the work of others finds a thread.
         self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
-        self._closed = False
 
     async def run(self, work: Callable[[], Result], *, caller: Hashable) -> Result:
         """Run work in a thread, after the caller's earlier work.
@@ -38,11 +35,8 @@ class Offloader:
             DrainingError: The server is stopping.
         """
         async with self._turns.setdefault(caller, asyncio.Lock()):
-            if self._closed:
-                raise DrainingError("the server is stopping; try another one")
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
         """Refuse further work; work in progress goes on."""
-        self._closed = True
         self._threads.shutdown(wait=False)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
-from xuanzang.server.engine.hardware import give_way, return_free_memory
+from xuanzang.server.engine.hardware import return_free_memory
 from xuanzang.server.engine.models.catalog import Catalog, ModelUsage, Standing
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import is_unchanged, load_model
 from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.threads import Threads
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
 
@@ -64,7 +65,7 @@ class LiveModels:
         self._holds = holds
         self._changing = asyncio.Lock()
         # No sooner than the workers: loading is in no hurry.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading", initializer=give_way)
+        self._executor = Threads(1, "loading")
         self._refusals: Mapping[VersionName, BundleError] = {}
         self._loading: VersionName | None = None
         # Models whose last calls are not answered.
