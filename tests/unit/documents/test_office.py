@@ -170,6 +170,9 @@ def test_a_workbook_gives_its_strings_and_no_formulas_or_values() -> None:
     assert "<t>ONE\nTWO _x000D_ THREE</t>" in part(changed, "xl/t.xml")
     assert "reading" not in part(changed, "xl/t.xml")  # it is of words that are no longer there
     assert part(changed, "xl/s.xml").count("stays") == 2
+    long = read(".xlsx", workbook("<si><t>a</t></si>"))
+    assert long.render({"a": "b" * 32_768}) == long.render({})
+    assert "<t>C_x005F_x0041_</t>" in part(translated(".xlsx", workbook("<si><t>c_x005F_x0041_</t></si>")), "xl/t.xml")
     escaped = read(".xlsx", workbook("<si><t>a</t></si>")).render({"a": "_x0041_"})
     assert "<t>_x005F_x0041_</t>" in part(escaped, "xl/t.xml")
 

@@ -29,8 +29,10 @@ _DECLARED_AS = {
     **dict.fromkeys(("unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8", "unicodefffe"), "utf-8"),
     "x-user-defined": "windows-1252",
 }
+_READINGS = ("rt", "rp", "rtc")
+"""Elements that say how words beside them are read."""
 _UNTRANSLATED = frozenset(
-    ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math")
+    ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math", *_READINGS)
 )
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rp rt s samp small "  # noqa: SIM905
@@ -237,7 +239,8 @@ class _Blocks:
             raw = self._text[self._code.start : end]
             whole = Token(kind=TokenKind.TEXT, start=self._code.start, raw=raw)
             text = flowing(unescaped("".join(self._code_text)))
-            self._add(Kind.CODE, whole, text=text, edits=self._code_edits)
+            is_reading = self._code.name in _READINGS
+            self._add(Kind.LONE if is_reading else Kind.CODE, whole, text=text, edits=self._code_edits)
             self._code = None
 
     def _add(self, kind: Kind, token: Token, *, text: str = "", edits: tuple[Edit, ...] = ()) -> None:

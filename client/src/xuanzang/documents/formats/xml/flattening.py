@@ -23,7 +23,7 @@ _COLLAPSING = re.compile(r"[ \t\r\n]+")
 # A text is cut at white space other than a space between words, and numbers with spaces are whole; all in linear time.
 _WHITE_SPACE = re.compile(r"((?<!\d)\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)|\A\s+|\s{2,}|[^\S ]|\s\Z)")
 _IN_NUMBERS = re.compile(r"[\u00a0\u2009\u202f]")
-_HARD_BREAK = re.compile(r"((?:_x[0-9A-Fa-f]{4}_|[\r\n])+)")
+_HARD_BREAK = re.compile(r"((?:_x005F_x[0-9A-Fa-f]{4}_|_x[0-9A-Fa-f]{4}_|[\r\n])+)")
 
 
 class ItemKind(Enum):

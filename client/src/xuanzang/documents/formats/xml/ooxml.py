@@ -110,7 +110,7 @@ _KINDS = {
         followed=frozenset(
             f"worksheet chartsheet sharedStrings comments drawing table pivotCacheDefinition {_DRAWN}".split()
         ),
-        vocabulary=replace(VOCABULARY, lines_break=True),
+        vocabulary=replace(VOCABULARY, lines_break=True, longest=32_767),
     ),
 }
 _LAYOUTS = ("p:sldLayout", "p:sldMaster")

@@ -44,7 +44,8 @@ class Paragraph:
         """Put translations into the element; return whether anything is changed."""
         found = [part.found(translations) if isinstance(part, _Text) else "" for part in self._parts]
         changed = [isinstance(part, _Text) and part.text != text for part, text in zip(self._parts, found, strict=True)]
-        if not any(changed):
+        longest = self._vocabulary.longest
+        if not any(changed) or (longest and sum(map(len, found)) > longest):
             return False
         writer = _Writer(self._vocabulary, self._element)
         for part, text, is_changed in zip(self._parts, found, changed, strict=True):

@@ -70,6 +70,8 @@ class Vocabulary:
     """Elements that are not seen if nothing seen is in them."""
     ranges: Mapping[str, str] = field(default_factory=dict)
     """For elements that begin or end a range: the name of the range."""
+    longest: int = 0
+    """Characters that a paragraph may have, or it stays as it is; 0: any number."""
     lines_break: bool = False
     """True if a line end among words is a hard one."""
 
