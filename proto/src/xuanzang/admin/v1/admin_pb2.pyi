@@ -32,14 +32,14 @@ class _ModelStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     MODEL_STATE_LOADING: _ModelState.ValueType  # 2
     """It is being verified, tried in another process, and loaded."""
     MODEL_STATE_RETIRING: _ModelState.ValueType  # 3
-    """It takes no new requests and finishes those that it has."""
+    """It takes no new requests and finishes its current ones."""
     MODEL_STATE_UNLOADED: _ModelState.ValueType  # 4
     """It is in the folder of the models and not loaded."""
     MODEL_STATE_REFUSED: _ModelState.ValueType  # 5
     """It is in the folder of the models and refused."""
 
 class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
-    """What a server does with a version of a model."""
+    """The state of a version of a model."""
 
 MODEL_STATE_UNSPECIFIED: ModelState.ValueType  # 0
 """Not given."""
@@ -48,7 +48,7 @@ MODEL_STATE_SERVING: ModelState.ValueType  # 1
 MODEL_STATE_LOADING: ModelState.ValueType  # 2
 """It is being verified, tried in another process, and loaded."""
 MODEL_STATE_RETIRING: ModelState.ValueType  # 3
-"""It takes no new requests and finishes those that it has."""
+"""It takes no new requests and finishes its current ones."""
 MODEL_STATE_UNLOADED: ModelState.ValueType  # 4
 """It is in the folder of the models and not loaded."""
 MODEL_STATE_REFUSED: ModelState.ValueType  # 5
@@ -161,7 +161,7 @@ class LoadModelResponse(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     @property
     def model(self) -> global___Model:
-        """The version as it is served."""
+        """The served version."""
 
     def __init__(
         self,
@@ -345,14 +345,14 @@ global___EvaluateModelRequest = EvaluateModelRequest
 
 @typing.final
 class EvaluateModelResponse(google.protobuf.message.Message):
-    """What the gate found of a version."""
+    """The gate's findings about a version."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EVALUATION_FIELD_NUMBER: builtins.int
     @property
     def evaluation(self) -> global___Evaluation:
-        """What was measured."""
+        """The measurements."""
 
     def __init__(
         self,
@@ -404,7 +404,7 @@ class PromoteModelResponse(google.protobuf.message.Message):
 
     @property
     def evaluation(self) -> global___Evaluation:
-        """What was measured; not set if it was not judged."""
+        """The measurements; not set if it was not judged."""
 
     def __init__(
         self,
@@ -458,7 +458,7 @@ global___RollbackModelResponse = RollbackModelResponse
 
 @typing.final
 class Evaluation(google.protobuf.message.Message):
-    """What the gate measured of a version, and the bounds."""
+    """Measurements of the gate about a version, and the bounds."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -467,7 +467,7 @@ class Evaluation(google.protobuf.message.Message):
     REASONS_FIELD_NUMBER: builtins.int
     GOLDEN_SET_SENTENCES_FIELD_NUMBER: builtins.int
     passed: builtins.bool
-    """Whether the version may go live."""
+    """True if the version may go live."""
     golden_set_sentences: builtins.int
     """Sentences of the golden set."""
     @property
@@ -476,7 +476,7 @@ class Evaluation(google.protobuf.message.Message):
 
     @property
     def reasons(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Reasons for which the version may not go live: missed bounds, and what no number says."""
+        """Reasons why the version may not go live: missed bounds, and others without a number."""
 
     def __init__(
         self,
@@ -510,7 +510,7 @@ class EvaluationCheck(google.protobuf.message.Message):
     bound: builtins.float
     """Bound: a minimum for "golden_set_chrf", "agreement_chrf" and "agreement_exact_match", else a maximum."""
     passed: builtins.bool
-    """Whether the measured value is within the bound."""
+    """True if the measured value is within the bound."""
     def __init__(
         self,
         *,
@@ -545,11 +545,11 @@ class Model(google.protobuf.message.Message):
     version: builtins.str
     """Version, a positive integer as text. Empty for a folder of a model that cannot be listed."""
     state: global___ModelState.ValueType
-    """What the server does with it."""
+    """Its state."""
     is_default: builtins.bool
-    """Whether requests that name no version get this one."""
+    """True if it answers requests that name no version."""
     is_pinned: builtins.bool
-    """Whether it is the default whatever versions are loaded."""
+    """True if it is the default whichever versions are loaded."""
     manifest_sha256: builtins.str
     """Lower-case hexadecimal SHA-256 of the manifest that was loaded; empty if the version is not loaded."""
     precision: builtins.str
@@ -557,16 +557,16 @@ class Model(google.protobuf.message.Message):
     running_requests: builtins.int
     """Requests in progress: calls of one answer, and texts of streams."""
     is_previous: builtins.bool
-    """Whether it was live before, so that RollbackModel lets it go live again."""
+    """True if it was live before, so that RollbackModel lets it go live again."""
     @property
     def refusal_reasons(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Reasons for which the bundle in the folder is refused, at most 21. With MODEL_STATE_SERVING the version that is
+        """Reasons why the bundle in the folder is refused, at most 21. With MODEL_STATE_SERVING the version that is
         served was loaded before the bundle in the folder was changed.
         """
 
     @property
     def promotion_refusals(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Reasons for which the gate did not let it go live when it was last judged; empty if it did, or was not asked."""
+        """Reasons why the gate rejected it when it was last judged; empty if it passed, or was not judged."""
 
     def __init__(
         self,

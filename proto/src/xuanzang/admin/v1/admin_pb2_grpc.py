@@ -26,12 +26,12 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
-    nothing of it is reachable at the address of the translation service.
+    """Loads, unloads, pins and promotes models while the server translates. It has a listener for itself
+    (`--admin-address`); nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
     made one after another. A version that is damaged, or does not reproduce its certified samples, is refused with
-    FAILED_PRECONDITION and the reasons, and what is served stays as it is.
+    FAILED_PRECONDITION and the reasons, and the served models do not change.
     """
 
     def __init__(self, channel):
@@ -93,12 +93,12 @@ class ModelServiceStub(object):
 
 
 class ModelServiceServicer(object):
-    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
-    nothing of it is reachable at the address of the translation service.
+    """Loads, unloads, pins and promotes models while the server translates. It has a listener for itself
+    (`--admin-address`); nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
     made one after another. A version that is damaged, or does not reproduce its certified samples, is refused with
-    FAILED_PRECONDITION and the reasons, and what is served stays as it is.
+    FAILED_PRECONDITION and the reasons, and the served models do not change.
     """
 
     def ListModels(self, request, context):
@@ -117,14 +117,14 @@ class ModelServiceServicer(object):
 
     def LoadModel(self, request, context):
         """Loads a version from the folder and then serves it. Answers when it is served; a version that is served already
-        and has not changed in the folder stays as it is. NOT_FOUND if the folder does not have it.
+        and is unchanged in the folder is kept. NOT_FOUND if the folder does not have it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadModel(self, request, context):
-        """Serves a version no more, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
+        """Unloads a version, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
         loaded, FAILED_PRECONDITION if it is pinned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -132,9 +132,9 @@ class ModelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReloadModels(self, request, context):
-        """Makes the loaded versions those of the folder: loads new and changed ones, unloads those that are gone and not
+        """Makes the loaded versions those of the folder: loads new and changed versions, unloads removed ones that are not
         pinned. Versions that are refused do not keep others from being loaded. FAILED_PRECONDITION if the folder holds no
-        bundle at all; then nothing is unloaded.
+        bundle; then nothing is unloaded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -167,7 +167,7 @@ class ModelServiceServicer(object):
     def PromoteModel(self, request, context):
         """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
         translations of the golden set and their agreement with those of the live version are within the bounds of the
-        server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+        server's settings. Else FAILED_PRECONDITION with every missed bound and the measured values; the live version
         stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
         time to translate the golden set; NOT_FOUND if it is not loaded.
         """
@@ -177,7 +177,7 @@ class ModelServiceServicer(object):
 
     def RollbackModel(self, request, context):
         """Lets the version go live again that was live before the last change, at once and without being judged. No request
-        fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+        fails or waits. FAILED_PRECONDITION if there is none, it has been unloaded, or a version is pinned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -245,12 +245,12 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
-    nothing of it is reachable at the address of the translation service.
+    """Loads, unloads, pins and promotes models while the server translates. It has a listener for itself
+    (`--admin-address`); nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
     made one after another. A version that is damaged, or does not reproduce its certified samples, is refused with
-    FAILED_PRECONDITION and the reasons, and what is served stays as it is.
+    FAILED_PRECONDITION and the reasons, and the served models do not change.
     """
 
     @staticmethod

@@ -18,12 +18,12 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class ModelServiceStub:
-    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
-    nothing of it is reachable at the address of the translation service.
+    """Loads, unloads, pins and promotes models while the server translates. It has a listener for itself
+    (`--admin-address`); nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
     made one after another. A version that is damaged, or does not reproduce its certified samples, is refused with
-    FAILED_PRECONDITION and the reasons, and what is served stays as it is.
+    FAILED_PRECONDITION and the reasons, and the served models do not change.
     """
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
@@ -44,14 +44,14 @@ class ModelServiceStub:
         xuanzang.admin.v1.admin_pb2.LoadModelResponse,
     ]
     """Loads a version from the folder and then serves it. Answers when it is served; a version that is served already
-    and has not changed in the folder stays as it is. NOT_FOUND if the folder does not have it.
+    and is unchanged in the folder is kept. NOT_FOUND if the folder does not have it.
     """
 
     UnloadModel: grpc.UnaryUnaryMultiCallable[
         xuanzang.admin.v1.admin_pb2.UnloadModelRequest,
         xuanzang.admin.v1.admin_pb2.UnloadModelResponse,
     ]
-    """Serves a version no more, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
+    """Unloads a version, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
     loaded, FAILED_PRECONDITION if it is pinned.
     """
 
@@ -59,9 +59,9 @@ class ModelServiceStub:
         xuanzang.admin.v1.admin_pb2.ReloadModelsRequest,
         xuanzang.admin.v1.admin_pb2.ReloadModelsResponse,
     ]
-    """Makes the loaded versions those of the folder: loads new and changed ones, unloads those that are gone and not
+    """Makes the loaded versions those of the folder: loads new and changed versions, unloads removed ones that are not
     pinned. Versions that are refused do not keep others from being loaded. FAILED_PRECONDITION if the folder holds no
-    bundle at all; then nothing is unloaded.
+    bundle; then nothing is unloaded.
     """
 
     PinModel: grpc.UnaryUnaryMultiCallable[
@@ -94,7 +94,7 @@ class ModelServiceStub:
     ]
     """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
     translations of the golden set and their agreement with those of the live version are within the bounds of the
-    server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+    server's settings. Else FAILED_PRECONDITION with every missed bound and the measured values; the live version
     stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
     time to translate the golden set; NOT_FOUND if it is not loaded.
     """
@@ -104,16 +104,16 @@ class ModelServiceStub:
         xuanzang.admin.v1.admin_pb2.RollbackModelResponse,
     ]
     """Lets the version go live again that was live before the last change, at once and without being judged. No request
-    fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+    fails or waits. FAILED_PRECONDITION if there is none, it has been unloaded, or a version is pinned.
     """
 
 class ModelServiceAsyncStub:
-    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
-    nothing of it is reachable at the address of the translation service.
+    """Loads, unloads, pins and promotes models while the server translates. It has a listener for itself
+    (`--admin-address`); nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
     made one after another. A version that is damaged, or does not reproduce its certified samples, is refused with
-    FAILED_PRECONDITION and the reasons, and what is served stays as it is.
+    FAILED_PRECONDITION and the reasons, and the served models do not change.
     """
 
     ListModels: grpc.aio.UnaryUnaryMultiCallable[
@@ -133,14 +133,14 @@ class ModelServiceAsyncStub:
         xuanzang.admin.v1.admin_pb2.LoadModelResponse,
     ]
     """Loads a version from the folder and then serves it. Answers when it is served; a version that is served already
-    and has not changed in the folder stays as it is. NOT_FOUND if the folder does not have it.
+    and is unchanged in the folder is kept. NOT_FOUND if the folder does not have it.
     """
 
     UnloadModel: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.admin.v1.admin_pb2.UnloadModelRequest,
         xuanzang.admin.v1.admin_pb2.UnloadModelResponse,
     ]
-    """Serves a version no more, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
+    """Unloads a version, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
     loaded, FAILED_PRECONDITION if it is pinned.
     """
 
@@ -148,9 +148,9 @@ class ModelServiceAsyncStub:
         xuanzang.admin.v1.admin_pb2.ReloadModelsRequest,
         xuanzang.admin.v1.admin_pb2.ReloadModelsResponse,
     ]
-    """Makes the loaded versions those of the folder: loads new and changed ones, unloads those that are gone and not
+    """Makes the loaded versions those of the folder: loads new and changed versions, unloads removed ones that are not
     pinned. Versions that are refused do not keep others from being loaded. FAILED_PRECONDITION if the folder holds no
-    bundle at all; then nothing is unloaded.
+    bundle; then nothing is unloaded.
     """
 
     PinModel: grpc.aio.UnaryUnaryMultiCallable[
@@ -183,7 +183,7 @@ class ModelServiceAsyncStub:
     ]
     """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
     translations of the golden set and their agreement with those of the live version are within the bounds of the
-    server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+    server's settings. Else FAILED_PRECONDITION with every missed bound and the measured values; the live version
     stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
     time to translate the golden set; NOT_FOUND if it is not loaded.
     """
@@ -193,16 +193,16 @@ class ModelServiceAsyncStub:
         xuanzang.admin.v1.admin_pb2.RollbackModelResponse,
     ]
     """Lets the version go live again that was live before the last change, at once and without being judged. No request
-    fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+    fails or waits. FAILED_PRECONDITION if there is none, it has been unloaded, or a version is pinned.
     """
 
 class ModelServiceServicer(metaclass=abc.ABCMeta):
-    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
-    nothing of it is reachable at the address of the translation service.
+    """Loads, unloads, pins and promotes models while the server translates. It has a listener for itself
+    (`--admin-address`); nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
     made one after another. A version that is damaged, or does not reproduce its certified samples, is refused with
-    FAILED_PRECONDITION and the reasons, and what is served stays as it is.
+    FAILED_PRECONDITION and the reasons, and the served models do not change.
     """
 
     @abc.abstractmethod
@@ -228,7 +228,7 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.LoadModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.LoadModelResponse]]:
         """Loads a version from the folder and then serves it. Answers when it is served; a version that is served already
-        and has not changed in the folder stays as it is. NOT_FOUND if the folder does not have it.
+        and is unchanged in the folder is kept. NOT_FOUND if the folder does not have it.
         """
 
     @abc.abstractmethod
@@ -237,7 +237,7 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.admin.v1.admin_pb2.UnloadModelRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.UnloadModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.UnloadModelResponse]]:
-        """Serves a version no more, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
+        """Unloads a version, and answers when its last request is done and its memory is free. NOT_FOUND if it is not
         loaded, FAILED_PRECONDITION if it is pinned.
         """
 
@@ -247,9 +247,9 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.admin.v1.admin_pb2.ReloadModelsRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.ReloadModelsResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.ReloadModelsResponse]]:
-        """Makes the loaded versions those of the folder: loads new and changed ones, unloads those that are gone and not
+        """Makes the loaded versions those of the folder: loads new and changed versions, unloads removed ones that are not
         pinned. Versions that are refused do not keep others from being loaded. FAILED_PRECONDITION if the folder holds no
-        bundle at all; then nothing is unloaded.
+        bundle; then nothing is unloaded.
         """
 
     @abc.abstractmethod
@@ -290,7 +290,7 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.PromoteModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.PromoteModelResponse]]:
         """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
         translations of the golden set and their agreement with those of the live version are within the bounds of the
-        server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+        server's settings. Else FAILED_PRECONDITION with every missed bound and the measured values; the live version
         stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
         time to translate the golden set; NOT_FOUND if it is not loaded.
         """
@@ -302,7 +302,7 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.RollbackModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.RollbackModelResponse]]:
         """Lets the version go live again that was live before the last change, at once and without being judged. No request
-        fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+        fails or waits. FAILED_PRECONDITION if there is none, it has been unloaded, or a version is pinned.
         """
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -33,7 +33,7 @@ class _DataTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     """Text, which elsewhere is BYTES."""
 
 class DataType(_DataType, metaclass=_DataTypeEnumTypeWrapper):
-    """Type of the elements of a tensor, by Triton's numbers; the only one that texts need."""
+    """Type of the elements of a tensor, by Triton's numbers; only the one for texts is listed."""
 
 TYPE_INVALID: DataType.ValueType  # 0
 """None."""
@@ -131,7 +131,7 @@ class ModelReadyResponse(google.protobuf.message.Message):
 
     READY_FIELD_NUMBER: builtins.int
     ready: builtins.bool
-    """Whether the model is served."""
+    """True if the model is served."""
     def __init__(
         self,
         *,
@@ -243,7 +243,7 @@ class ModelMetadataResponse(google.protobuf.message.Message):
     name: builtins.str
     """Name of the model."""
     platform: builtins.str
-    """What runs the model."""
+    """Backend of the model."""
     @property
     def versions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Versions that are served."""
@@ -496,7 +496,7 @@ class ModelInferRequest(google.protobuf.message.Message):
     OUTPUTS_FIELD_NUMBER: builtins.int
     RAW_INPUT_CONTENTS_FIELD_NUMBER: builtins.int
     model_name: builtins.str
-    """Name of the model; empty for the one that translates the languages."""
+    """Name of the model; empty for the model of the languages."""
     model_version: builtins.str
     """Version; empty for the default one."""
     id: builtins.str
@@ -749,7 +749,7 @@ class ModelConfig(google.protobuf.message.Message):
     name: builtins.str
     """Name of the model."""
     platform: builtins.str
-    """What runs the model."""
+    """Backend of the model."""
     max_batch_size: builtins.int
     """Maximum batch in Triton's sense; 0: the first dimension is no batch."""
     backend: builtins.str
@@ -843,7 +843,7 @@ global___StatisticDuration = StatisticDuration
 
 @typing.final
 class InferStatistics(google.protobuf.message.Message):
-    """What became of inferences."""
+    """Counts of inferences by outcome."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -851,11 +851,11 @@ class InferStatistics(google.protobuf.message.Message):
     FAIL_FIELD_NUMBER: builtins.int
     @property
     def success(self) -> global___StatisticDuration:
-        """Those that were answered."""
+        """Answered inferences."""
 
     @property
     def fail(self) -> global___StatisticDuration:
-        """Those that failed."""
+        """Failed inferences."""
 
     def __init__(
         self,
@@ -870,7 +870,7 @@ global___InferStatistics = InferStatistics
 
 @typing.final
 class ModelStatistics(google.protobuf.message.Message):
-    """What one process has answered for a version of a model since it was started."""
+    """Statistics of one process about a version of a model, since its start."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -892,7 +892,7 @@ class ModelStatistics(google.protobuf.message.Message):
     """Number of inferences."""
     @property
     def inference_stats(self) -> global___InferStatistics:
-        """What became of them."""
+        """Their outcomes."""
 
     def __init__(
         self,
@@ -962,7 +962,7 @@ class RepositoryIndexRequest(google.protobuf.message.Message):
     repository_name: builtins.str
     """Name of a repository; empty for all."""
     ready: builtins.bool
-    """Whether only models that are ready are listed."""
+    """If true, only models that are ready are listed."""
     def __init__(
         self,
         *,
@@ -1060,7 +1060,7 @@ class SystemSharedMemoryStatusResponse(google.protobuf.message.Message):
         key: builtins.str
         """Key of its file."""
         offset: builtins.int
-        """Where it begins in the file, in bytes."""
+        """Offset in the file, bytes."""
         byte_size: builtins.int
         """Its size in bytes."""
         def __init__(

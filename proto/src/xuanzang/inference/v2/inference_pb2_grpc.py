@@ -192,35 +192,35 @@ class GRPCInferenceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SystemSharedMemoryStatus(self, request, context):
-        """Lists regions of shared memory, of which there are none.
+        """Lists regions of shared memory; there are none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SystemSharedMemoryUnregister(self, request, context):
-        """Forgets regions of shared memory, of which there are none.
+        """Forgets regions of shared memory; there are none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CudaSharedMemoryStatus(self, request, context):
-        """Lists regions of CUDA's shared memory, of which there are none.
+        """Lists regions of CUDA's shared memory; there are none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CudaSharedMemoryUnregister(self, request, context):
-        """Forgets regions of CUDA's shared memory, of which there are none.
+        """Forgets regions of CUDA's shared memory; there are none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TraceSetting(self, request, context):
-        """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused.
+        """Returns the trace settings of this protocol; there are none, and a request to change them is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

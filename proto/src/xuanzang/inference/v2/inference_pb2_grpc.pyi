@@ -87,31 +87,31 @@ class GRPCInferenceServiceStub:
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusRequest,
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse,
     ]
-    """Lists regions of shared memory, of which there are none."""
+    """Lists regions of shared memory; there are none."""
 
     SystemSharedMemoryUnregister: grpc.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterRequest,
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse,
     ]
-    """Forgets regions of shared memory, of which there are none."""
+    """Forgets regions of shared memory; there are none."""
 
     CudaSharedMemoryStatus: grpc.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusRequest,
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse,
     ]
-    """Lists regions of CUDA's shared memory, of which there are none."""
+    """Lists regions of CUDA's shared memory; there are none."""
 
     CudaSharedMemoryUnregister: grpc.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterRequest,
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse,
     ]
-    """Forgets regions of CUDA's shared memory, of which there are none."""
+    """Forgets regions of CUDA's shared memory; there are none."""
 
     TraceSetting: grpc.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.TraceSettingRequest,
         xuanzang.inference.v2.inference_pb2.TraceSettingResponse,
     ]
-    """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused."""
+    """Returns the trace settings of this protocol; there are none, and a request to change them is refused."""
 
     LogSettings: grpc.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.LogSettingsRequest,
@@ -186,31 +186,31 @@ class GRPCInferenceServiceAsyncStub:
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusRequest,
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse,
     ]
-    """Lists regions of shared memory, of which there are none."""
+    """Lists regions of shared memory; there are none."""
 
     SystemSharedMemoryUnregister: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterRequest,
         xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse,
     ]
-    """Forgets regions of shared memory, of which there are none."""
+    """Forgets regions of shared memory; there are none."""
 
     CudaSharedMemoryStatus: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusRequest,
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse,
     ]
-    """Lists regions of CUDA's shared memory, of which there are none."""
+    """Lists regions of CUDA's shared memory; there are none."""
 
     CudaSharedMemoryUnregister: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterRequest,
         xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse,
     ]
-    """Forgets regions of CUDA's shared memory, of which there are none."""
+    """Forgets regions of CUDA's shared memory; there are none."""
 
     TraceSetting: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.TraceSettingRequest,
         xuanzang.inference.v2.inference_pb2.TraceSettingResponse,
     ]
-    """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused."""
+    """Returns the trace settings of this protocol; there are none, and a request to change them is refused."""
 
     LogSettings: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.inference.v2.inference_pb2.LogSettingsRequest,
@@ -307,7 +307,7 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryStatusResponse]]:
-        """Lists regions of shared memory, of which there are none."""
+        """Lists regions of shared memory; there are none."""
 
     @abc.abstractmethod
     def SystemSharedMemoryUnregister(
@@ -315,7 +315,7 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.SystemSharedMemoryUnregisterResponse]]:
-        """Forgets regions of shared memory, of which there are none."""
+        """Forgets regions of shared memory; there are none."""
 
     @abc.abstractmethod
     def CudaSharedMemoryStatus(
@@ -323,7 +323,7 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryStatusResponse]]:
-        """Lists regions of CUDA's shared memory, of which there are none."""
+        """Lists regions of CUDA's shared memory; there are none."""
 
     @abc.abstractmethod
     def CudaSharedMemoryUnregister(
@@ -331,7 +331,7 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.CudaSharedMemoryUnregisterResponse]]:
-        """Forgets regions of CUDA's shared memory, of which there are none."""
+        """Forgets regions of CUDA's shared memory; there are none."""
 
     @abc.abstractmethod
     def TraceSetting(
@@ -339,7 +339,7 @@ class GRPCInferenceServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.inference.v2.inference_pb2.TraceSettingRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.inference.v2.inference_pb2.TraceSettingResponse, collections.abc.Awaitable[xuanzang.inference.v2.inference_pb2.TraceSettingResponse]]:
-        """Returns the settings of traces by this protocol, of which there are none; a request that would change them is refused."""
+        """Returns the trace settings of this protocol; there are none, and a request to change them is refused."""
 
     @abc.abstractmethod
     def LogSettings(

@@ -89,7 +89,7 @@ global___BadRequest = BadRequest
 
 @typing.final
 class ErrorInfo(google.protobuf.message.Message):
-    """What a program may do about an error. Same fields and numbers as google.rpc.ErrorInfo."""
+    """Machine-readable reason of an error. Same fields and numbers as google.rpc.ErrorInfo."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -115,7 +115,7 @@ class ErrorInfo(google.protobuf.message.Message):
     reason: builtins.str
     """Constant name of the cause: "LANGUAGE_NOT_SERVED" for texts in languages that no model in question translates."""
     domain: builtins.str
-    """Whose name that is: "xuanzang"."""
+    """Domain of the reason: "xuanzang"."""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """More about it. Of LANGUAGE_NOT_SERVED: "detected_languages" and "served_languages", codes with commas between them."""
@@ -169,7 +169,7 @@ class QuotaFailure(google.protobuf.message.Message):
         SUBJECT_FIELD_NUMBER: builtins.int
         DESCRIPTION_FIELD_NUMBER: builtins.int
         subject: builtins.str
-        """What the quota is of: "api key"."""
+        """Subject of the quota: "api key"."""
         description: builtins.str
         """Description of the quota and its limit."""
         def __init__(

@@ -42,7 +42,7 @@ class _ContentFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """
 
 class ContentFormat(_ContentFormat, metaclass=_ContentFormatEnumTypeWrapper):
-    """How content is written, and its translation."""
+    """Format of a content and of its translation."""
 
 CONTENT_FORMAT_UNSPECIFIED: ContentFormat.ValueType  # 0
 """Not given: text."""
@@ -232,7 +232,7 @@ class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     QUALITY_FLAG_UNSPECIFIED: _QualityFlag.ValueType  # 0
     """Not given."""
     QUALITY_FLAG_REPETITION: _QualityFlag.ValueType  # 1
-    """A part of it follows itself three times over, and none of the source does."""
+    """It repeats a part three times in a row, and the source does not."""
     QUALITY_FLAG_LENGTH_RATIO: _QualityFlag.ValueType  # 2
     """It is much shorter or longer than translations of such sources are."""
     QUALITY_FLAG_UNTRANSLATED: _QualityFlag.ValueType  # 3
@@ -246,21 +246,21 @@ class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     QUALITY_FLAG_NAME_LOST: _QualityFlag.ValueType  # 7
     """A name or identifier of the source, written in Latin letters, is missing."""
     QUALITY_FLAG_WRONG_LANGUAGE: _QualityFlag.ValueType  # 8
-    """It is written in another language than the one asked for. Only servers that detect languages find out."""
+    """It is not in the requested language. Only servers that detect languages set this flag."""
     QUALITY_FLAG_CUT: _QualityFlag.ValueType  # 9
     """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
     QUALITY_FLAG_SOURCE_LANGUAGE: _QualityFlag.ValueType  # 10
-    """The source is written in another language than the one that the request names, so the translation is hardly one.
-    Only servers that detect languages find out.
+    """The source is not in the language that the request names, so the translation is unreliable. Only servers that
+    detect languages set this flag.
     """
 
 class QualityFlag(_QualityFlag, metaclass=_QualityFlagEnumTypeWrapper):
-    """Something suspicious about a hypothesis."""
+    """A suspicious property of a hypothesis."""
 
 QUALITY_FLAG_UNSPECIFIED: QualityFlag.ValueType  # 0
 """Not given."""
 QUALITY_FLAG_REPETITION: QualityFlag.ValueType  # 1
-"""A part of it follows itself three times over, and none of the source does."""
+"""It repeats a part three times in a row, and the source does not."""
 QUALITY_FLAG_LENGTH_RATIO: QualityFlag.ValueType  # 2
 """It is much shorter or longer than translations of such sources are."""
 QUALITY_FLAG_UNTRANSLATED: QualityFlag.ValueType  # 3
@@ -274,12 +274,12 @@ QUALITY_FLAG_NUMBER_LOST: QualityFlag.ValueType  # 6
 QUALITY_FLAG_NAME_LOST: QualityFlag.ValueType  # 7
 """A name or identifier of the source, written in Latin letters, is missing."""
 QUALITY_FLAG_WRONG_LANGUAGE: QualityFlag.ValueType  # 8
-"""It is written in another language than the one asked for. Only servers that detect languages find out."""
+"""It is not in the requested language. Only servers that detect languages set this flag."""
 QUALITY_FLAG_CUT: QualityFlag.ValueType  # 9
 """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
 QUALITY_FLAG_SOURCE_LANGUAGE: QualityFlag.ValueType  # 10
-"""The source is written in another language than the one that the request names, so the translation is hardly one.
-Only servers that detect languages find out.
+"""The source is not in the language that the request names, so the translation is unreliable. Only servers that
+detect languages set this flag.
 """
 global___QualityFlag = QualityFlag
 
@@ -301,7 +301,7 @@ class _GlossaryOutcomeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
 
 class GlossaryOutcome(_GlossaryOutcome, metaclass=_GlossaryOutcomeEnumTypeWrapper):
-    """What became of a term that occurs in a content."""
+    """Outcome of a term in a content."""
 
 GLOSSARY_OUTCOME_UNSPECIFIED: GlossaryOutcome.ValueType  # 0
 """Not given."""
@@ -332,7 +332,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
 
     @property
     def settings(self) -> global___TranslationSettings:
-        """How they are translated. Unset: as with an empty message, here and in every RPC."""
+        """Settings of the translations. Unset: as with an empty message, here and in every RPC."""
 
     def __init__(
         self,
@@ -388,7 +388,7 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     """Text in the source language."""
     @property
     def settings(self) -> global___TranslationSettings:
-        """How it is translated. The texts of a stream may have different settings."""
+        """Settings of the translation. The texts of a stream may have different settings."""
 
     def __init__(
         self,
@@ -454,7 +454,7 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     """Text in the source language. It may have several sentences, which are sent in order."""
     @property
     def settings(self) -> global___TranslationSettings:
-        """How it is translated. HTML and XML are sent at the end, as a whole."""
+        """Settings of the translation. HTML and XML are sent at the end, as a whole."""
 
     def __init__(
         self,
@@ -516,12 +516,13 @@ class ExplainTranslationRequest(google.protobuf.message.Message):
     content: builtins.str
     """Text in the source language: one sentence, of at most 128 source tokens unless the server is set otherwise."""
     attention_heads: builtins.bool
-    """Whether attention is returned of each head, after the mean of all."""
+    """If true, the attention of each head is returned, after the mean of all heads."""
     @property
     def settings(self) -> global___TranslationSettings:
-        """How it is translated: by a whole beam search, so without `options.sampling`, `options.partial_on_deadline` and
-        `return_alternatives`; as text, without terms, protected patterns and placeholders; and without `return_quality`
-        and `return_provenance`. Hypotheses carry their scores even without `return_scores`.
+        """Settings of the translation, which is a whole beam search: without `options.sampling`,
+        `options.partial_on_deadline` and `return_alternatives`; as text, without terms, protected patterns and
+        placeholders; and without `return_quality` and `return_provenance`. Hypotheses carry their scores even without
+        `return_scores`.
         """
 
     @property
@@ -566,7 +567,7 @@ class ExplainTranslationResponse(google.protobuf.message.Message):
 
     @property
     def explanation(self) -> xuanzang.translation.v1.explanation_pb2.Explanation:
-        """How its best hypothesis was found."""
+        """Explanation of its best hypothesis."""
 
     def __init__(
         self,
@@ -590,7 +591,7 @@ class DetectLanguageRequest(google.protobuf.message.Message):
     CONTENTS_FIELD_NUMBER: builtins.int
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Texts in any language, 1 to 1024. The first 1000 characters of each are looked at."""
+        """Texts in any language, 1 to 1024. The server reads the first 1000 characters of each."""
 
     def __init__(
         self,
@@ -752,7 +753,7 @@ class CreateGlossaryRequest(google.protobuf.message.Message):
     version: builtins.str
     """Version that its author gives it: at most 64 characters without white space; may be empty."""
     replace: builtins.bool
-    """Whether it takes the place of another one of that name."""
+    """If true, it replaces a different glossary of that name."""
     display_name: builtins.str
     """Name for people: at most 1024 characters without line breaks and without white space at its ends; may be empty."""
     @property
@@ -829,7 +830,7 @@ global___DeleteGlossaryResponse = DeleteGlossaryResponse
 
 @typing.final
 class TranslationSettings(google.protobuf.message.Message):
-    """How contents are translated and what is returned of it; the same in every RPC that translates."""
+    """Settings of a translation and of its results; the same in every RPC that translates."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -849,8 +850,8 @@ class TranslationSettings(google.protobuf.message.Message):
     PASS_THROUGH_UNSERVED_FIELD_NUMBER: builtins.int
     PLACEHOLDERS_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
-    """BCP-47 code of the source language, such as "zh". If it is empty, the server detects the language of each content. It
-    refuses contents in languages that no model in question translates, and asks for the code if it cannot choose.
+    """BCP-47 code of the source language, such as "zh". If it is empty, the server detects the language of each content.
+    It refuses contents in languages that no model in question translates, and asks for the code if it cannot choose.
     """
     target_language_code: builtins.str
     """BCP-47 code of the target language, such as "en". May be empty if the model is found without it, by `model` or by
@@ -859,23 +860,25 @@ class TranslationSettings(google.protobuf.message.Message):
     model: builtins.str
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
     content_format: global___ContentFormat.ValueType
-    """How contents are written. Unset: text. Not HTML or XML with `token_details`."""
+    """Format of the contents. Unset: text. Not HTML or XML with `token_details`."""
     glossary: builtins.str
     """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
     return_alternatives: builtins.bool
-    """Whether the hypotheses are alternatives: they start with the `options.num_hypotheses` most likely tokens after
+    """If true, the hypotheses are alternatives: they start with the `options.num_hypotheses` most likely tokens after
     `options.target_prefix`, each continued by a search of its own. Not together with `options.sampling`.
     """
     return_scores: builtins.bool
-    """Whether hypotheses carry their score."""
+    """If true, hypotheses carry their score."""
     token_details: builtins.bool
-    """Whether hypotheses carry their tokens, each with its score and the source span that it attends to most."""
+    """If true, hypotheses carry their tokens, each with its score and the source span that it attends to most."""
     return_quality: builtins.bool
-    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
+    """If true, hypotheses carry an estimate of their quality. INVALID_ARGUMENT if the bundle of the model has no quality
+    head.
+    """
     return_provenance: builtins.bool
-    """Whether translations say how they were made."""
+    """If true, translations carry their provenance."""
     pass_through_unserved: builtins.bool
-    """Whether a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
+    """If true, a text whose detected language no model translates is answered unchanged, finish reason UNSERVED_LANGUAGE,
     instead of INVALID_ARGUMENT with an ErrorInfo of the reason LANGUAGE_NOT_SERVED.
     """
     @property
@@ -884,21 +887,21 @@ class TranslationSettings(google.protobuf.message.Message):
 
     @property
     def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
-        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
-        Not together with `options.sampling`, and only with a beam of 2 or more. Entries come before those of `glossary`
-        with the same source.
+        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000
+        entries. Not together with `options.sampling`, and only with a beam of 2 or more. Entries come before those of
+        `glossary` with the same source.
         """
 
     @property
     def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
-        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
+        """Kinds of text that stay unchanged wherever they occur. The same rules hold as for `glossary_entries`."""
 
     @property
     def placeholders(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___PlaceholderFamily.ValueType]:
         """Families of placeholders that are carried through the translation: the model does not read them, each is in every
-        hypothesis exactly once and unchanged, and their order may differ. A text that would lose one is answered as it is,
-        finish reason PLACEHOLDER_LOST. Not with `token_details` or `options.target_prefix`. Each family at most once; the
-        order is without meaning.
+        hypothesis exactly once and unchanged, and their order may differ. A text that would lose one is answered
+        unchanged, finish reason PLACEHOLDER_LOST. Not with `token_details` or `options.target_prefix`. Each family at most
+        once; the order is without meaning.
         """
 
     def __init__(
@@ -964,8 +967,8 @@ class DecodingOptions(google.protobuf.message.Message):
     no_repeat_ngram_size: builtins.int
     """Length of token sequences that may not occur twice in a sentence. 0 to 16; 0: no restriction."""
     min_target_length: builtins.int
-    """Minimum number of target tokens per sentence, the end token not counted. 0 to `max_target_length`, and at most 64 or
-    what the source justifies.
+    """Minimum number of target tokens per sentence, the end token not counted. 0 to `max_target_length`, and at most 64
+    or what the source justifies.
     """
     max_target_length: builtins.int
     """Maximum number of target tokens per sentence, the end token counted. 1 to the model's limit."""
@@ -974,20 +977,20 @@ class DecodingOptions(google.protobuf.message.Message):
     leaves room for another one and the end token. Only for texts of a single sentence.
     """
     partial_on_deadline: builtins.bool
-    """Whether a call that runs out of time is answered with the best hypotheses so far, finish reason DEADLINE, instead
+    """If true, a call that runs out of time is answered with the best hypotheses so far, finish reason DEADLINE, instead
     of DEADLINE_EXCEEDED. The answer is sent before the deadline by 5% of the time that the call had on arrival, at
     least 20 ms. If a sentence of the text has not been started by then, the call is DEADLINE_EXCEEDED all the same.
     """
     refuse_long_sentences: builtins.bool
-    """Whether a sentence of more tokens than the model takes is refused if it has no comma or white space to cut it at.
+    """If true, a sentence of more tokens than the model takes is refused if it has no comma or white space to cut it at.
     Otherwise it is cut between scripts or, where there is but one, into even parts; a stretch of ASCII alone, such as
     an encoded file, is copied.
     """
     @property
     def suppressed_texts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts that no hypothesis may contain after `target_prefix`, at most 64, each of 1 to 100 characters and not only
-        white space. What is excluded is the usual tokenisation of each, at the start of a word and within one; a
-        hypothesis that spells the same text with other tokens is not.
+        white space. The usual tokenisation of each is excluded, at the start of a word and within one;
+        hypotheses that spell the same text with other tokens are not.
         """
 
     @property
@@ -1124,8 +1127,8 @@ class Translation(google.protobuf.message.Message):
     PROVENANCE_FIELD_NUMBER: builtins.int
     DETECTED_LANGUAGE_CONFIDENCE_FIELD_NUMBER: builtins.int
     detected_language_code: builtins.str
-    """Language of the content, if the request named none, spelled as models spell it: the detected one or, where nothing
-    tells, the one that it was translated from. Otherwise empty.
+    """Language of the content, if the request named none, spelled as models spell it: the detected one or, without
+    evidence, the source language used. Otherwise empty.
     """
     detected_language_confidence: builtins.float
     """Probability of the detected language, 0 to 1. Unset if none was detected."""
@@ -1135,13 +1138,13 @@ class Translation(google.protobuf.message.Message):
 
     @property
     def glossary_matches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryMatch]:
-        """What became of the terms and protected texts that occur in the content, in its order. An entry that is not listed
+        """Outcomes of the terms and protected texts in the content, in its order. An entry that is not listed
         does not occur in it, or only as part of a longer one.
         """
 
     @property
     def provenance(self) -> global___Provenance:
-        """How it was made. Only with `return_provenance`."""
+        """Its provenance. Only with `return_provenance`."""
 
     def __init__(
         self,
@@ -1180,14 +1183,16 @@ class Hypothesis(google.protobuf.message.Message):
     token_count: builtins.int
     """Number of target tokens, end tokens counted. 0 for texts that are answered unchanged."""
     finish_reason: global___FinishReason.ValueType
-    """Reason why the search stopped. For a text of several sentences the first one other than END_OF_SENTENCE, if any."""
+    """Reason why the search stopped. For a text of several sentences, the first reason other than END_OF_SENTENCE, if
+    any.
+    """
     @property
     def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TokenDetail]:
         """Tokens in the order of the text, end tokens included. Only with `token_details`."""
 
     @property
     def quality(self) -> global___Quality:
-        """How far to trust it. Only with `return_quality`."""
+        """Its estimated quality. Only with `return_quality`."""
 
     @property
     def lost_placeholders(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -1246,7 +1251,7 @@ global___TokenDetail = TokenDetail
 
 @typing.final
 class Quality(google.protobuf.message.Message):
-    """How far to trust a hypothesis."""
+    """Estimated quality of a hypothesis."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1254,14 +1259,14 @@ class Quality(google.protobuf.message.Message):
     FLAGS_FIELD_NUMBER: builtins.int
     acceptable_probability: builtins.float
     """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
-    hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
-    whole is acceptable with at most this probability. Unset for texts that are answered unchanged, and for words that
-    nothing shows to be in the source language.
+    hypothesis under the model's default options. For several sentences, the probability of the least probable one: the
+    text as a whole is acceptable with at most this probability. Unset for texts that are answered unchanged, and for
+    words without evidence of the source language.
     """
     @property
     def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:
-        """What is suspicious about it, each at most once, in the order of the enumeration. A flag is a finding, not a proof.
-        For a text of several sentences those of all.
+        """Suspicious properties, each at most once, in the order of the enumeration. A flag is a finding, not a proof. For a
+        text of several sentences, the flags of all.
         """
 
     def __init__(
@@ -1278,7 +1283,7 @@ global___Quality = Quality
 
 @typing.final
 class GlossaryMatch(google.protobuf.message.Message):
-    """A term or protected text that occurs in a content, and what became of it."""
+    """A term or protected text in a content, and its outcome."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1289,7 +1294,7 @@ class GlossaryMatch(google.protobuf.message.Message):
     OUTCOME_FIELD_NUMBER: builtins.int
     PATTERN_FIELD_NUMBER: builtins.int
     source: builtins.str
-    """The text as it is in the content."""
+    """The text in the content."""
     source_start: builtins.int
     """Index in the content of its first character, counted from 0."""
     source_end: builtins.int
@@ -1297,7 +1302,7 @@ class GlossaryMatch(google.protobuf.message.Message):
     target: builtins.str
     """Translation that the best hypothesis holds; empty if it holds none."""
     outcome: global___GlossaryOutcome.ValueType
-    """What became of it."""
+    """Its outcome."""
     pattern: global___ProtectedPattern.ValueType
     """The pattern that found it; UNSPECIFIED for an entry."""
     def __init__(
@@ -1316,8 +1321,8 @@ global___GlossaryMatch = GlossaryMatch
 
 @typing.final
 class Provenance(google.protobuf.message.Message):
-    """How a translation was made: everything on which it depends, and how it went. Servers with equal models, settings,
-    kernels and processors answer equal requests with equal hypotheses, to the last bit.
+    """Provenance of a translation: everything it depends on, and the course of its searches. Servers with equal models,
+    settings, kernels and processors answer equal requests with equal hypotheses, to the last bit.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1346,23 +1351,23 @@ class Provenance(google.protobuf.message.Message):
     precision: builtins.str
     """Number format of the weights: "float32", "float16" or "int8"."""
     shortlist: builtins.bool
-    """Whether sentences chose only among the pieces of the model's shortlist."""
+    """True if sentences chose only among the pieces of the model's shortlist."""
     execution_provider: builtins.str
-    """What ran the graphs: "cpu" or "cuda"."""
+    """Execution provider of the graphs: "cpu" or "cuda"."""
     kernels: builtins.str
     """Instruction set of the kernels: "generic", "avx2", "avx512", "avx512_vnni" or "amx"; "none" without kernels."""
     kernels_reason: builtins.str
-    """Why there are no kernels, such as "disabled" or "no_compiler". Empty with kernels."""
+    """Reason for no kernels, such as "disabled" or "no_compiler". Empty with kernels."""
     server_version: builtins.str
     """Version of xuanzang-server."""
     onnxruntime_version: builtins.str
     """Version of onnxruntime."""
     @property
     def settings(self) -> global___TranslationSettings:
-        """Settings in effect: the target language as the model spells it, the options of the request, the model's defaults for
-        those left unset, the seed that was drawn, and what is returned. `options.max_target_length` is unset where it
-        depends on the sentence; `sentences` has it. What names the model and the source language is not repeated, nor are
-        `options.target_prefix`, `options.suppressed_texts`, the format, and what is kept.
+        """Settings in effect: the target language as the model spells it, the options of the request, the model's defaults
+        for those left unset, the drawn seed, and the requested results. `options.max_target_length` is unset where it
+        depends on the sentence; `sentences` has it. The model and the source language are not repeated, nor are
+        `options.target_prefix`, `options.suppressed_texts`, the format, terms, patterns and placeholders.
         """
 
     @property
@@ -1395,7 +1400,7 @@ global___Provenance = Provenance
 
 @typing.final
 class SentenceProvenance(google.protobuf.message.Message):
-    """How one sentence of a text was searched."""
+    """Search of one sentence of a text."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1417,8 +1422,8 @@ class SentenceProvenance(google.protobuf.message.Message):
     worker: builtins.int
     """Number of the worker that searched it, counted from 0."""
     batch_sentences: builtins.int
-    """Sentences that the worker decoded with the model in one batch when this one had joined them, itself included: its own
-    caller's and those of callers who have about as much to do. At least 1. The answer does not depend on them.
+    """Sentences that the worker decoded with the model in one batch when this one had joined them, itself included: its
+    own caller's and those of callers who have about as much to do. At least 1. The answer does not depend on them.
     """
     queue_milliseconds: builtins.float
     """Wait in the queue, milliseconds."""
@@ -1427,23 +1432,23 @@ class SentenceProvenance(google.protobuf.message.Message):
     decode_milliseconds: builtins.float
     """Time in the batch after that, milliseconds."""
     steps: builtins.int
-    """Steps of the decoder, those of all searches."""
+    """Steps of the decoder in all searches."""
     searches: builtins.int
     """Searches made: 1, and one more for a repetition and for terms that a search left out."""
     max_target_length: builtins.int
     """Maximum number of target tokens that was in effect, the end token counted."""
     source_with_terms: builtins.str
-    """The sentence as the model read it, with translations in the place of terms. Empty if it read the sentence itself."""
+    """The sentence as the model read it, with translations in place of terms. Empty if it read the sentence itself."""
     terms_required: builtins.bool
-    """Whether the best hypothesis is of a search that required the terms, because one that was free left some out or
+    """True if the best hypothesis comes from a search that required the terms, because a free search left some out or
     because the model does not read them in the source.
     """
     kept_answer: builtins.bool
-    """Whether nothing was searched, because the answer was kept from an earlier search or another call was waiting for it.
-    The numbers of worker, batch, steps and searches are 0 then.
+    """True if nothing was searched, because the answer was kept from an earlier search or another call was waiting for
+    it. The numbers of worker, batch, steps and searches are 0 then.
     """
     from_lexicon: builtins.bool
-    """Whether the translation is the one in the bundle's lexicon of first words, such as "hello"."""
+    """True if the translation is the one in the bundle's lexicon of first words, such as "hello"."""
     def __init__(
         self,
         *,
@@ -1474,7 +1479,7 @@ class LanguageDetection(google.protobuf.message.Message):
     LANGUAGES_FIELD_NUMBER: builtins.int
     @property
     def languages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DetectedLanguage]:
-        """Likeliest first, at most 5. Empty if nothing in the text tells its language, as in one without letters."""
+        """Likeliest first, at most 5. Empty without evidence, as for a text without letters."""
 
     def __init__(
         self,
@@ -1495,9 +1500,9 @@ class DetectedLanguage(google.protobuf.message.Message):
     CONFIDENCE_FIELD_NUMBER: builtins.int
     SCRIPT_CODE_FIELD_NUMBER: builtins.int
     language_code: builtins.str
-    """BCP-47 code, such as "de"; that of a language which models translate is spelled as in ListModels."""
+    """BCP-47 code, such as "de"; spelled as in ListModels if a model translates the language."""
     confidence: builtins.float
-    """Probability that it is this one of the languages that the server tells apart, 0.1 to 1."""
+    """Probability among the languages that the server distinguishes, 0.1 to 1."""
     script_code: builtins.str
     """Script of Chinese: "Hans", "Hant", or empty if its characters are the same in both."""
     def __init__(
@@ -1539,7 +1544,7 @@ class Model(google.protobuf.message.Message):
     manifest_sha256: builtins.str
     """Lower-case hexadecimal SHA-256 of the bundle's manifest; equal digests mean equal bundles."""
     is_default: builtins.bool
-    """Whether requests that name no version get this one."""
+    """True if it answers requests that name no version."""
     max_source_length: builtins.int
     """Maximum number of source tokens per sentence; a longer sentence is cut, or refused if a request asks for that."""
     max_target_length: builtins.int

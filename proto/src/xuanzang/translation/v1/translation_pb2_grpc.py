@@ -111,7 +111,7 @@ class TranslationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamTranslateText(self, request_iterator, context):
-        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
+        """Translates texts as they arrive. Each is answered when it is done, in any order, with its id.
         A text that cannot be translated is answered with `error`; the stream continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -119,16 +119,16 @@ class TranslationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TranslateTextProgressively(self, request, context):
-        """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation.
+        """Translates one text and sends each part of the best hypothesis once it is final, then the whole translation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainTranslation(self, request, context):
-        """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
-        translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
-        UNIMPLEMENTED if it makes none.
+        """Translates one sentence and explains the translation: tokens, attention, alternatives, and every candidate of the
+        search. The translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes its maximum number of
+        explanations. UNIMPLEMENTED if it makes none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,8 +156,8 @@ class TranslationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListGlossaryEntries(self, request, context):
-        """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
-        none of that name.
+        """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if no
+        glossary has that name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -165,16 +165,16 @@ class TranslationServiceServicer(object):
 
     def CreateGlossary(self, request, context):
         """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
-        stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
-        of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
-        with the same content, is answered as if it were new, so a call may be repeated.
+        stores none (`--glossary-writers`), PERMISSION_DENIED for other callers, ALREADY_EXISTS if a different glossary
+        has that name, FAILED_PRECONDITION if there are too many or the file cannot be written. Storing the same content
+        again succeeds, so a call may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGlossary(self, request, context):
-        """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name.
+        """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if no glossary has that name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,7 @@ class TranslationServiceStub:
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextRequest,
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse,
     ]
-    """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
+    """Translates texts as they arrive. Each is answered when it is done, in any order, with its id.
     A text that cannot be translated is answered with `error`; the stream continues.
     """
 
@@ -46,15 +46,15 @@ class TranslationServiceStub:
         xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyRequest,
         xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse,
     ]
-    """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+    """Translates one text and sends each part of the best hypothesis once it is final, then the whole translation."""
 
     ExplainTranslation: grpc.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.ExplainTranslationRequest,
         xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse,
     ]
-    """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
-    translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
-    UNIMPLEMENTED if it makes none.
+    """Translates one sentence and explains the translation: tokens, attention, alternatives, and every candidate of the
+    search. The translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes its maximum number of
+    explanations. UNIMPLEMENTED if it makes none.
     """
 
     DetectLanguage: grpc.UnaryUnaryMultiCallable[
@@ -79,8 +79,8 @@ class TranslationServiceStub:
         xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesRequest,
         xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse,
     ]
-    """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
-    none of that name.
+    """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if no
+    glossary has that name.
     """
 
     CreateGlossary: grpc.UnaryUnaryMultiCallable[
@@ -88,16 +88,16 @@ class TranslationServiceStub:
         xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse,
     ]
     """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
-    stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
-    of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
-    with the same content, is answered as if it were new, so a call may be repeated.
+    stores none (`--glossary-writers`), PERMISSION_DENIED for other callers, ALREADY_EXISTS if a different glossary
+    has that name, FAILED_PRECONDITION if there are too many or the file cannot be written. Storing the same content
+    again succeeds, so a call may be repeated.
     """
 
     DeleteGlossary: grpc.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.DeleteGlossaryRequest,
         xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse,
     ]
-    """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name."""
+    """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if no glossary has that name."""
 
 class TranslationServiceAsyncStub:
     """Translates text with the models that the server has loaded.
@@ -119,7 +119,7 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextRequest,
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse,
     ]
-    """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
+    """Translates texts as they arrive. Each is answered when it is done, in any order, with its id.
     A text that cannot be translated is answered with `error`; the stream continues.
     """
 
@@ -127,15 +127,15 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyRequest,
         xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse,
     ]
-    """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+    """Translates one text and sends each part of the best hypothesis once it is final, then the whole translation."""
 
     ExplainTranslation: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.ExplainTranslationRequest,
         xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse,
     ]
-    """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
-    translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
-    UNIMPLEMENTED if it makes none.
+    """Translates one sentence and explains the translation: tokens, attention, alternatives, and every candidate of the
+    search. The translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes its maximum number of
+    explanations. UNIMPLEMENTED if it makes none.
     """
 
     DetectLanguage: grpc.aio.UnaryUnaryMultiCallable[
@@ -160,8 +160,8 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesRequest,
         xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse,
     ]
-    """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
-    none of that name.
+    """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if no
+    glossary has that name.
     """
 
     CreateGlossary: grpc.aio.UnaryUnaryMultiCallable[
@@ -169,16 +169,16 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse,
     ]
     """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
-    stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
-    of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
-    with the same content, is answered as if it were new, so a call may be repeated.
+    stores none (`--glossary-writers`), PERMISSION_DENIED for other callers, ALREADY_EXISTS if a different glossary
+    has that name, FAILED_PRECONDITION if there are too many or the file cannot be written. Storing the same content
+    again succeeds, so a call may be repeated.
     """
 
     DeleteGlossary: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.DeleteGlossaryRequest,
         xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse,
     ]
-    """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name."""
+    """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if no glossary has that name."""
 
 class TranslationServiceServicer(metaclass=abc.ABCMeta):
     """Translates text with the models that the server has loaded.
@@ -204,7 +204,7 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse]]:
-        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
+        """Translates texts as they arrive. Each is answered when it is done, in any order, with its id.
         A text that cannot be translated is answered with `error`; the stream continues.
         """
 
@@ -214,7 +214,7 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse]]:
-        """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+        """Translates one text and sends each part of the best hypothesis once it is final, then the whole translation."""
 
     @abc.abstractmethod
     def ExplainTranslation(
@@ -222,9 +222,9 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.translation.v1.translation_pb2.ExplainTranslationRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse]]:
-        """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
-        translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
-        UNIMPLEMENTED if it makes none.
+        """Translates one sentence and explains the translation: tokens, attention, alternatives, and every candidate of the
+        search. The translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes its maximum number of
+        explanations. UNIMPLEMENTED if it makes none.
         """
 
     @abc.abstractmethod
@@ -257,8 +257,8 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse]]:
-        """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
-        none of that name.
+        """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if no
+        glossary has that name.
         """
 
     @abc.abstractmethod
@@ -268,9 +268,9 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse]]:
         """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
-        stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
-        of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
-        with the same content, is answered as if it were new, so a call may be repeated.
+        stores none (`--glossary-writers`), PERMISSION_DENIED for other callers, ALREADY_EXISTS if a different glossary
+        has that name, FAILED_PRECONDITION if there are too many or the file cannot be written. Storing the same content
+        again succeeds, so a call may be repeated.
         """
 
     @abc.abstractmethod
@@ -279,6 +279,6 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         request: xuanzang.translation.v1.translation_pb2.DeleteGlossaryRequest,
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse]]:
-        """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name."""
+        """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if no glossary has that name."""
 
 def add_TranslationServiceServicer_to_server(servicer: TranslationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
