@@ -11,7 +11,7 @@ from xuanzang.documents.encoding import EncodedText
 
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)\S+|[^\s@]+@[^\s@]+\.[a-z]+", re.IGNORECASE)
 _IDENTIFIER = re.compile(
-    r"[a-z_$][\w$-]*+(?:[.:][a-zA-Z_$][\w$-]*+)++"  # common.buttons.save
+    r"[a-z_$][\w$-]*+(?:[.:][a-zA-Z_$][\w$-]*+)++|:[a-z_]\w*+"  # common.buttons.save
     r"|[a-z]++(?:_[a-z0-9]++)++|[A-Z]++(?:_[A-Z0-9]++)++|[a-z]++(?:[A-Z][a-z0-9]++)++"
     r"|(?:[\w@.~-]*+/)*+[\w@~-]++(?:\.[\w@~-]++)*?\.(?:png|jpe?g|gif|svg|webp|ico|css|jsx?|tsx?|json|html?|xml|pdf|mp[34]|md|txt)"
     r"|(?:[\w@.~-]++)?(?:/[\w@.~-]++){2,}+/?|[a-z]{2,3}[-_](?:[A-Z]{2}|[A-Z][a-z]{3})"

@@ -68,7 +68,7 @@ def block_edits(source: str, pieces: Sequence[Piece], compose: Compose) -> Itera
     """
     first, last = _bounds(source, pieces)
     block = _stripped(source, pieces[first:last])
-    if translatable("".join(piece.text for piece in block if piece.kind is Kind.TEXT)) and _is_balanced(block):
+    if translatable("".join(piece.text for piece in block if piece.kind is Kind.TEXT)) and is_balanced(block):
         yield from _inner_edits(pieces[:first])
         yield _edit(block, compose)
         yield from _inner_edits(pieces[last:])
@@ -224,7 +224,8 @@ def _closing(pieces: Sequence[Piece]) -> dict[int, int]:
     return found
 
 
-def _is_balanced(pieces: Sequence[Piece]) -> bool:
+def is_balanced(pieces: Sequence[Piece]) -> bool:
+    """Return whether all markup around words has both ends."""
     return 2 * len(_closing(pieces)) == sum(piece.kind in (Kind.OPEN, Kind.CLOSE) for piece in pieces)
 
 

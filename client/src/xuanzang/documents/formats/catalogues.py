@@ -26,6 +26,9 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _ROOTS = {".xml": b"<resources", ".resx": b"<root", ".ts": b"<TS", ".stringsdict": b"<plist"}
 """Beginning of the root element in XML."""
 _XML_STORES = {".xml": AndroidResourceFile, ".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
+_EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
+"""Empty lines that the library takes long for, as the square of their number."""
+_SHOWN_CHARACTERS = 200
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
 # The library raises whatever its parsers do.
 _FAULTS = (
@@ -137,7 +140,7 @@ def _parsed(raw: bytes, settings: ReadSettings) -> Any:
         store = _store(raw, settings)
         store.parse(raw)
     except _FAULTS as error:
-        raise DocumentError(f"no readable {settings.suffix}: {str(error)[:200]}") from error
+        raise DocumentError(f"no readable {settings.suffix}: {_shown(error)}") from error
     return store
 
 
@@ -147,6 +150,8 @@ def _store(raw: bytes, settings: ReadSettings) -> Any:
     if settings.suffix in (".yml", ".yaml"):
         return RubyYAMLFile()
     text = EncodedText.decode(raw, settings.encoding).text
+    if _EMPTY_LINES.search(text):
+        raise DocumentError("more than 999 empty lines in a row")
     if settings.suffix == ".strings":
         store: Any = stringsfile() if raw.startswith(_MARKS) else stringsutf8file()
     else:
@@ -167,7 +172,7 @@ def _yaml_values(raw: bytes) -> Any:
     try:
         values = YAML(typ="safe", pure=True).load(raw)
     except _FAULTS as error:
-        raise DocumentError(f"no readable YAML: {str(error)[:200]}") from error
+        raise DocumentError(f"no readable YAML: {_shown(error)}") from error
     if not isinstance(values, dict) or len(values) != 1 or not _LANGUAGE.fullmatch(str(*values)):
         raise DocumentError("YAML is translated as Rails writes it: with a language as the only key at the top")
     return next(iter(values.values()))
@@ -178,6 +183,9 @@ def _is_data(entry: Any, values: Any) -> bool:
     element = getattr(entry, "xmlelement", None)
     if element is not None and (element.get("mimetype") or (element.tag == "data" and element.get("type"))):
         return True
+    source = element.find("source") if element is not None and element.tag == "message" else None
+    if source is not None and len(source):  # characters that XML cannot hold
+        return True
     if values is None:
         return False
     try:
@@ -186,6 +194,10 @@ def _is_data(entry: Any, values: Any) -> bool:
     except (LookupError, TypeError):
         return True
     return not isinstance(values, (str, dict))
+
+
+def _shown(error: Exception) -> str:
+    return " ".join(str(error).split())[:_SHOWN_CHARACTERS]
 
 
 def _is_plural(entry: Any) -> bool:

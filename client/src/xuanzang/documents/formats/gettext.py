@@ -131,6 +131,8 @@ class _Reader:
             if comment := token["comment"]:
                 flags |= _flags(comment)
             elif keyword := token["keyword"]:
+                if last is not None and not last.parts:
+                    raise self._fault(at, "a keyword without a string before this one")
                 if _begins(keyword, entry):
                     yield entry
                     entry = _Entry()
@@ -156,6 +158,8 @@ class _Reader:
         completed = value.replace("charset=CHARSET", "charset=UTF-8")
         if declared and int(declared[1]):
             self._forms = int(declared[1])
+            if self._forms > _MAX_FORMS:
+                raise DocumentError(f"the header declares {self._forms} plural forms, more than {_MAX_FORMS}")
         elif rule:
             self._forms = rule[0]
             line = f"Plural-Forms: nplurals={rule[0]}; plural={rule[1]};\n"
@@ -185,7 +189,7 @@ class _Reader:
         if len(forms) > _MAX_FORMS:
             raise DocumentError(f"an entry has more than {_MAX_FORMS} forms of its plural")
         is_plural = "msgid_plural" in values
-        count = min(self._forms or len(forms), _MAX_FORMS) if is_plural else len(forms)
+        count = (self._forms or len(forms)) if is_plural else len(forms)
         sources = [self._source(values, number, count, entry.flags) for number in range(count)]
         if count != len(forms) and not any(form.value for form in forms) and translatable(sources[-1]):
             write = partial(self._written_forms, sources, entry.flags)

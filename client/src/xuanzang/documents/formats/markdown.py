@@ -13,10 +13,10 @@ from pyromark.event import Range
 
 from xuanzang.documents.document import Document, ReadSettings
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.formats.blocks import Kind, Piece, block_edits
+from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, is_balanced
 from xuanzang.documents.formats.html import INLINE, html_edits
 from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
-from xuanzang.documents.formats.markdown_blocks import LINE_BREAK, Block, parts
+from xuanzang.documents.formats.markdown_blocks import LINE_BREAK, Block, parts, without_labels
 from xuanzang.documents.formats.markdown_dialects import normalised, view_of
 from xuanzang.documents.formats.markdown_writing import EMPTY_ELEMENT, SPELLINGS, kept_marks, shape
 from xuanzang.documents.splicing import Edit, SplicedDocument
@@ -30,7 +30,8 @@ _OPTIONS = (
     | Options.ENABLE_DEFINITION_LIST
 )
 _FRONT_MATTER = re.compile(
-    r"---[ \t]*+(?P<end>\r?\n)(?:(?:#.*+|[\w\"'][^\r\n]*?:(?:[ \t][^\r\n]*+)?|[ \t]++\S[^\r\n]*+|-[ \t][^\r\n]*+"
+    r"---[ \t]*+(?P<end>\r?\n)(?![ \t]*+[\r\n])"
+    r"(?:(?:#.*+|[\w\"'][^\r\n]*?:(?:[ \t][^\r\n]*+)?|[ \t]++\S[^\r\n]*+|-[ \t][^\r\n]*+"
     r"|[\]}][^\r\n]*+|[ \t]*+)(?P=end))+?(?:---|\.\.\.)[ \t]*+(?=[\r\n]|\Z)"
     r"|\+\+\+[ \t]*+(?P<line>\r?\n)(?:[^\r\n]*+(?P=line))*?\+\+\+[ \t]*+(?=[\r\n]|\Z)"
 )
@@ -129,9 +130,10 @@ class _Reader:
     def _block(self, pieces: Sequence[Piece], *, is_line_start: bool) -> Iterator[Edit]:
         if pieces and not self._verbatim:
             first = pieces[0].start if is_line_start else -1
-            edits = list(block_edits(self._body, pieces, partial(self._composed, first, pieces)))
-            if len(edits) > 1:  # reading the whole block for each of them would take quadratic time
-                edits = list(block_edits(self._body, pieces, partial(self._composed, first, ())))
+            if is_balanced(pieces):
+                edits = block_edits(self._body, pieces, partial(self._composed, first, pieces))
+            else:  # it has many edits, and reading the whole block for each of them would take quadratic time
+                edits = block_edits(self._body, without_labels(pieces), partial(self._composed, first, ()))
             yield from (_moved(edit, self._offset) for edit in edits)
         if any(piece.kind is Kind.CLOSE and [piece.name] == self._verbatim for piece in pieces):
             self._verbatim = []

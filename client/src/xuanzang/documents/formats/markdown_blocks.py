@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,8 @@ _BY_LABEL = ("Shortcut", "Collapsed", "ShortcutUnknown", "CollapsedUnknown")
 _UNTRANSLATED = frozenset(("code", "kbd", "samp", "var", "pre", "svg", "math", "script", "style", "textarea", "tt"))
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)[^>]*+>")
 _NO_TRANSLATION = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
-_CODE_SPAN = re.compile(r"(`++)[^`]++(?:(?!\1)`++[^`]++)*\1")
+# A code span, or words on several lines.
+_KEPT_LABEL = re.compile(r"(`++)[^`]++(?:(?!\1)`++[^`]++)*\1|(?s:.*(?: {2}|\\)\r?\n.*)")
 LINE_BREAK = re.compile(r"(?:\r\n?|\n)(?:[ \t]*+>)*+[ \t]*+")
 """Line end within a paragraph, and the marks of quotations after it; a line that goes on begins with no others."""
 
@@ -108,7 +110,7 @@ class Block:
         if self._verbatim:
             self._end_verbatim(self._end)
         self._join()
-        pieces, self._pieces, self._labels = self._pieces, [], []
+        pieces, self._pieces = self._pieces, []
         return pieces
 
     def _text(self, words: str, start: int, end: int) -> None:
@@ -160,7 +162,7 @@ class Block:
         elif link_type in _ADDRESSES:
             self._skipped = 1
             self._add(Kind.CODE, start, end, text=self.content[start + 1 : end - 1].decode())
-        elif is_label and _CODE_SPAN.fullmatch(label := self.content[start + 1 : end - 1].decode()):
+        elif is_label and _KEPT_LABEL.fullmatch(label := self.content[start + 1 : end - 1].decode()):
             self._skipped = 1
             self._add(Kind.CODE, start, whole, text=label.strip("`"))
         else:
@@ -221,6 +223,21 @@ class Block:
             raw = LINE_BREAK.sub(" ", self.content[start:end].decode())
         first, last = self.places(start), self.places(end)
         self._pieces.append(Piece(kind=kind, start=first, end=last, raw=raw, text=text, name=name))
+
+
+def without_labels(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces in which links by their text are markup without words, for their text is to stay."""
+    result: list[Piece] = []
+    opened: list[int] = []
+    for piece in pieces:
+        result.append(piece)
+        if piece.name == "Link" and piece.kind is Kind.OPEN:
+            opened.append(len(result) - 1)
+        elif piece.name == "Link" and piece.kind is Kind.CLOSE and opened:
+            start = opened.pop()
+            if not piece.raw.startswith("](") and len(piece.raw) > piece.end - piece.start:
+                result[start:] = [replace(result[start], kind=Kind.LONE, end=piece.end)]
+    return result
 
 
 def parts(event: Any) -> tuple[str, str, Any]:

@@ -41,7 +41,8 @@ _CODE_TAG = re.compile(r"\{%-?\s*+(?:highlight|code|codeblock|schema|javascript|
 _END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\bend\w++(?=\s*+-?%\})")
 
 _OPENING = re.compile(
-    r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|!?\[\[|\+\+(?=\w)|\{(?=[:.#\w ])|==(?=[^\s=])"
+    r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|!?\[\[|\+\+(?=\w)|\{(?=[:.#\w $`])"
+    r"|==(?=[^\s=])"
     r"|\[-?@|::?(?=[A-Za-z0-9_+-])|(?<![A-Za-z0-9<\"'=@/&])(?:(?:https?|ftp)://|www\.)(?=[^\s/.])"
     r"|(?<![\w.+<-])[A-Za-z0-9][\w.+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
     re.DOTALL | re.ASCII,
@@ -51,7 +52,10 @@ _AFTER_ADDRESS = "?!.,:;*_~'\"])"
 _ATTRIBUTES = re.compile(
     r"\{:[^{}\r\n]*+\}|\{ *+[.#][\w][^{}\r\n]*+\}|\{ *+[\w-]++=(?:\"[^\"\r\n]*+\"|[\w%]++)[^{}\r\n]*+\}"
 )
-_ROLE = re.compile(r"\{[\w:.-]++\}(?P<ticks>`++)[^`\r\n]++(?P=ticks)(?!`)")
+# A role with its code, or an expression.
+_ROLE = re.compile(
+    r"\{[\w:.-]++\}(?P<ticks>`++)[^`\r\n]++(?P=ticks)(?!`)|\{[A-Za-z_$][\w$.]*+(?:\([^(){}\r\n]*+\))?\}|\{`[^`{}\r\n]*+`\}"
+)
 _COMPONENT = re.compile(r"</?[A-Za-z]\w*+(?:\.\w++)++(?:\s[^<>]*+)?/?>")
 _KEYS = re.compile(r"\+\+[\w\"-]++(?:\+[\w\"-]++)*+\+\+")
 _NAMED = re.compile(

@@ -68,6 +68,8 @@ def _event_edits(text: str) -> Iterator[Edit]:
 def _dialogue_edits(text: str, begin: int, end: int) -> Iterator[Edit]:
     for start, stop in _runs(text, begin, end, _OVERRIDE):
         content = text[start:stop]
+        if "{" in content or "}" in content:
+            continue
         lines = _writer(content, "\\N", has_entities=False) if _BREAK.search(content) else flowing
 
         def write(translation: str, lines: Callable[[str], str] = lines) -> str:
