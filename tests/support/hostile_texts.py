@@ -264,6 +264,8 @@ ATOMS = tuple(dict.fromkeys((*_SINGLE, *_TAGS, *_REFERENCES, *_CUES, *_MARKDOWN,
 """Pieces that mean something to some parser, alone or repeated."""
 
 _HEAD = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+_PLURALS = 'msgid ""\nmsgstr "Plural-Forms: nplurals=3; plural=n;\\n"\n\n'
+_FORMS = '#, c-format\nmsgid "a"\nmsgid_plural "{}"\nmsgstr[0] ""\n\n'
 _XLIFF = "<xliff><file><body><trans-unit><source>{}</source></trans-unit></body></file></xliff>"
 _RUN = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
 _MANY = "<w:p><w:r>{}<w:t>a</w:t></w:r></w:p>"
@@ -310,6 +312,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "html number": (".html", "<p title='&#{0};'>a&#{0};".format),
     "srt": (".srt", str),
     "srt cue": (".srt", "1\n0:0:1,0 --> 0:0:2,0\n{}\n\n".format),
+    "ass": (".ass", "[Events]\nFormat: Start, Text\nDialogue: 0,{}".format),
     "vtt": (".vtt", "WEBVTT\n\n0:1.0 --> 0:2.0\n{}".format),
     "po": (".po", str),
     "po string": (".po", lambda text: f'{_HEAD}msgid "{_quoted(text)}"\nmsgstr ""\n'),
@@ -317,7 +320,9 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
         ".po",
         lambda text: _HEAD + 'msgid ""\n' + f'"{_quoted(text[:9])}"\n' * (len(text) // 9) + 'msgstr ""\n',
     ),
+    "po plural": (".po", lambda text: _PLURALS + _FORMS.format(_quoted(text)) * 2),
     "json": (".json", str),
+    "arb": (".arb", lambda text: json.dumps({"a": text})),
     "json string": (".json", json.dumps),
     "json list": (".json", lambda text: json.dumps([text[:9]] * (len(text) // 9))),
     "jsonl": (".jsonl", lambda text: f"{json.dumps(text[:9])}\n" * (len(text) // 9)),
@@ -326,6 +331,10 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "csv field": (".csv", lambda text: 'text\n"' + text.replace('"', '""') + '"\n'),
     "csv header": (".csv", "text,{}\na\n".format),
     "xliff": (".xliff", _XLIFF.format),
+    "xliff lines": (
+        ".xliff",
+        lambda text: _XLIFF.replace("<source", "<source xml:space='preserve'").format(_xml(text)),
+    ),
     "xliff text": (".xliff", lambda text: _XLIFF.format(_xml(text))),
     "xliff attribute": (".xliff", lambda text: _XLIFF.format(f'a<g id="{_xml(text)}">b</g>')),
     "xliff name": (".xliff", lambda text: _XLIFF.format(f"a<g{_letters(text)}/>")),

@@ -358,3 +358,51 @@ def test_a_quotation_mark_of_a_tsv_is_a_character_unless_it_encloses_the_field()
 def test_the_same_quotation_mark_of_a_csv_is_refused() -> None:
     with pytest.raises(DocumentError, match="line 2: a quotation mark is not closed, or something follows it"):
         texts(".csv", 'id,text\n1,"hello" he said\n', columns=("text",))
+
+
+def test_a_cue_goes_on_behind_a_blank_line() -> None:
+    import srt
+
+    source = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\nTwo\nthree.\n\n2\n00:00:03,000 --> 00:00:04,000\nFour\n\n5\n\n"
+    assert texts(".srt", source) == ["One.", "Two three.", "Four"]
+    result = translated(".srt", source).decode()
+    assert result == source.upper().replace("TWO\nTHREE", "TWO THREE")
+    assert [cue.content for cue in srt.parse(result)] == ["ONE.\n\nTWO THREE.", "FOUR\n\n5"]
+    assert texts(".vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nno cue\n") == ["One."]
+
+
+def test_breaks_within_a_line_of_subtitles_stay_breaks() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nOne.\\N- two\\nThree\\Nfour C:\\New\n"
+    assert texts(".srt", source) == ["One.", "two Three four C:\\New"]
+    assert "ONE.\\N- TWO" in translated(".srt", source).decode()
+
+
+def test_metadata_in_cues_stays() -> None:
+    assert texts(".vtt", 'WEBVTT\n\n00:01.000 --> 00:02.000\n{"a": "b"}\n\n00:02.000 --> 00:03.000\n{b} c\n') == [
+        "{b} c"
+    ]
+
+
+def test_dialogues_of_substation_are_translated_around_their_overrides() -> None:
+    head = "[Script Info]\nTitle: a\n\n[Events]\nFormat: Layer, Start, Name, Text\nComment: 0,0,a,b\n"
+    lines = ("One, {\\i1}two{\\i0}\\Nthree", "Four.\\NFive", "{\\p1}m 0 0 l 1 1", "{\\k20}la{\\k10}la", "open {b")
+    source = head + "".join(f"Dialogue: 0,0,a,{line}\n" for line in lines)
+    assert texts(".ass", source) == ["One,", "two", "three", "Four.", "Five"]
+    result = translated(".ass", source, lambda text: f"{text.upper()}{{x}}").decode()
+    assert result.splitlines()[6:] == [
+        "Dialogue: 0,0,a,ONE,(x) {\\i1}TWO(x){\\i0}\\NTHREE(x)",
+        "Dialogue: 0,0,a,FOUR.(x)\\NFIVE(x)",
+        *source.splitlines()[8:],
+    ]
+    assert translated(".ass", source, str).decode() == source
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n"])
+def test_a_line_that_names_the_delimiter_stays(line: str) -> None:
+    assert translated(".csv", f"{line}id;text\n1;a,b\n", columns=("text",)).decode() == f"{line}id;text\n1;A,B\n"
+
+
+@pytest.mark.parametrize("delimiter", list(",;|\t"))
+def test_the_delimiter_is_the_most_frequent_in_the_header(delimiter: str) -> None:
+    source = delimiter.join(["id", "text", '"a,;|\t"']) + "\n" + delimiter.join(["1", "one", ""]) + "\n"
+    assert translated(".csv", source, columns=("text",)).decode() == source.replace("one", "ONE")

@@ -128,6 +128,10 @@ def _runs(text: str, start: int, end: int, tag: re.Pattern[str]) -> Iterator[tup
 
 def _run(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     start, end = stripped_span(text, start, max(start, end))
+    while text.startswith("\\N", start, end):
+        start, end = stripped_span(text, start + 2, end)
+    while text.endswith("\\N", start, end):
+        start, end = stripped_span(text, start, end - 2)
     dash = _DASH.match(text, start, end)
     yield (dash.end() if dash else start), end
 
