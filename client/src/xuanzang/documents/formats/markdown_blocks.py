@@ -16,6 +16,7 @@ from xuanzang.documents.splicing import flowing
 LEFT = ("CodeBlock", "HtmlBlock")
 """Blocks without words of their own."""
 EMPHASIS = ("Emphasis", "Strong", "Strikethrough")
+_INLINE = (*EMPHASIS, "Link", "Image")
 _ADDRESSES = ("Autolink", "Email")
 _BY_LABEL = ("Shortcut", "Collapsed", "ShortcutUnknown", "CollapsedUnknown")
 """Links whose text is the label of their definition."""
@@ -77,8 +78,8 @@ class Block:
         if self._skipped:
             self._skipped += (kind == "Start") - (kind == "End")
             return True
-        if self._verbatim and kind != "End" and name not in LEFT:
-            self._go_on_verbatim(kind, *span)
+        if self._verbatim and (kind not in ("Start", "End") or name in _INLINE):
+            self._go_on_verbatim(kind, name, *span)
             return True
         return self._take(kind, name, value, span)
 
@@ -200,7 +201,11 @@ class Block:
         else:
             self._add(Kind.CLOSE if tag[1] else Kind.OPEN, start, end, name=name)
 
-    def _go_on_verbatim(self, kind: str, start: int, end: int) -> None:
+    def _go_on_verbatim(self, kind: str, name: str, start: int, end: int) -> None:
+        if name == "Link" and kind == "Start":
+            self._labels.append((start, False))
+        elif name == "Link":
+            self._labels.pop()
         tag = _TAG.fullmatch(self.content[start:end].decode()) if kind == "InlineHtml" else None
         self._end = max(self._end, end)
         if tag and tag[2].lower() == self._verbatim[0] and not tag[0].endswith("/>"):

@@ -68,9 +68,8 @@ class DocumentProcesses:
         """
         result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, holder=holder)
         # JSON has no tuples.
-        return DocumentTexts(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in result.items()}
-        )
+        sequences = {name: tuple(result[name]) for name in ("placeholders", "ordered")}
+        return DocumentTexts(**{**result, **sequences})
 
     async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
         """Return a file with translations.
