@@ -24,7 +24,7 @@ def test_equal_texts_are_pending_once_and_every_answer_is_counted() -> None:
     job = Job(FILE.texts(), on_progress=lambda done, total: seen.append((done, total)))
     assert job.pending == ["one", "two {n}", "three", "four"]
     job.record("one", Answer(translation="ONE"))
-    job.record("two {n}", Answer(translation="TWO {N}"))
+    job.record("two {n}", Answer(translation="two {n}", lost_placeholders=("{n}",)))
     job.record("three", Answer(refusal="too long"))
     job.record("four", Answer(translation="four", copied=Copied.IN_TARGET_LANGUAGE))
     found = job.finish(sentences=4)

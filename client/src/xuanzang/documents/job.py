@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -14,10 +12,6 @@ from xuanzang.documents.memory import TranslationMemory
 from xuanzang.documents.opening import DocumentTexts
 
 _SAVE_AFTER = 64  # translations
-_PLACEHOLDER = re.compile(
-    r"%(?:\d++\$|\([^()\s]*+\))?[-+#0]*+(?:\d++|\*)?(?:\.\d++)?(?:hh?|ll?|[zjtL])?[diouxXeEfFgGcrsa@]"  # printf, Python
-    r"|\$?\{\{?[\w.$:, -]*\}?\}"  # str.format, ICU, templates
-)
 
 OnProgress = Callable[[int, int], None]
 """Receiver of the number of texts done and of all texts."""
@@ -46,6 +40,8 @@ class Answer:
     """Reason why the text stays as it was; None: there is a translation."""
     copied: Copied | None = None
     """Reason why the translation is the text; None: it was translated."""
+    lost_placeholders: tuple[str, ...] = ()
+    """Placeholders of the text that the translation does not have as they were; with any the text stays."""
     may_be_kept: bool = True
     """True if a later run may find the translation in a memory."""
 
@@ -189,11 +185,11 @@ class Job:
         return {keys[key]: translation for key, translation in self._memory.find(list(keys)).items()}
 
     def _fault(self, text: str, answer: Answer) -> str | None:
+        if answer.lost_placeholders:
+            return f"the translation lost the placeholder {answer.lost_placeholders[0]}"
         if not answer.translation.strip():
             return "the translation is empty"
         fault = tag_fault(text, answer.translation) if self._texts.is_html else None
-        if fault is None and "printf" in self._texts.placeholders:
-            fault = changed_placeholders(text, answer.translation)
         if fault is None and text in self._ordered:
             fault = order_fault(text, answer.translation)
         return fault
@@ -201,13 +197,3 @@ class Job:
     def _report(self) -> None:
         if self._on_progress:
             self._on_progress(self._done, self._total)
-
-
-def changed_placeholders(text: str, translation: str) -> str | None:
-    """Return what is wrong with the placeholders of a translation, or None: a program fills them in and would break."""
-    wanted, found = Counter(_PLACEHOLDER.findall(text)), Counter(_PLACEHOLDER.findall(translation))
-    if lost := next(iter(wanted - found), None):
-        return f"the translation lost the placeholder {lost}"
-    if added := next(iter(found - wanted), None):
-        return f"the translation added the placeholder {added}"
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,11 +174,21 @@ def test_a_text_that_may_succeed_later_is_asked_once_more(translate: Translate, 
     assert translate(b"a\nb\n", suffix=".txt").content == b"A\nB\n"
 
 
-def test_a_translation_that_breaks_a_placeholder_is_refused(translate: Translate) -> None:
-    source = b'{"a": "you have {n} %(kind)s", "b": "plain 50% of it"}'
-    result = translate(source, suffix=".json")  # upper case
-    assert result.content == b'{"a": "you have {n} %(kind)s", "b": "PLAIN 50% OF IT"}'
+def test_a_text_whose_translation_lost_a_placeholder_stays_and_is_named(translate: Translate, script: Script) -> None:
+    asked: list[list[int]] = []
+
+    def lose(requests: Iterable[pb.StreamTranslateTextRequest], _: object) -> Iterator[pb.StreamTranslateTextResponse]:
+        for request in requests:
+            asked.append(list(request.settings.placeholders))
+            hypothesis = pb.Hypothesis(text=request.content, finish_reason=pb.FINISH_REASON_PLACEHOLDER_LOST)
+            hypothesis.lost_placeholders.append("{n}")
+            yield pb.StreamTranslateTextResponse(id=request.id, translation=pb.Translation(hypotheses=[hypothesis]))
+
+    script.on_stream = lose
+    result = translate(b'{"a": "you have {n} %(kind)s"}', suffix=".json")
+    assert result.content == b'{"a": "you have {n} %(kind)s"}'
     assert [refusal.message for refusal in result.summary.refusals] == ["the translation lost the placeholder {n}"]
+    assert pb.PLACEHOLDER_FAMILY_BRACES in asked[0]
 
 
 def test_a_translation_without_a_tag_of_its_text_is_refused(translate: Translate, script: Script) -> None:

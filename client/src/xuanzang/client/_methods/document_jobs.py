@@ -93,14 +93,13 @@ class ServerJob:
             if not (isinstance(result, InvalidRequestError) and is_of_the_text):
                 raise result
             return Answer(refusal=result.message)
-        if lost := result.hypotheses[0].lost_placeholders:
-            return Answer(refusal=f"the translation lost the placeholder {lost[0]}")
         reasons = [hypothesis.finish_reason for hypothesis in result.hypotheses]
         copied = _COPIED.get(reasons[0])
         if copied is Copied.NOTHING_TO_TRANSLATE and result.detected_language:
             copied = Copied.IN_TARGET_LANGUAGE
         may_be_kept = FinishReason.DEADLINE not in reasons and answered_by(self._models, self.options, result)
-        return Answer(translation=result.text, copied=copied, may_be_kept=may_be_kept)
+        lost = result.hypotheses[0].lost_placeholders
+        return Answer(translation=result.text, copied=copied, lost_placeholders=lost, may_be_kept=may_be_kept)
 
 
 def _with_defaults(options: TranslateOptions, texts: DocumentTexts) -> TranslateOptions:

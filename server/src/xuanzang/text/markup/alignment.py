@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,12 @@ from xuanzang.text.types import TokenDetail
 _WORD = re.compile(r"[$€£¥]?[^\W_]+(?:['’.,\-](?=[A-Za-z0-9])[^\W_]+)*[%°]?")
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _COPIED_WORD = re.compile(r"[0-9A-Za-z]+(?:[.,:'\-][0-9A-Za-z]+)*")
+
+_OPENING_SIGNS = frozenset('#@+-±$€£¥%(["~*&')
+_CLOSING_SIGNS = frozenset(')]%°"*+')
+_SAME_SIGNS = str.maketrans(
+    {**dict.fromkeys("“”„「」『』«»《》", '"'), **dict.fromkeys("−－–", "-"), "￥": "¥", "【": "[", "】": "]"}
+)
 
 # Shorter ones are found within words by chance.
 _MIN_CHARACTERS_WITHIN_WORDS = 3
@@ -102,6 +109,16 @@ class Alignment:
         """Return whether a character of the translation is none of those that are words by themselves."""
         return not _IDEOGRAPHS.match(self._text, place)
 
+    def is_sign_before(self, source: int, place: int) -> bool:
+        """Return whether the sign at a character of the source is in the translation before a place, and not at it."""
+        sign = _sign(self._source[source : source + 1])
+        return sign in _OPENING_SIGNS and _sign(self._text[place - 1]) == sign != _sign(self._text[place : place + 1])
+
+    def is_sign_after(self, source: int, place: int) -> bool:
+        """Return whether the sign before a place of the source is in the translation at a place, and not before it."""
+        sign = _sign(self._source[source - 1 : source])
+        return sign in _CLOSING_SIGNS and _sign(self._text[place]) == sign != _sign(self._text[place - 1 : place])
+
     def without_space(self, place: Span) -> Span:
         """Return characters of the translation without white space around them, unless they are nothing else."""
         stretch = self._text[slice(*place)]
@@ -160,6 +177,11 @@ def aligned_words(
         middle = sum(source.weight * (source.start + source.end) for source in sources) / (2 * max(weight, 1))
         words.append(Word(offset + start, offset + end, is_punctuation, tuple(sources), weight, middle))
     return tuple(words)
+
+
+def _sign(character: str) -> str:
+    """Return a sign in the form in which those of two scripts are compared."""
+    return unicodedata.normalize("NFKC", character.translate(_SAME_SIGNS))
 
 
 class _PlacedToken(NamedTuple):

@@ -50,6 +50,10 @@ class FreeSpace:
             return start if place - start < end - place else end
         return place
 
+    def is_free(self, place: int) -> bool:
+        """Return whether a character is one of the parent's, and of no sibling."""
+        return self.start <= place < self.end and self.gap_of(place, place + 1) is not None
+
     def gap_of(self, start: int, end: int) -> Span | None:
         """Return the free characters around some characters, or None if one of these is taken."""
         index = bisect_right(self._taken, (start, self.end))
@@ -157,8 +161,21 @@ def _place(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span | Non
         place = _best_words(first, (start, end), alignment, space)
     if place is None:
         return None
-    start, end = alignment.with_edges(alignment.without_space(place), (inline.start, inline.end))
+    place = alignment.without_space(place)
+    if not inline.is_verbatim:
+        place = _with_signs(place, (start, end), alignment, space)
+    start, end = alignment.with_edges(place, (inline.start, inline.end))
     return max(start, space.start), min(end, space.end)
+
+
+def _with_signs(place: Span, source: Span, alignment: Alignment, space: FreeSpace) -> Span:
+    """Return a place with the signs at the ends of the source, such as the # of #42, where they are beside it."""
+    start, end = place
+    if space.is_free(start - 1) and alignment.is_sign_before(source[0], start):
+        start -= 1
+    if space.is_free(end) and alignment.is_sign_after(source[1], end):
+        end += 1
+    return start, end
 
 
 def _best_words(sentence: Stretch, source: Span, alignment: Alignment, space: FreeSpace) -> Span | None:
