@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
+from xuanzang.text.quantities import numbers_in_digits, numbers_of
 from xuanzang.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_COPIED_SHARE = 0.8
 _MIN_COPIED_WORDS = 2
-_GROUPING = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_SCALED = re.compile(r"(?<!\d)\d++(?:\.\d++)?+\s*+[十百千万亿萬億]")
-_DIGITS = re.compile(r"\d+")
-# Up to here numbers may be written as words, months above all.
-_MAX_SPELLED = "12"
+_CENTURY = 1900
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 _MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
 _MIN_LOWERCASE = 3
@@ -52,20 +50,26 @@ def has_untranslated_part(source: str, target: str) -> bool:
 
 
 def loses_number(source: str, target: str) -> bool:
-    """Return whether a number of the source, written in digits, is missing in the target.
+    """Return whether a number of the source, written in digits, is missing in the target, or one of the target is new.
 
-    Small numbers do not count, as they may be written as words, nor those of which a character is a part, such as 3万.
+    Numbers are compared by value: thousands marks, 万, 亿 and the number words of Chinese and English are read.
     """
-    wanted = {number for number in _numbers(_SCALED.sub(" ", source)) if _is_large(number)}
-    return not wanted <= _numbers(target)
+    ours, theirs = numbers_in_digits(source), numbers_in_digits(target)
+    return (bool(ours) and _lacks(ours, numbers_of(target))) or (bool(theirs) and _lacks(theirs, numbers_of(source)))
 
 
-def _numbers(text: str) -> set[str]:
-    return {run.lstrip("0") for run in _DIGITS.findall(_GROUPING.sub("", text))}
+def _lacks(wanted: Iterable[Decimal], found: Collection[Decimal]) -> bool:
+    # 1 may be an article, and 0 the minutes of a full hour.
+    return any(value > 1 and not any(each in found for each in _same_values(value)) for value in wanted)
 
 
-def _is_large(number: str) -> bool:
-    return len(number) > len(_MAX_SPELLED) or (len(number) == len(_MAX_SPELLED) and number > _MAX_SPELLED)
+def _same_values(value: Decimal) -> Iterator[Decimal]:
+    """Yield a number and, of a decade, what it is called with its century or without it."""
+    yield value
+    if _CENTURY <= value < _CENTURY + 200:
+        yield value % 100
+    elif value < 100:
+        yield from (_CENTURY + value, _CENTURY + 100 + value)
 
 
 def loses_name(source: str, target: str) -> bool:

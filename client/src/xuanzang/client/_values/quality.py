@@ -22,7 +22,7 @@ class QualityFlag(enum.Enum):
     LOW_COVERAGE = 5
     """An unusual share of the source got little attention, so a part may be left out."""
     NUMBER_LOST = 6
-    """A number of the source, written in digits, is missing."""
+    """A number of the source, written in digits, is missing, or one of the translation is new."""
     NAME_LOST = 7
     """A name or identifier of the source, written in Latin letters, is missing."""
     WRONG_LANGUAGE = 8

@@ -242,7 +242,9 @@ class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     QUALITY_FLAG_LOW_COVERAGE: _QualityFlag.ValueType  # 5
     """An unusual share of the source got little attention, so a part may be left out."""
     QUALITY_FLAG_NUMBER_LOST: _QualityFlag.ValueType  # 6
-    """A number of the source, written in digits, is missing."""
+    """A number of the source, written in digits, is missing, or one of the translation is new. Numbers are compared by
+    value: thousands marks, 万, 亿 and the number words of Chinese and English are read.
+    """
     QUALITY_FLAG_NAME_LOST: _QualityFlag.ValueType  # 7
     """A name or identifier of the source, written in Latin letters, is missing."""
     QUALITY_FLAG_WRONG_LANGUAGE: _QualityFlag.ValueType  # 8
@@ -270,7 +272,9 @@ QUALITY_FLAG_TRUNCATED: QualityFlag.ValueType  # 4
 QUALITY_FLAG_LOW_COVERAGE: QualityFlag.ValueType  # 5
 """An unusual share of the source got little attention, so a part may be left out."""
 QUALITY_FLAG_NUMBER_LOST: QualityFlag.ValueType  # 6
-"""A number of the source, written in digits, is missing."""
+"""A number of the source, written in digits, is missing, or one of the translation is new. Numbers are compared by
+value: thousands marks, 万, 亿 and the number words of Chinese and English are read.
+"""
 QUALITY_FLAG_NAME_LOST: QualityFlag.ValueType  # 7
 """A name or identifier of the source, written in Latin letters, is missing."""
 QUALITY_FLAG_WRONG_LANGUAGE: QualityFlag.ValueType  # 8

@@ -99,7 +99,7 @@ class QualityFlag(enum.Enum):
     LOW_COVERAGE = "low_coverage"
     """An unusual share of the source got little attention, so a part may be left out."""
     NUMBER_LOST = "number_lost"
-    """A number of the source, written in digits, is missing."""
+    """A number of the source, written in digits, is missing, or one of the translation is new."""
     NAME_LOST = "name_lost"
     """A name or identifier of the source, written in Latin letters, is missing."""
     WRONG_LANGUAGE = "wrong_language"
