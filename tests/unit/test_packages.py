@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -98,3 +99,16 @@ def test_the_list_of_files_of_a_new_option_names_files_that_are_there() -> None:
     folders = {package: ROOT / room / "src/xuanzang" for room, packages in PACKAGES.items() for package in packages}
     for path in paths:
         assert (ROOT / path).exists() or (folders[path.partition("/")[0]] / path).exists(), path
+
+
+def test_the_wheel_of_the_server_holds_the_bundled_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("setuptools.setup", given.update)
+    monkeypatch.chdir(ROOT / "server")
+    runpy.run_path("setup.py")
+    held = {Path(path) for _, paths in given["data_files"] for path in paths}
+    models = Path("models")
+    assert held == {path for path in models.rglob("*") if path.is_file()}
+    assert {Path(place) / Path(path).name for place, paths in given["data_files"] for path in paths} == {
+        Path("share/xuanzang") / path for path in held
+    }

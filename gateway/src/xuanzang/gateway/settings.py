@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import ssl
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ class Settings(BaseSettings):
     server: str = Field(
         default="127.0.0.1:50051",
         min_length=1,
-        description="gRPC address of the server, or several as host:port,host:port.",
+        description="gRPC address of the server, or several as host:port,host:port; XUANZANG_ADDRESS counts, too.",
     )
     address: Annotated[str, AfterValidator(_checked_address)] = Field(
         default="127.0.0.1:8080", description="Address to serve HTTP on; port 0: any free one."
@@ -293,4 +294,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """
-    return read_flags(Settings, arguments, program=PROGRAM, variables=_PREFIX)
+    # The server of all commands, unless a variable of the gateway or a flag names another.
+    server = os.environ.get("XUANZANG_ADDRESS", "")
+    default = [f"--server={server}"] if server and f"{_PREFIX}SERVER" not in os.environ else []
+    return read_flags(Settings, [*default, *arguments], program=PROGRAM, variables=_PREFIX)

@@ -24,7 +24,8 @@ from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 _LOGGER = logging.getLogger("xuanzang.server")
 
 _SWITCH_SECONDS = 0.001
-_BUNDLED = Path(__file__).parents[3] / "models"
+# Of a clone, or of a wheel.
+_BUNDLED = (Path(__file__).parents[3] / "models", Path(sys.prefix) / "share" / "xuanzang" / "models")
 _BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` pulls and serves one"
 
 
@@ -90,9 +91,9 @@ def _with_models(settings: ServeCommand) -> ServeCommand:
     pulled = default_repository(os.environ)
     if _has_bundles(pulled):
         return settings.model_copy(update={"models": pulled})
-    if _has_bundles(_BUNDLED):
+    if bundled := next(filter(_has_bundles, _BUNDLED), None):
         say(f"serving the bundled models, which are small; {_BETTER}")
-        return settings.model_copy(update={"models": _BUNDLED})
+        return settings.model_copy(update={"models": bundled})
     raise HubError(f"there are no models, neither in ./models nor in {pulled}; {_BETTER}")
 
 

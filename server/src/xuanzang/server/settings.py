@@ -208,7 +208,7 @@ class Settings(
 class ServeCommand(Settings):
     """Serve translation models over gRPC, and before that pull those that are named and not there.
 
-    Without --models it serves the folder `models`, else what was pulled, else the models of a clone.
+    Without --models it serves the folder `models`, else what was pulled, else the bundled models.
 
     A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
     """
