@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from xuanzang.admin.v1 import admin_pb2 as pb
+from xuanzang.command.names import PathName
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelStateError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.gate import Evaluation
@@ -18,7 +19,6 @@ Share = Callable[[dict[str, Any]], Awaitable[list[str]]]
 """Function that lets other processes make a change, and returns why some could not."""
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
-_MAX_NAME_CHARACTERS = 255
 _MAX_REASON_CHARACTERS = 500
 _STATES = {state: pb.ModelState.Value(f"MODEL_STATE_{state.name}") for state in ModelState}
 
@@ -121,9 +121,8 @@ class ModelService:
 def _checked(name: str, version: str) -> tuple[str, int]:
     """Return a name and a version; InvalidInputError names those that cannot be of a model."""
     violations = []
-    if not 1 <= len(name) <= _MAX_NAME_CHARACTERS:
-        description = f"must have 1 to {_MAX_NAME_CHARACTERS} characters, has {len(name)}"
-        violations.append(FieldViolation(field="name", description=description))
+    if not PathName.fits(name):
+        violations.append(FieldViolation(field="name", description=f"must be {PathName.RULE}"))
     if not _VERSION.fullmatch(version):
         violations.append(FieldViolation(field="version", description="must be a whole number from 1 to 999999999"))
     if violations:
