@@ -326,7 +326,7 @@ async def test_a_folder_that_is_being_written_is_not_served_until_it_is_whole(st
     ("name", "version", "code"),
     [
         ("tiny", "9", grpc.StatusCode.NOT_FOUND),
-        ("../tiny", "1", grpc.StatusCode.NOT_FOUND),
+        ("../tiny", "1", grpc.StatusCode.INVALID_ARGUMENT),
         ("tiny", "0", grpc.StatusCode.INVALID_ARGUMENT),
         ("", "x", grpc.StatusCode.INVALID_ARGUMENT),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,7 @@ async def test_no_name_in_a_request_becomes_a_path(start_server: Any, paths: lis
                 {"source_language": name},
                 {"target_language": name},
             )
-            if not name.strip():
-                continue
-            with pytest.raises((InvalidRequestError, ModelNotFoundError)):
+            # "tiny/1" is a version of the model, and there are more ways to write it.
+            with suppress(InvalidRequestError, ModelNotFoundError):
                 await client.translate_one("我有一只猫。", **names[number % len(names)])
     assert used(paths, NAMES) == set()
