@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from document_texts import word, word_body
+from office_documents import FORMATS
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.documents import TranslationMemory
@@ -34,6 +35,22 @@ async def test_texts_get_the_translations_that_they_get_alone(client: AsyncTrans
     assert [unescape(text) for text in re.findall("<w:t[^>]*>([^<]+)", body)] == [cat, dog]
     values = await client.translate_document(json.dumps({"a": CAT, "b": [DOG, 1]}).encode(), suffix=".json")
     assert json.loads(values.content) == {"a": cat, "b": [dog, 1]}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+async def test_office_documents_come_back_as_their_libraries_read_them(
+    client: AsyncTranslationClient, suffix: str
+) -> None:
+    make, read_again = FORMATS[suffix]
+    raw = make([[(text, True, False)] for text in (CAT, DOG, FISH)])
+    found = await client.translate_document(raw, suffix=suffix)
+    assert found.summary.refusals == ()
+    rows = [
+        ("".join(each for each, *_ in row).strip(), any(bold for _, bold, _ in row))
+        for row in read_again(found.content)
+    ]
+    expected = {each.text for each in await client.translate([CAT, DOG, FISH])}
+    assert expected <= {text for text, is_bold in rows if is_bold or suffix == ".xlsx"}
 
 
 async def test_markup_goes_around_the_words_that_it_was_around(client: AsyncTranslationClient) -> None:
