@@ -28,7 +28,7 @@ _UNREADABLE = (
     UnicodeDecodeError,
     ValueError,
 )
-"""Errors by which zipfile says that an archive is damaged, or of a kind that it does not read."""
+"""Errors of zipfile for archives that are damaged or not supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class Kind(Enum):
     CODE = auto()
     """Text that is not translated."""
     SPACE = auto()
-    """White space that is more than a space between words."""
+    """White space other than a single space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,10 +77,7 @@ class _Page:
         return content
 
     def _check(self, content: bytes) -> None:
-        try:
-            parsed(content, depth=self._depth, with_document_type=True)
-        except DocumentError as error:
-            raise DocumentError(f"{self._name}: {error}") from error
+        parsed(self._name, content, depth=self._depth, with_document_type=True)
 
 
 def _package(archive: Archive, depth: int) -> str:
@@ -121,7 +118,4 @@ def _has_markup(element: Element) -> bool:
 
 
 def _root(archive: Archive, name: str, depth: int) -> Element:
-    try:
-        return parsed(archive.files[name], depth=depth, with_document_type=True).getroot()
-    except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from error
+    return parsed(name, archive.files[name], depth=depth, with_document_type=True).getroot()

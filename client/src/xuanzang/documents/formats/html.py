@@ -21,7 +21,7 @@ _DECLARED = re.compile(
 )
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _PRESCANNED_BYTES = 4096
-# What ASCII bytes declare is not in these, and browsers read it as others (WHATWG HTML, "prescan").
+# A declaration in ASCII bytes cannot be UTF-16, so browsers replace these names (WHATWG HTML, "prescan").
 _DECLARED_AS = {
     **dict.fromkeys(
         ("utf-16", "utf-16le", "utf-16be", "unicode", "ucs-2", "csunicode", "iso-10646-ucs-2", "unicodefeff"), "utf-8"
@@ -30,7 +30,7 @@ _DECLARED_AS = {
     "x-user-defined": "windows-1252",
 }
 _READINGS = ("rt", "rp", "rtc")
-"""Elements that say how words beside them are read."""
+"""Elements with the reading of neighbouring words."""
 _UNTRANSLATED = frozenset(
     ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math", *_READINGS)
 )
@@ -58,9 +58,9 @@ _ENDED_BY = {
     "option": ("option",),
     "optgroup": ("option", "optgroup"),
 }
-"""Elements that a start tag ends, if their end tags were left out, by its name."""
+"""Open elements that a start tag ends by implication, by its name."""
 _SCOPES = frozenset(("table", "ul", "ol", "dl", "menu", "select", "button", "template", "object", "svg", "math"))
-"""Elements outside of which no start tag within them ends anything."""
+"""Elements that limit which open elements a start tag can end."""
 _ASCII_SPACE = r"[ \t\r\n\f]"
 _SPACE = (
     r"(?:[^\S \t\r\n\f]|&(?:nbsp|emsp|ensp|thinsp|ThinSpace|hairsp|VeryThinSpace|numsp|puncsp|emsp1[34]|MediumSpace|"
@@ -154,7 +154,7 @@ class _Blocks:
             self._open[token.name] -= 1
 
     def _words(self, token: Token) -> None:
-        """Add words, and what is among them: white space that is more than a space, hyphens that are not seen."""
+        """Add words, special white space, soft hyphens, and numbers with spaces."""
         at = token.start
         for number, raw in enumerate(_AMONG_WORDS.split(token.raw)):
             text = unescaped(raw)
@@ -170,7 +170,7 @@ class _Blocks:
                 self._add(Kind.CODE if text else Kind.LONE, part, text=text)
 
     def finish(self) -> None:
-        """End what is under way at the end of the text."""
+        """End the current block at the end of the text."""
         self._end_code(len(self._text))
         self._flush()
 
@@ -260,7 +260,7 @@ def _composed(references: Mapping[int, str], pieces: Sequence[Piece], _replaced:
 
 
 def _references(pieces: Sequence[Piece]) -> dict[int, str]:
-    """Return how characters are spelled that texts have as references only."""
+    """Return the references by their characters, for characters that never occur literally."""
     raw = "".join(piece.raw for piece in pieces if piece.kind is Kind.TEXT)
     found = {unescaped(match[0]): match[0] for match in _REFERENCE.finditer(raw)}
     return {

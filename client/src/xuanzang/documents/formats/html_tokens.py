@@ -1,7 +1,7 @@
 """Tags and texts of HTML with their places, found as browsers do, in time that is linear in the text.
 
-Directives of template languages (PHP, ERB, ASP, Jinja, Liquid, Handlebars) are found first, as they are run before any
-browser sees the page: markup goes on behind them as if they were a word.
+Directives of template languages (PHP, ERB, ASP, Jinja, Liquid, Handlebars) run before a browser sees the page. They are
+found first and count as characters of the surrounding markup.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def html_tokens(text: str, *, is_xml: bool = False) -> Iterator[Token]:
     """Yield the tokens of HTML, a page or a part of one; joined they are the text.
 
     Args:
-        is_xml: Whether it is XHTML, in which any element may be empty.
+        is_xml: True for XHTML, where any element may be self-closing.
     """
     masked, directives = _masked(text)
     at = 0

@@ -1,4 +1,4 @@
-"""Content of a paragraph of XML as a row of items: words with their looks, and what stands among them."""
+"""The content of an XML paragraph as a row of items: words with their formatting, and the objects among them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HYPHEN = "\uffff"
 _COLUMN_WIDTH = 3
 """Spaces that divide columns: the texts before and after them are translated apart."""
 _SHOWN_CHARACTERS = 40
-"""Longest content of an object that is sent for the sake of the sentence that it is in."""
+"""Longest displayed content of an object that is sent as part of its sentence."""
 _COLLAPSING = re.compile(r"[ \t\r\n]+")
 # A text is cut at white space other than a space between words, and numbers with spaces are whole; all in linear time.
 _WHITE_SPACE = re.compile(r"((?<!\d)\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)|\A\s+|\s{2,}|[^\S ]|\s\Z)")
@@ -31,9 +31,9 @@ class ItemKind(Enum):
 
     TEXT = auto()
     SPACE = auto()
-    """White space that is more than a space between words."""
+    """White space other than a single space."""
     LONE = auto()
-    """An object, with characters if they are shown."""
+    """An object, with the characters that it displays."""
     OPEN = auto()
     CLOSE = auto()
     BREAK = auto()
@@ -45,14 +45,14 @@ class ItemKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How words are written."""
+    """Formatting of words."""
 
     run: Element | None = None
-    """Run that is copied around them; None: none."""
+    """Run to copy around them; None: no run."""
     tag: str | None = None
-    """Tag of the element that they are in; None: they are between tags."""
+    """Tag of their element; None: they are characters between tags."""
     key: bytes = b""
-    """Properties that can be seen."""
+    """Visible properties."""
 
 
 PLAIN = Look()
@@ -69,24 +69,24 @@ class Item:
 
     kind: ItemKind
     text: str = ""
-    """Its characters, if it has no elements; else those that an object shows."""
+    """Its characters, if it has no elements; else the characters that an object displays."""
     look: Look = PLAIN
     nodes: tuple[_Node, ...] = ()
     """Its elements."""
     inner: Element | None = None
-    """Element that holds what is between the items of a pair."""
+    """Element around the content between the two items of a pair."""
     pair: int = 0
     """Number of a pair of items that open and close something."""
     is_end: bool = False
     """True for the second item of a pair, and the end of a range."""
     is_field: bool = False
-    """True if words in it are computed."""
+    """True if its words are computed."""
     items: tuple[Item, ...] = ()
-    """Items that it is made of."""
+    """Its parts, if it is a group."""
 
     @property
     def is_white(self) -> bool:
-        """True if it stands between words as a space does."""
+        """True if it separates words like a space."""
         return self.kind is ItemKind.SPACE or (bool(self.items) and not self.text.strip() and self.text != "")
 
 
@@ -99,7 +99,7 @@ _KINDS = {
 
 
 def flattened(vocabulary: Vocabulary, paragraph: Element) -> list[Item]:
-    """Return the items of a paragraph, in which nothing is changed."""
+    """Return the items of a paragraph without changing it."""
     walk = _Walk(vocabulary)
     walk.content(paragraph, None)
     walk.end_instruction()
@@ -107,7 +107,7 @@ def flattened(vocabulary: Vocabulary, paragraph: Element) -> list[Item]:
 
 
 def content_of(element: Element) -> str:
-    """Return the characters of an element that are no comment's."""
+    """Return the characters of an element without comments."""
     return (element.text or "") + "".join(child.tail or "" for child in element)
 
 
@@ -122,12 +122,12 @@ class _Walk:
         self._instruction: list[_Node] = []
         """Nodes of a field whose instruction is under way."""
         self._open: list[tuple[str, int]] = []
-        """Keys of what is open, empty for elements, with the places of the items."""
+        """Keys of open ranges (empty for open elements), with the indices of their items."""
         self._starts: dict[str, int] = {}
-        """Places of the beginnings of open ranges by their keys."""
+        """Indices of the starts of open ranges, by key."""
 
     def content(self, parent: Element, run: Element | None) -> None:
-        """Go on with what is in an element."""
+        """Continue with the content of an element."""
         is_mixed = self._vocabulary.is_mixed
         if is_mixed:
             self._words(parent.text or "", PLAIN)
@@ -228,12 +228,12 @@ class _Walk:
             self._begin(key, (node,), kind=ItemKind.EDGE)
 
     def _begin(self, key: str, nodes: tuple[_Node, ...], *, kind: ItemKind) -> None:
-        """Add what begins a range, which is of a kind until its end is found."""
+        """Add the start of a range, of the given kind until its end is found."""
         self._open.append((key, len(self.items)))
         self.items.append(Item(kind=kind, nodes=nodes, is_field=key == _FIELD))
 
     def _close(self, key: str, node: _Node) -> None:
-        """Add what ends a range: the second of a pair, if the last that is open is its beginning."""
+        """Add the end of a range: the second item of a pair if the innermost open range is this one."""
         kind = ItemKind.BREAK if key == _FIELD else ItemKind.EDGE
         if self._open and self._open[-1][0] == key:
             place = self._open.pop()[1]
@@ -259,7 +259,7 @@ class _Walk:
 
 
 def _with_spaces(items: Sequence[Item]) -> Iterator[Item]:
-    """Yield items in which white space other than a space between words is an object, or ends a text."""
+    """Yield items, with white space other than a single space as an object or as the end of a text."""
     for is_white, group in groupby(items, _may_be_white):
         spaces = list(group)
         width = sum(len(space.text) for space in spaces) if is_white else 0
@@ -278,7 +278,7 @@ def _may_be_white(item: Item) -> bool:
 
 @dataclass(slots=True)
 class _Frame:
-    """What is in a pair that is open."""
+    """Content of an open pair."""
 
     place: int
     has_break: bool = False
@@ -287,7 +287,7 @@ class _Frame:
 
 
 def _with_pairs(items: Sequence[Item]) -> list[Item]:
-    """Return items in which pairs are around words, and around no end of a text."""
+    """Return items whose pairs enclose words and no end of a text."""
     result: list[Item] = []
     frames = [_Frame(0)]
     for item in items:
@@ -309,7 +309,7 @@ def _with_pairs(items: Sequence[Item]) -> list[Item]:
 
 
 def _close(items: list[Item], frame: _Frame) -> None:
-    """Make of the last pair what it is: an end of texts, an object, or markup around words."""
+    """Turn the last pair into ends of texts or an object, unless it is markup around words."""
     first = items[frame.place]
     if frame.has_break:
         items[frame.place] = replace(first, kind=ItemKind.BREAK)

@@ -76,7 +76,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
 
 
 def _check(archive: Archive, depth: int) -> None:
-    """Refuse what is no OpenDocument, or encrypted by its own means."""
+    """Refuse other archives and documents encrypted by OpenDocument's means."""
     if "content.xml" not in archive.files:
         raise DocumentError("no OpenDocument file: it has no content.xml")
     if "META-INF/manifest.xml" in archive.files:
@@ -85,7 +85,7 @@ def _check(archive: Archive, depth: int) -> None:
 
 
 def _stays(element: Element) -> bool:
-    """Return whether an element has a text that authors replace, or that is computed or a value."""
+    """Return whether the text of an element is a prompt for authors, a formula's result, or a value."""
     name = VOCABULARY.name(element)
     if name == "draw:frame":
         return VOCABULARY.attribute(element, "presentation:placeholder") == "true"
@@ -97,7 +97,4 @@ def _stays(element: Element) -> bool:
 
 
 def _root(name: str, archive: Archive, depth: int) -> Element:
-    try:
-        return parsed(archive.files[name], depth=depth).getroot()
-    except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from error
+    return parsed(name, archive.files[name], depth=depth).getroot()

@@ -88,7 +88,7 @@ class _Kind:
     root: str
     """Name of the root of its main part."""
     followed: frozenset[str]
-    """Types of the relationships that lead to other parts, without what is before their last slash."""
+    """Types of relationships to follow: the last segment of their URI."""
     vocabulary: Vocabulary = VOCABULARY
 
 
@@ -159,7 +159,7 @@ def _reached(archive: Archive, kind: _Kind, depth: int) -> Iterator[str]:
 def _targets(
     archive: Archive, names: Mapping[str, str], source: str, types: frozenset[str], depth: int
 ) -> Iterator[str]:
-    """Yield the parts to which relationships of some types lead.
+    """Yield the targets of relationships of some types.
 
     Args:
         names: Names of all parts by their names in lower case, as names of parts have no case.
@@ -178,14 +178,11 @@ def _targets(
 
 
 def _root(name: str, archive: Archive, depth: int) -> Element:
-    try:
-        return parsed(archive.files[name], depth=depth).getroot()
-    except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from error
+    return parsed(name, archive.files[name], depth=depth).getroot()
 
 
 def _is_placeholder_of_a_layout(element: Element) -> bool:
-    """Return whether an element is a shape whose text no slide shows, but tells authors what to write."""
+    """Return whether an element is a placeholder of a layout, whose text is a prompt for authors."""
     if VOCABULARY.name(element) != "p:sp" or VOCABULARY.name(element.getroottree().getroot()) not in _LAYOUTS:
         return False
     return element.find("{*}nvSpPr/{*}nvPr/{*}ph") is not None

@@ -1,4 +1,4 @@
-"""Paragraphs of XML: neighbouring words are one text to translate, in which looks, links and objects are markup."""
+"""Paragraphs of XML: neighbouring words form one text to translate; formatting, links and objects are its markup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Paragraph:
 
     Args:
         element: The element; only `render` changes it.
-        kept: Texts that stay as they are, case-folded.
+        kept: Texts to leave alone, case-folded.
     """
 
     def __init__(self, vocabulary: Vocabulary, element: Element, kept: frozenset[str]) -> None:
@@ -41,7 +41,7 @@ class Paragraph:
         return (part.text for part in self._parts if isinstance(part, _Text))
 
     def render(self, translations: Mapping[str, str]) -> bool:
-        """Put translations into the element; return whether anything is changed."""
+        """Put translations into the element; return whether anything changed."""
         found = [part.found(translations) if isinstance(part, _Text) else "" for part in self._parts]
         changed = [isinstance(part, _Text) and part.text != text for part, text in zip(self._parts, found, strict=True)]
         longest = self._vocabulary.longest
@@ -62,7 +62,7 @@ class Paragraph:
 
 
 def _parts(items: Sequence[Item], kept: frozenset[str]) -> Iterator[Item | _Text]:
-    """Yield the texts of a paragraph, and the items that are in none."""
+    """Yield the texts of a paragraph, and the items outside of them."""
     for is_break, group in groupby(items, lambda item: item.kind is ItemKind.BREAK):
         row = list(group)
         if is_break:
@@ -79,7 +79,7 @@ def _parts(items: Sequence[Item], kept: frozenset[str]) -> Iterator[Item | _Text
 
 
 def _bounds(row: Sequence[Item]) -> tuple[int, int]:
-    """Return the range of items without those at both ends that need not move."""
+    """Return the range of items without the immovable ones at both ends."""
     first, last = 0, len(row)
     while first < last:
         if _is_idle(row[first]):
@@ -112,7 +112,7 @@ class _Text:
         self._bases = _bases(items)
         self._pieces: list[Piece] = []
         self._things: dict[int, Item | Look] = {}
-        """What the pieces that are tags stand for, by their places."""
+        """Items and formatting behind the pieces that are tags, by their indices."""
         self._read()
         self.text = encoded(self._pieces)
         """The text as HTML."""
@@ -154,12 +154,12 @@ class _Text:
             self._things[place] = thing
 
     def found(self, translations: Mapping[str, str]) -> str:
-        """Return the translation; the text itself without one, or if one has lost a tag, and with it an object."""
+        """Return the translation; the text itself if there is none, or if it lost a tag and so would lose an object."""
         translation = translations.get(self.text, self.text)
         return self.text if tag_fault(self.text, translation) else translation
 
     def write(self, translation: str, writer: _Writer) -> None:
-        """Write a translation, with all that is among the words."""
+        """Write a translation with the objects among its words."""
         for item in self.items:
             if item.kind is ItemKind.EDGE and not item.is_end:
                 writer.item(item)
@@ -183,7 +183,7 @@ class _Text:
                 writer.item(item)
 
     def _hyphens(self, translation: str) -> Iterator[str]:
-        """Return the hyphens of a translation: those of the text, if there are as many of them."""
+        """Return the hyphens of a translation: those of the source if their number is the same."""
         source = "".join(item.text for item in self.items if item.kind is ItemKind.TEXT)
         found = [character for character in source if character == "-" or character in _HYPHENS]
         count = translation.count("-")
@@ -191,12 +191,12 @@ class _Text:
 
 
 def _stretch(place: int, item: Item) -> tuple[int, bytes]:
-    """Return what neighbouring words of one look have in common, and nothing else has."""
+    """Return a key that only neighbouring words of one formatting share."""
     return (-1, item.look.key) if item.kind is ItemKind.TEXT else (place, b"")
 
 
 def _bases(items: Sequence[Item]) -> dict[int, Look]:
-    """Return the look that most characters have, outside of pairs (0) and in each pair."""
+    """Return the most common formatting outside of pairs (0) and within each pair."""
     sizes: dict[int, Counter[bytes]] = {0: Counter()}
     looks: dict[int, dict[bytes, Look]] = {0: {}}
     within = [0]
@@ -217,21 +217,21 @@ class _Writer:
     """Fills an element anew with the items of a paragraph.
 
     Args:
-        element: Element whose content but for its properties is cut out.
+        element: Element to empty, except for its properties.
     """
 
     def __init__(self, vocabulary: Vocabulary, element: Element) -> None:
         self._vocabulary = vocabulary
         self._within = [element]
         self._run: tuple[Element, Element] | None = None
-        """A run of the source that is under way, and its copy."""
+        """The current run of the source, and its copy."""
         self._words: list[str] = []
-        """Words that are not yet in the element."""
+        """Pending words."""
         self._look = PLAIN
         self._empty(element)
 
     def item(self, item: Item) -> None:
-        """Write an item as it was."""
+        """Write an item unchanged."""
         for within in item.items:
             self.item(within)
         if item.items:
@@ -255,7 +255,7 @@ class _Writer:
         self._add(_ESCAPE.sub("_x005F_", text) if self._vocabulary.lines_break else text, look)
 
     def finish(self) -> None:
-        """Put what is under way into the element."""
+        """Write the pending words into the element."""
         text, self._words = "".join(self._words), []
         if not text:
             return
@@ -280,7 +280,7 @@ class _Writer:
             self._words.append(text)
 
     def _place(self, run: Element | None) -> Element:
-        """Return the element that takes the next: a copy of a run, or the innermost element."""
+        """Return the element for the next content: a copy of the run, or the innermost element."""
         if run is None:
             self._run = None
             return self._within[-1]
@@ -302,7 +302,7 @@ class _Writer:
 
 
 def _append(element: Element, text: str) -> None:
-    """Put characters after all that an element holds."""
+    """Append characters to the content of an element."""
     if len(element):
         element[-1].tail = (element[-1].tail or "") + text
     else:

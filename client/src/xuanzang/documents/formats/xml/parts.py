@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from xuanzang.documents.document import DocumentError, Unit
+from xuanzang.documents.document import Unit
 from xuanzang.documents.formats.blocks import markup_text
 from xuanzang.documents.formats.html_tokens import unescaped
 from xuanzang.documents.formats.xml.paragraphs import Paragraph
@@ -17,19 +17,19 @@ from xuanzang.documents.splicing import translatable
 _FILE_NAME = re.compile(r"\S+\.\w{1,5}|\S*[\\/]\S*")
 
 Stays = Callable[[Element], bool]
-"""Function that says whether the paragraphs in an element stay as they are."""
+"""Predicate for elements whose paragraphs are left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSettings:
-    """What the parts of a document have in common."""
+    """Settings shared by the parts of a document."""
 
     vocabulary: Vocabulary
     depth: int
     """Limit of elements inside one another."""
     stays: Stays = lambda _: False
     kept: frozenset[str] = frozenset()
-    """Texts that stay as they are, case-folded."""
+    """Texts to leave alone, case-folded."""
     with_document_type: bool = False
     """True if a document type without declarations is accepted."""
 
@@ -68,10 +68,7 @@ class _Opened:
     """A part as a tree, which can be changed once."""
 
     def __init__(self, name: str, content: bytes, settings: PartSettings) -> None:
-        try:
-            self._tree = parsed(content, depth=settings.depth, with_document_type=settings.with_document_type)
-        except DocumentError as error:
-            raise DocumentError(f"{name}: {error}") from error
+        self._tree = parsed(name, content, depth=settings.depth, with_document_type=settings.with_document_type)
         self._settings = settings
         self._holders = list(self._found())
 
@@ -86,7 +83,7 @@ class _Opened:
         return serialized(self._tree) if any(changed) else None
 
     def _found(self) -> Iterator[Paragraph | _Attribute]:
-        """Yield what holds texts, also paragraphs in objects of other paragraphs."""
+        """Yield paragraphs and attributes with texts, including paragraphs nested in objects of other paragraphs."""
         settings, vocabulary = self._settings, self._settings.vocabulary
         within = [iter((self._tree.getroot(),))]
         while within:
@@ -110,7 +107,7 @@ class _Opened:
 
 
 class _Attribute:
-    """An attribute that people read."""
+    """An attribute with text for readers."""
 
     def __init__(self, element: Element, name: str) -> None:
         self._element, self._name = element, name

@@ -1,4 +1,4 @@
-"""Texts of a workbook by which formulas, tables, filters and pivot tables find cells: these cells stay as they are."""
+"""Texts that formulas, tables, filters and pivot tables of a workbook look up: cells with them are left alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORMULAS = frozenset(("f", "formula", "formula1", "formula2", "definedName", "c
 _NAMES = {"tableColumn": "name", "cacheField": "name", "filter": "val", "customFilter": "val"}
 _LITERAL = re.compile(r'"((?:[^"]|"")*+)"')
 _LINE = re.compile(r"_x[0-9A-Fa-f]{4}_|[\r\n\t]|\s{3,}")
-"""Where a text of a cell is cut into several texts."""
+"""Separators of the texts within a cell."""
 
 
 def kept_texts(roots: Iterable[Element]) -> frozenset[str]:

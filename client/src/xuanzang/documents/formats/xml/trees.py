@@ -20,23 +20,29 @@ class _RootReachedError(Exception):
     """Expat has come to the root, before which a document type would stand."""
 
 
-def parsed(content: bytes, *, depth: int, with_document_type: bool = False) -> Tree:
+def parsed(name: str, content: bytes, *, depth: int, with_document_type: bool = False) -> Tree:
     """Parse XML.
 
     Args:
+        name: Name of the file, for messages.
         depth: Limit of elements inside one another.
-        with_document_type: Whether a document type is accepted; one that declares something never is.
+        with_document_type: True to accept a document type without declarations.
 
     Raises:
         DocumentError: It is not well formed, has a document type, or is nested too deep.
     """
+    try:
+        return _parsed(content, depth, with_document_type=with_document_type)
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+
+
+def _parsed(content: bytes, depth: int, *, with_document_type: bool) -> Tree:
     _check_prolog(content, with_document_type=with_document_type)
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=False)
     try:
         root = etree.fromstring(content, parser)
-    except etree.XMLSyntaxError as error:
-        raise DocumentError(f"not well-formed XML: {error.msg}") from error
-    except ValueError as error:
+    except (etree.XMLSyntaxError, ValueError) as error:
         raise DocumentError(f"not well-formed XML: {error}") from error
     tree = root.getroottree()
     if tree.docinfo.doctype and not with_document_type:
@@ -68,7 +74,7 @@ def _depths(root: Element) -> Iterator[int]:
 
 
 def _check_prolog(content: bytes, *, with_document_type: bool) -> None:
-    """Refuse a document type, and what it declares, before anything is expanded."""
+    """Refuse a document type, or only its declarations, before any entity is expanded."""
     parser = expat.ParserCreate()
 
     def begin(_name: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:  # noqa: FBT001 - expat's signature

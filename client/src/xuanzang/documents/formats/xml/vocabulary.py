@@ -1,4 +1,4 @@
-"""Table of a format of XML: which elements are paragraphs, what stands in them, and what stays as it is."""
+"""Table of an XML format: its paragraphs, the roles of the elements in them, and the elements left untouched."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Role(Enum):
     """Role of an element in a paragraph."""
 
     RUN = auto()
-    """It holds texts of one look."""
+    """It holds texts of one formatting."""
     TEXT = auto()
     """Its characters are words, in a run or alone."""
     INLINE = auto()
-    """Words are in it; it moves with them."""
+    """It encloses words and moves with them."""
     HEAD = auto()
-    """It stays the first in its parent: properties."""
+    """Properties: it stays the first child of its parent."""
     TRAVELS = auto()
     """An object among words, such as a picture or the mark of a note."""
     SHOWN = auto()
@@ -27,9 +27,9 @@ class Role(Enum):
     SPACE = auto()
     """It stands for spaces."""
     HYPHEN = auto()
-    """A hyphen at which no line breaks."""
+    """A no-break hyphen."""
     DROPPED = auto()
-    """It says something of the words that is not so of their translation, such as where pages broke."""
+    """A remark on the words that does not hold for their translation, such as a rendered page break."""
     BREAK = auto()
     """A text ends before it, and another begins after it."""
     RANGE_START = auto()
@@ -55,23 +55,23 @@ class Vocabulary:
     others: Mapping[str, Role] = field(default_factory=dict)
     """The same by prefix."""
     is_mixed: bool = False
-    """True if words are characters between tags, of which white space collapses; False: only those of texts are."""
+    """True if words are characters between tags, with collapsing white space; False: only TEXT elements hold words."""
     inner: Mapping[str, str] = field(default_factory=dict)
-    """For inline elements whose words are in a child: its name."""
+    """Name of the child that holds the words, by inline element."""
     untouched: frozenset[str] = frozenset()
-    """Elements whose paragraphs stay as they are."""
+    """Elements whose paragraphs are left alone."""
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Attributes that people read, by element."""
+    """Attributes with text for readers, by element."""
     range_keys: tuple[str, ...] = ()
-    """Attributes by which the two ends of a range find each other, with prefixes."""
+    """Attributes that identify a range, the same at its start and end."""
     unseen: frozenset[str] = frozenset()
-    """Elements ("a:b"), their attributes ("a:b@c") and those of any ("@c") that do not change how words look."""
+    """Elements ("a:b") and attributes ("a:b@c", or "@c" of any element) without visible effect."""
     empty_unseen: frozenset[str] = frozenset()
-    """Elements that are not seen if nothing seen is in them."""
+    """Elements without visible effect if they are empty."""
     ranges: Mapping[str, str] = field(default_factory=dict)
-    """For elements that begin or end a range: the name of the range."""
+    """Name of the range by the elements at its ends."""
     longest: int = 0
-    """Characters that a paragraph may have, or it stays as it is; 0: any number."""
+    """Maximum number of characters in a paragraph, which otherwise stays untranslated; 0: unlimited."""
     lines_break: bool = False
     """True if a line end among words is a hard one."""
 
@@ -102,12 +102,12 @@ class Vocabulary:
         return next(found, None)
 
     def look_key(self, run: Element) -> bytes:
-        """Return what can be seen of the properties of a run."""
+        """Return the visible properties of a run."""
         heads = [child for child in run if self.role(self.name(child)) is Role.HEAD]
         return b"".join(self._seen(head) for head in heads)
 
     def _seen(self, element: Element) -> bytes:
-        """Return an element without what is not seen, spelled in one way."""
+        """Return the visible part of an element in a canonical spelling."""
         name = self.name(element)
         if not name or name in self.unseen:
             return b""
