@@ -43,11 +43,13 @@ def test_a_file_dropped_on_the_page_comes_back_translated(page: Any) -> None:
 
 def test_files_can_be_chosen_and_columns_named(page: Any) -> None:
     page.click("#tab-files")
-    page.locator("#files").get_by_role("textbox").fill("b")
-    table = {"name": "t.csv", "mimeType": "text/csv", "buffer": "a,b\n猫,我有一只猫。\n".encode()}
-    page.set_input_files("#files input[type=file]", [table])
+    content = '[{"a": "我有一只猫。", "b": "我有一只狗。"}]'.encode()
+    page.set_input_files("#files input[type=file]", [{"name": "t.json", "mimeType": "text/plain", "buffer": content}])
     page.wait_for_selector(".save")
-    assert saved(page) == "a,b\n猫,I have a cat.\n"
+    page.locator("#files li").get_by_role("textbox").fill("a")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".files .faint").first).to_contain_text("Passages translated: 1")
+    assert "我有一只狗。" in saved(page)
 
 
 def test_files_follow_one_another_and_can_be_cancelled(page: Any) -> None:
@@ -101,14 +103,17 @@ def test_a_file_in_the_target_language_goes_into_the_other_one(page: Any) -> Non
     assert page.input_value("#target-language") == "en"
 
 
-def test_a_file_in_which_nothing_was_translated_says_so(page: Any) -> None:
+def test_a_file_in_which_nothing_was_translated_says_so(page: Any, faults: list[str]) -> None:
     page.select_option("#target-language", "zh")
     page.click("#tab-files")
     content = "a,b\n猫,我有一只猫。\n".encode()
-    page.locator("#files").get_by_role("textbox").fill("b")
     page.set_input_files("#files input[type=file]", [{"name": "t.csv", "mimeType": "text/csv", "buffer": content}])
+    page.locator("#files li").get_by_role("textbox").fill("b")
+    page.keyboard.press("Enter")
     page.wait_for_selector(".save")
-    expect(page.locator(".files .faint")).to_contain_text("Nothing was translated")
+    expect(page.locator(".files .faint").first).to_contain_text("Nothing was translated")
+    assert [each for each in faults if "status of 400" not in each] == []
+    faults.clear()
 
 
 def test_a_table_asks_for_its_columns_and_is_translated_with_them(page: Any, faults: list[str]) -> None:
@@ -117,7 +122,7 @@ def test_a_table_asks_for_its_columns_and_is_translated_with_them(page: Any, fau
     page.set_input_files("#files input[type=file]", [{"name": "t.csv", "mimeType": "text/csv", "buffer": content}])
     expect(page.locator(".files .complaint")).to_contain_text("Name the columns to translate")
     expect(page.locator(".files .complaint")).to_contain_text("a, b")
-    page.locator("#files").get_by_role("textbox").fill("b")
+    page.locator("#files li").get_by_role("textbox").fill("b")
     page.get_by_role("button", name="Try again").click()
     page.wait_for_selector(".save")
     assert saved(page) == "a,b\n猫,I have a cat.\n"

@@ -33,6 +33,21 @@ def test_a_server_that_is_away_is_asked_again_until_it_answers(page: Any, faults
     assert only_refusals(faults)
 
 
+def test_a_server_behind_the_gateway_that_does_not_answer_is_told_at_once(page: Any, faults: list[str]) -> None:
+    refuse(page, "**/health", 503, times=1)
+    page.route("**/v1/models", lambda route: None)
+    page.reload()
+    expect(page.locator("#reason")).to_have_text("The translation server does not answer.")
+    page.unroute("**/v1/models")
+    page.reload()
+    page.wait_for_selector("#target-language option", state="attached")
+    refuse(page, "**/health", 503, times=1)
+    page.route("**/v1/translate/stream", lambda route: None)
+    page.fill("#source", SENTENCE)
+    expect(page.locator("#reason")).to_have_text("The translation server does not answer.")
+    assert only_refusals(faults)
+
+
 def test_a_key_is_asked_for_where_one_is_needed_and_sent_with_every_call(page: Any, faults: list[str]) -> None:
     assert page.is_hidden("#key")
     refuse(page, "**/v1/models", 401, times=1)

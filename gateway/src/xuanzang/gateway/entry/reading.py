@@ -37,7 +37,7 @@ _AT_ONCE_BYTES = 16 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # RFC 5987; the parser leaves it out.
 _EXTENDED_FILE_NAME = re.compile(rb";\s*filename\*\s*=\s*\"?utf-8'[^']*'([^;\"\s]*)", re.IGNORECASE)
-_ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
+_ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,256}")
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 Result = TypeVar("Result")

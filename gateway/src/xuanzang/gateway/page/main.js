@@ -1,5 +1,6 @@
 // The page: its parts around one session.
 
+import { lost } from "./core/api.js";
 import { byId, element, icon, openDialog } from "./core/dom.js";
 import { text, ui } from "./core/language.js";
 import { Session } from "./core/session.js";
@@ -35,12 +36,15 @@ const modes = new Tabs("modes", ["text", "files"], showMode, (name) => [icon(nam
 new Files(session, () => modes.choose("files"), () => languages.offered);
 new Laboratory(session);
 new Glossary(session);
+/** Milliseconds after which the page asks whether there is a server; a call that waits for one is told after three seconds. */
+const LATE = 1000;
 /** Whether it is known what the server offers. */
 let isReady = false;
 
 session.addEventListener("translated", () => isReady && failure.clear());
 session.addEventListener("failed", ({ detail }) => isReady && failure.say(detail, () => session.retry()));
 session.addEventListener("typed", () => isReady && failure.clear());
+session.addEventListener("begun", () => setTimeout(() => session.state === "waiting" && sayIfLost(() => session.state === "waiting"), LATE));
 byId("access").addEventListener("submit", (event) => {
   event.preventDefault();
   begin();
@@ -60,6 +64,7 @@ begin();
 async function begin() {
   byId("sheet").classList.toggle("loading", !isReady);
   byId("sheet").setAttribute("aria-busy", String(!isReady));
+  sayIfLost(() => !isReady);
   try {
     await languages.load();
     isReady = true;
@@ -70,6 +75,12 @@ async function begin() {
   }
   byId("sheet").classList.toggle("loading", !isReady);
   byId("sheet").setAttribute("aria-busy", String(!isReady));
+}
+
+/** Says at once that the server does not answer, if it still matters then; the call that waits for it tries again. */
+async function sayIfLost(matters) {
+  const problem = await lost();
+  if (problem && matters()) failure.warn(problem);
 }
 
 function showMode(name) {

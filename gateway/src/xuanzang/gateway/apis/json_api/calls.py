@@ -203,6 +203,7 @@ def _problem(fault: Fault) -> dict[str, Any]:
         "title": fault.status.phrase,
         "status": fault.status.value,
         "detail": named.description,
+        "reason": fault.reason,
     }
     if named.violations:
         problem["violations"] = [{"field": each.field, "description": each.description} for each in named.violations]

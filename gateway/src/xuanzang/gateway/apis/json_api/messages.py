@@ -262,6 +262,7 @@ class Problem(Message):
     title: str
     status: int
     detail: str
+    reason: str = Field(description="Cause as a word, such as server_unavailable; the status as a word if it says all.")
     violations: list[Violation] | None = None
     retry_after_seconds: float | None = None
     detected_languages: list[str] | None = Field(default=None, description="Languages of texts that are not served.")

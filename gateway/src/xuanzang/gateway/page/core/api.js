@@ -4,14 +4,16 @@ import { byId } from "./dom.js";
 import { text, ui } from "./language.js";
 
 const REASONS = { 0: "unreachable", 401: "key", 403: "forbidden", 413: "large", 429: "busy", 503: "busy", 504: "late" };
-const PASSING = ["unreachable", "busy", "late", "server"];
+const PASSING = ["unreachable", "busy", "lost", "late", "server"];
 
 /** A refusal or failure, as the gateway's problem describes it. */
 export class Problem extends Error {
   /** `status` is 0 if no answer came. */
-  constructor(status, { detail = "", violations = [], detected_languages = [], served_languages = null } = {}) {
+  constructor(status, { detail = "", violations = [], detected_languages = [], served_languages = null, reason = "" } = {}) {
     super(violations.map((each) => `${each.field}: ${each.description}`).join("; ") || detail);
     this.status = status;
+    /** Whether it is the server behind the gateway that does not answer. */
+    this.isLost = reason === "server_unavailable";
     this.violations = violations;
     /** Languages of the text that are not served; none if it is refused for another reason, or nothing tells them. */
     this.detectedLanguages = detected_languages;
@@ -21,6 +23,7 @@ export class Problem extends Error {
 
   /** Why it failed, as the texts of the page name it. */
   get reason() {
+    if (this.isLost) return "lost";
     return REASONS[this.status] ?? (this.status >= 500 ? "server" : "refused");
   }
 
@@ -58,6 +61,12 @@ export function worded(error, offered = []) {
 
 /** Gets JSON. */
 export const get = async (path) => (await sent(path, {})).json();
+
+/** Returns the problem that the server behind the gateway does not answer, or null if it does. */
+export async function lost() {
+  const answer = await fetch("/health", { cache: "no-store" }).catch(() => null);
+  return answer?.status === 503 ? new Problem(503, { reason: "server_unavailable" }) : null;
+}
 
 /** Posts JSON and returns the answer's. */
 export const post = async (path, body, signal) => (await sent(path, json(body, signal))).json();

@@ -41,6 +41,13 @@ export class Failure {
     byId("failure").scrollIntoView({ block: "nearest" });
   }
 
+  /** Says what is wrong while something is still under way, which will succeed or say it again. */
+  warn(error) {
+    this.#error = error;
+    this.#show();
+    byId("again").hidden = true;
+  }
+
   /** Forgets what went wrong: something has gone right since, or is being tried. */
   clear() {
     clearTimeout(this.#timer);

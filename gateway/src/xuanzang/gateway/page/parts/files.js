@@ -19,7 +19,6 @@ export class Files {
   #session;
   #offered;
   #list = element("ul", { class: "files" });
-  #columns = element("input", { type: "text", spellcheck: "false" });
   #last = Promise.resolve();
 
   /**
@@ -58,7 +57,6 @@ export class Files {
     this.#root.replaceChildren(
       element("label", { class: "drop" }, icon("upload"), element("strong", {}, text("drop")), element("span", { class: "faint" }, text("formats")), input),
       this.#list,
-      element("p", { class: "options" }, element("label", { class: "faint" }, `${text("columns")} `, this.#columns)),
     );
   }
 
@@ -70,28 +68,28 @@ export class Files {
     }
   }
 
-  #wait(file, row) {
+  #wait(file, row, columns = "") {
     const suffix = file.name.match(/\.[^.]*$/)?.[0] ?? "";
     if (!SUFFIXES.split(" ").includes(suffix.toLowerCase())) return this.#refuse(file, row, text("file_unknown", { suffix: suffix || file.name }));
     row.replaceChildren(...named(file), element("span", { class: "faint" }, text("waiting")));
-    this.#last = this.#last.then(() => this.#translate(file, row));
+    this.#last = this.#last.then(() => this.#translate(file, row, columns));
     return null;
   }
 
-  async #translate(file, row) {
+  async #translate(file, row, columns) {
     const stop = new AbortController();
     const cancel = button(text("cancel"), { class: "plain" }, () => stop.abort());
     row.replaceChildren(...named(file), element("span", { class: "faint" }, text("translating")), cancel, element("div", { class: "progress" }));
     try {
       await this.#redirect(file, stop.signal);
-      const { name, summary, blob } = await postFile(this.#parameters(file), file, stop.signal);
+      const { name, summary, blob } = await postFile(this.#parameters(file, columns), file, stop.signal);
       const isSame = await areSame(file, blob);
       const what = isSame ? text("file_unchanged") : done(summary);
-      row.replaceChildren(icon("download"), saved(blob, name), element("span", { class: "faint" }, what), ...refusals(summary));
+      row.replaceChildren(icon("download"), saved(blob, name), element("span", { class: "faint" }, what), ...this.#asking(file, row, columns), ...refusals(summary));
       announce(text("document_ready", { name }));
     } catch (error) {
-      if (stop.signal.aborted) row.replaceChildren(...named(file), element("span", { class: "faint" }, text("cancelled")), this.#again(file, row));
-      else this.#refuse(file, row, this.#reason(error), this.#again(file, row));
+      if (stop.signal.aborted) row.replaceChildren(...named(file), element("span", { class: "faint" }, text("cancelled")), this.#again(file, row, columns));
+      else this.#refuse(file, row, this.#reason(error), ...this.#asking(file, row, columns, () => this.#again(file, row, columns)));
     }
   }
 
@@ -118,15 +116,27 @@ export class Files {
     return worded(error, this.#offered());
   }
 
-  #again(file, row) {
-    return button(text("try_again"), { class: "plain" }, () => this.#wait(file, row));
+  #again(file, row, columns) {
+    return button(text("try_again"), { class: "plain" }, () => this.#wait(file, row, columns));
   }
 
-  #parameters(file) {
+  /** Returns a field for the columns of a table, with which it is translated once more; of another file what is in its place. */
+  #asking(file, row, columns, otherwise = null) {
+    if (!IS_TABLE.test(file.name)) return otherwise ? [otherwise()] : [];
+    const input = element("input", { type: "text", spellcheck: "false", value: columns });
+    const label = element("label", { class: "faint" }, `${text("columns")} `, input);
+    const form = element("form", { class: "columns" }, label, element("button", { type: "submit" }, text("try_again")));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#wait(file, row, input.value);
+    });
+    return [form];
+  }
+
+  #parameters(file, named) {
     const { source_language, target_language, model, glossary_name } = this.#session.wishes;
     const given = Object.entries({ name: file.name, source_language, target_language, model, glossary_name });
-    const isTable = IS_TABLE.test(file.name);
-    const columns = isTable ? this.#columns.value.split(/[,，]/).map((each) => ["column", each.trim()]) : [];
+    const columns = named.split(/[,，]/).map((each) => ["column", each.trim()]);
     return new URLSearchParams([...given, ...columns].filter(([, value]) => value));
   }
 }

@@ -9,6 +9,8 @@ export class Languages {
   #session;
   #source;
   #models = [];
+  /** The text that was taken elsewhere, because it is in the language into which it was to go; it goes there once. */
+  #redirectedText = null;
 
   constructor(session, source) {
     this.#session = session;
@@ -21,9 +23,17 @@ export class Languages {
     byId("model").addEventListener("change", () => this.#changed());
     byId("swap").addEventListener("click", () => this.swap());
     session.redirect = (answer) => this.#redirected(answer);
-    session.addEventListener("translated", () => this.#offer());
+    session.addEventListener("translated", () => {
+      this.#offer();
+      this.#explain();
+    });
+    session.addEventListener("state", () => session.state !== "done" && (byId("note").hidden = true));
     session.addEventListener("failed", () => this.#offer());
-    ui.addEventListener("language", () => this.#offer());
+    ui.addEventListener("language", () => {
+      this.#offer();
+      this.#explain();
+    });
+    byId("note-go").addEventListener("click", () => this.#go());
   }
 
   /** Reads the models; throws if the server does not answer. */
@@ -64,14 +74,52 @@ export class Languages {
   }
 
   /** Where a text goes that was found to be in the target language already; null if it was not, or nowhere. */
-  #redirected({ source_language }) {
-    const found = base(source_language ?? "");
-    if (byId("source-language").value || found !== base(byId("target-language").value)) return null;
-    const from = this.#models.filter((each) => each.source_languages.some((code) => base(code) === found));
-    const other = codes(from, "target_languages").find((code) => base(code) !== found);
+  #redirected(answer) {
+    const target = byId("target-language").value;
+    // Of a few words nothing tells the language; they are copied if their script is that of the target.
+    const isTaken = isCopied(answer) && WORDS.test(this.#session.source);
+    const found = answer.source_language || (isTaken ? target : "");
+    const isAgain = answer.text !== undefined && this.#redirectedText === this.#session.source;
+    if (byId("source-language").value || base(found) !== base(target) || isAgain) return null;
+    const other = this.#elsewhere(found);
     if (!other) return null;
+    this.#redirectedText = this.#session.source;
     byId("target-language").value = other;
     return this.#chosen();
+  }
+
+  /** Returns another language into which one is translated, or undefined. */
+  #elsewhere(found) {
+    const from = this.#models.filter((each) => each.source_languages.some((code) => base(code) === base(found)));
+    return codes(from, "target_languages").find((code) => base(code) !== base(found));
+  }
+
+  /** Says why a text came back as it was, or went into another language than was chosen, and offers the other one. */
+  #explain() {
+    const { answer, source, state } = this.#session;
+    const target = byId("target-language").value;
+    const isSame = state === "done" && answer?.text === source;
+    const isElsewhere = state === "done" && this.#redirectedText === source && !isSame;
+    byId("note").hidden = !isSame && !isElsewhere;
+    if (byId("note").hidden) return;
+    const taken = answer.source_language || target;
+    const isThere = base(taken) === base(target);
+    const hasWords = LETTER.test(source);
+    const other = isSame && hasWords && isThere ? this.#elsewhere(target) : null;
+    const isKept = answer.hypotheses[0]?.finish_reason === "placeholder_lost";
+    const why = isKept ? "unchanged_placeholder" : !hasWords ? "unchanged_signs" : isThere ? "unchanged" : "unchanged_names";
+    const names = { language: ui.languageName(taken), target: ui.languageName(target) };
+    byId("note-text").textContent = text(isSame ? why : "redirected", names);
+    byId("note-go").hidden = !other;
+    byId("note-go").textContent = other ? text("go_into", { language: ui.languageName(other) }) : "";
+    byId("note-go").value = other ?? "";
+  }
+
+  #go() {
+    this.#redirectedText = this.#session.source;
+    byId("source-language").value = this.offered.find((code) => base(code) === base(byId("target-language").value)) ?? "";
+    byId("target-language").value = byId("note-go").value;
+    this.#changed();
   }
 
   #detected() {
@@ -89,7 +137,7 @@ export class Languages {
     const target = byId("target-language").value;
     byId("target").lang = target;
     byId("swap").disabled = !this.#reverse();
-    this.#source.speak(source || this.#sourcesOf(target)[0] || "zh");
+    this.#source.speak(source || this.#sourcesOf(target)[0] || "zh", this.offered);
     return { source_language: source || null, target_language: target, model: byId("model").value || null };
   }
 
@@ -109,6 +157,11 @@ export class Languages {
     return null;
   }
 }
+
+const LETTER = /\p{L}/u;
+const WORDS = /^[\p{L}\p{M}\p{P}\s]*\p{L}[\p{L}\p{M}\p{P}\s]*$/u;
+
+const isCopied = ({ hypotheses }) => hypotheses?.[0]?.finish_reason === "copied";
 
 const codes = (models, field) => [...new Set(models.flatMap((each) => each[field]))].sort();
 

@@ -4,12 +4,8 @@ import { byId, button } from "../core/dom.js";
 import { text, ui } from "../core/language.js";
 
 const EXAMPLES = {
-  zh: ["他在北京工作了五年，去年搬到了上海。", "请在周五之前把报告发给我。", "这家餐厅的菜很好吃，价格也不贵。"],
-  en: [
-    "He worked in Beijing for five years and moved to Shanghai last year.",
-    "The weather is nice today.",
-    "The film was good. We all liked it.",
-  ],
+  zh: ["他在北京工作了五年，去年搬到了上海。", "这家餐厅的菜很好吃，价格也不贵。"],
+  en: ["The weather is nice today.", "The film was good. We all liked it."],
 };
 
 /** Shows the source of a session. */
@@ -42,13 +38,17 @@ export class Source {
     this.#area.focus();
   }
 
-  /** Tells the browser the language, for its fonts, and offers examples in it. */
-  speak(language) {
+  /**
+   * Tells the browser the language, for its fonts, and offers examples in it and in the others.
+   * @param {string} language Code of the language that is expected.
+   * @param {string[]} offered Codes of the languages that are translated.
+   */
+  speak(language, offered) {
     this.#area.lang = language;
     this.#mirror.lang = language;
-    const examples = EXAMPLES[language.split("-")[0]] ?? [];
+    const shown = [...new Set([language, ...offered])].flatMap((code) => (EXAMPLES[code.split("-")[0]] ?? []).map((each) => [code, each]));
     byId("examples").replaceChildren(
-      ...examples.map((each) => button(each, { class: "example", lang: language }, () => this.write(each))),
+      ...shown.map(([lang, each]) => button(each, { class: "example", lang }, () => this.write(each))),
     );
   }
 

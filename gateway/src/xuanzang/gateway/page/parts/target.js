@@ -27,6 +27,8 @@ export class Target {
     session.addEventListener("assessed", () => this.#assess());
     session.addEventListener("translated", () => announce(session.text));
     session.addEventListener("state", () => this.#enter(session.state));
+    // One of an earlier text has nothing to do with a text that is refused.
+    session.addEventListener("failed", ({ detail }) => (this.#root.hidden = !detail.isPassing));
     session.addEventListener("marked", ({ detail }) => this.#mark(detail.words));
     this.#root.addEventListener("keydown", (event) => this.#walk(event));
     byId("undo").addEventListener("click", () => session.undo());
@@ -54,6 +56,7 @@ export class Target {
     const hasText = Boolean(this.#root.textContent);
     this.#root.classList.toggle("stale", isStale);
     this.#root.inert = isStale;
+    if (state !== "failed") this.#root.hidden = false;
     byId("panels").classList.toggle("stale", isStale);
     byId("progress").hidden = state !== "waiting" && state !== "writing";
     byId("skeleton").hidden = state !== "waiting" || hasText;
