@@ -120,8 +120,12 @@ async def answered(
     """
     job = await call.apart(partial(read, call))
     results = await translate(call, job)
-    details = sum(len(each.tokens) + 1 for result in results for each in result.translation.hypotheses)
-    return await call.apart(lambda: JSONResponse(write(job, results)), more=_DETAIL_BYTES * details)
+    return await call.apart(lambda: JSONResponse(write(job, results)), more=sum(map(size_of, results)))
+
+
+def size_of(result: Translated) -> int:
+    """Return the size of a translation in a response in bytes, roughly."""
+    return _DETAIL_BYTES * sum(len(each.tokens) + 1 for each in result.translation.hypotheses)
 
 
 def log_models(call: BaseCall, translations: Iterable[Translation]) -> None:

@@ -119,6 +119,11 @@ def glossary(message: pb.Glossary) -> StoredGlossary:
     )
 
 
+def glossary_entries(message: pb.ListGlossaryEntriesResponse) -> dict[str, tuple[str, ...]]:
+    """Read the entries of a glossary."""
+    return {entry.source: tuple(entry.targets) for entry in message.entries}
+
+
 def _fault(message: str) -> ServerFaultError:
     return ServerFaultError(message, code=StatusCode.INTERNAL)
 

@@ -49,7 +49,7 @@ class AsyncGlossaryCalls(ABC):
             response = await self._open_calls.unary(
                 methods.LIST_GLOSSARY_ENTRIES, request, timeout=self._seconds(timeout)
             )
-        return {entry.source: tuple(entry.targets) for entry in response.entries}
+        return await self._open_calls.apart(responses.glossary_entries, response)
 
     async def create_glossary(
         self,
@@ -81,8 +81,14 @@ class AsyncGlossaryCalls(ABC):
             TranslationError: The server stores none, or could not be reached in time.
         """
         languages = source_language, target_language
-        request = requests.create_glossary(
-            name, entries, languages=languages, version=version, display_name=display_name, replace=replace
+        request = await self._open_calls.apart(
+            requests.create_glossary,
+            name,
+            entries,
+            languages=languages,
+            version=version,
+            display_name=display_name,
+            replace=replace,
         )
         response = await self._open_calls.unary(methods.CREATE_GLOSSARY, request, timeout=self._seconds(timeout))
         return responses.glossary(response.glossary)

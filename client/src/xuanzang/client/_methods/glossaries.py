@@ -44,7 +44,7 @@ class GlossaryCalls(ABC):
         request = requests.named_glossary(pb.ListGlossaryEntriesRequest, name)
         with about_glossaries():
             response = self._open_calls.unary(methods.LIST_GLOSSARY_ENTRIES, request, timeout=self._seconds(timeout))
-        return {entry.source: tuple(entry.targets) for entry in response.entries}
+        return self._open_calls.apart(responses.glossary_entries, response)
 
     def create_glossary(
         self,
@@ -76,8 +76,14 @@ class GlossaryCalls(ABC):
             TranslationError: The server stores none, or could not be reached in time.
         """
         languages = source_language, target_language
-        request = requests.create_glossary(
-            name, entries, languages=languages, version=version, display_name=display_name, replace=replace
+        request = self._open_calls.apart(
+            requests.create_glossary,
+            name,
+            entries,
+            languages=languages,
+            version=version,
+            display_name=display_name,
+            replace=replace,
         )
         response = self._open_calls.unary(methods.CREATE_GLOSSARY, request, timeout=self._seconds(timeout))
         return responses.glossary(response.glossary)

@@ -30,6 +30,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _MAX_STEM = 31
 _READ = ("name", "source_lang", "target_lang", "entries", "entries_format")
 _DICTIONARY = _READ[1:]
+_ENTRY_BYTES = 16
 _TSV = "text/tab-separated-values; charset=utf-8"
 # The server does not keep it, and official clients want one.
 _CREATION_TIME = "1970-01-01T00:00:00.000000+00:00"
@@ -383,13 +384,17 @@ def _missing(message: str) -> RefusedError:
     return RefusedError(Fault(status=HTTPStatus.GONE, message=message))
 
 
-async def _tsv(call: BaseCall, stored: StoredGlossary) -> str:
+async def _tsv(call: Call, stored: StoredGlossary) -> str:
     try:
         entries = await call.client.list_glossary_entries(stored.name, timeout=call.seconds)
     except TranslationError as error:
         if error.code is StatusCode.NOT_FOUND:
             raise _missing(_NO_GLOSSARY) from error
         raise
+    return await call.reading.run(partial(_lines_of, entries), size=_ENTRY_BYTES * len(entries))
+
+
+def _lines_of(entries: Mapping[str, tuple[str, ...]]) -> str:
     return "\n".join(f"{source}\t{targets[0]}" for source, targets in entries.items())
 
 

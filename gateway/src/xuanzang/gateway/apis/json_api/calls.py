@@ -31,7 +31,7 @@ from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Shar
 from xuanzang.gateway.entry.messages import Asked, validated
 from xuanzang.gateway.entry.parameters import checked_texts
 from xuanzang.gateway.errors import Fault, fault_of
-from xuanzang.gateway.translation import Translated, TranslationJob, answered, log_models
+from xuanzang.gateway.translation import Translated, TranslationJob, answered, log_models, size_of
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -234,7 +234,8 @@ async def _events(
                 yield _event("part", {"text_delta": part.text_delta})
             if part.translation is not None:
                 log_models(call, [part.translation])
-                yield _event("translation", rendered(Translated.of(part.translation, source)))
+                whole = Translated.of(part.translation, source)
+                yield await call.apart(partial(_whole, whole), more=size_of(whole))
             part = await anext(parts)
     except StopAsyncIteration:
         return
@@ -242,6 +243,10 @@ async def _events(
         yield _event("error", _problem(fault_of(error)))
     finally:
         await parts.aclose()
+
+
+def _whole(result: Translated) -> str:
+    return _event("translation", rendered(result))
 
 
 def _event(name: str, data: Mapping[str, Any]) -> str:
