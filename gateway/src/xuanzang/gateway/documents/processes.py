@@ -68,8 +68,13 @@ class DocumentProcesses:
         """
         result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, holder=holder)
         # JSON has no tuples.
-        sequences = {name: tuple(result[name]) for name in ("placeholders", "ordered")}
-        return DocumentTexts(**{**result, **sequences})
+        return DocumentTexts(
+            places=result["places"],
+            counts=result["counts"],
+            placeholders=tuple(result["placeholders"]),
+            is_html=result["is_html"],
+            ordered=tuple(result["ordered"]),
+        )
 
     async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
         """Return a file with translations.
