@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=_PROGRAM,
         description=_DESCRIPTION,
         epilog=_EXIT_CODES,
-        parents=[server_options(os.environ.get("XUANZANG_ADDRESS", "localhost:50051"))],
+        parents=[server_options(os.environ.get("XUANZANG_ADDRESS", "localhost:50051"), connections=4)],
     )
     parser.add_argument("texts", type=Path, metavar="FILE", help="texts to draw from, one per line, UTF-8")
     _add_load(parser.add_argument_group("load"))
@@ -161,7 +161,6 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         metavar="N[:WEIGHT]",
         help="sizes of requests and how often each comes, such as 1:0.9 8:0.1 (default: 1)",
     )
-    group.add_argument("--connections", type=int, default=4, metavar="N", help="connections per address (default: 4)")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="seed of texts, sizes and times (default: 0)")
 
 

@@ -73,6 +73,7 @@ def open_client(settings: Settings) -> AsyncTranslationClient:
     return AsyncTranslationClient(
         settings.server.split(","),
         tls=tls,
+        connections=settings.server_connections,
         timeout=settings.request_timeout_seconds,
         # Every caller has a key of its own, or none.
         api_key="",

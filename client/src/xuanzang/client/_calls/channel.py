@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 import grpc
@@ -17,6 +18,7 @@ HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 PROBE_SECONDS = 1.0
 
 _MAX_CLIENT_ID = 128
+_MAX_CONNECTIONS = 64
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _SERVICE_CONFIG = {
@@ -27,13 +29,16 @@ _SERVICE_CONFIG = {
 }
 
 
-def options(*, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool = True) -> list[tuple[str, str | int]]:
+def options(
+    *, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool = True, is_shared: bool = True
+) -> list[tuple[str, str | int]]:
     """Return the channel options: load balancing, health watching, keepalive, message sizes.
 
     Args:
         max_message_bytes: Maximum size of a message, sent or received.
         tls: TLS settings, or None.
         uses_proxy: Whether a proxy that the environment names may see what is sent.
+        is_shared: Whether channels of the process to the same address share its connection.
     """
     settings: list[tuple[str, str | int]] = [
         ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
@@ -50,10 +55,28 @@ def options(*, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool =
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.enable_http_proxy", int(uses_proxy)),
+        ("grpc.use_local_subchannel_pool", int(not is_shared)),
     ]
     if tls is not None and tls.server_name is not None:
         settings.append(("grpc.ssl_target_name_override", tls.server_name))
     return settings
+
+
+def connections(targets: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
+    """Yield a name and the target of each connection.
+
+    Args:
+        targets: Targets of the client.
+        count: Connections to each of them.
+
+    Raises:
+        ValueError: The count is out of range.
+    """
+    if not 1 <= count <= _MAX_CONNECTIONS:
+        raise ValueError(f"connections must be from 1 to {_MAX_CONNECTIONS}, not {count}")
+    for target in targets:
+        yield target, target
+        yield from ((f"{target} (connection {number})", target) for number in range(2, count + 1))
 
 
 def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:

@@ -14,8 +14,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 """Commands of a parser, to which each command adds its own, with its arguments and what it does."""
 
 
-def server_options(default_address: str) -> argparse.ArgumentParser:
-    """Return a parent parser with the options that say which server to call, and how."""
+def server_options(default_address: str, *, connections: int = 1) -> argparse.ArgumentParser:
+    """Return a parent parser with the options of the server and of the connections to it, with their defaults."""
     shared = argparse.ArgumentParser(add_help=False)
     group = shared.add_argument_group("server")
     group.add_argument(
@@ -36,6 +36,13 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
         "--wait",
         action="store_true",
         help="wait for a server that is not there yet, until --timeout; without it, 3 seconds",
+    )
+    group.add_argument(
+        "--connections",
+        type=int,
+        default=connections,
+        metavar="N",
+        help="connections to each address, as many as the server has processes (default: %(default)s)",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
     add_security(group)
@@ -76,6 +83,7 @@ class Connection(NamedTuple):
     api_key: str | None
     allow_insecure_key: bool
     wait_for_server: bool = False
+    connections: int = 1
 
 
 def connection(arguments: argparse.Namespace) -> Connection:
@@ -94,6 +102,7 @@ def connection(arguments: argparse.Namespace) -> Connection:
         api_key=key_in(arguments.api_key_file),
         allow_insecure_key=arguments.allow_insecure_key,
         wait_for_server=arguments.wait,
+        connections=arguments.connections,
     )
 
 
