@@ -50,13 +50,16 @@ def is_no_language(text: str) -> bool:
     """Return whether a text has no letters but those of placeholders of any family."""
     if not has_letters(text):
         return True
-    if not text.isascii() or len(text) > MAX_PLACEHOLDERS:
-        return False
-    end, rest = 0, []
-    for span in find(text, _EVERYWHERE):
-        rest.append(text[end : span.start])
+    return text.isascii() and len(text) <= MAX_PLACEHOLDERS and not has_letters(without_placeholders(text, _EVERYWHERE))
+
+
+def without_placeholders(text: str, families: Set[PlaceholderFamily]) -> str:
+    """Return a text with a space for each placeholder."""
+    end, rest = 0, list[str]()
+    for span in find(text, families):
+        rest += text[end : span.start], " "
         end = span.end
-    return bool(rest) and not has_letters("".join((*rest, text[end:])))
+    return "".join((*rest, text[end:]))
 
 
 def stand_ins(text: str, is_usable: Callable[[str], bool]) -> Words:

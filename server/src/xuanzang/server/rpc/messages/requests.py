@@ -29,6 +29,7 @@ from xuanzang.server.rpc.messages.terms import (
     term_index,
     term_violations,
 )
+from xuanzang.text.spans.carrying import without_placeholders
 from xuanzang.text.terminology.terms import NO_TERMS, TermIndex
 from xuanzang.text.types import ContentFormat, PlaceholderFamily
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -165,11 +166,14 @@ def check_settings(
         faults += settings_violations(settings)
     if too_long := [*_name_violations(settings), *_length_violations(texts, max_characters)]:
         raise InvalidInputError((*faults, *too_long))
-    # The language of contents with tags is that of the text between them.
+    # The language of contents is that of the text between tags and placeholders.
     has_tags = settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML)
     samples: Sequence[str] = texts
     if has_tags and not settings.source_language_code:
         samples = [_TAGS.sub(" ", text) for text in texts]
+    if settings.placeholders and not settings.source_language_code:
+        families = frozenset(_FAMILIES[number] for number in settings.placeholders if number in _FAMILIES)
+        samples = [without_placeholders(text, families) for text in samples]
     return CheckedRequest(
         settings=settings,
         present=present,

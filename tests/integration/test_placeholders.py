@@ -1,0 +1,150 @@
+"""Placeholders through the bundled models: each is in the translation once and unchanged, or named."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept
+from tests.integration.conftest import BUNDLED
+
+from xuanzang.server import InvalidInputError, SamplingOptions, Translation, Translator
+from xuanzang.text.types import PlaceholderFamily
+
+ALL = tuple(family.value for family in PlaceholderFamily)
+PLAIN = "Click here to continue."
+
+
+@pytest.fixture(scope="module")
+def translator() -> Iterator[Translator]:
+    with Translator(BUNDLED, workers=1) as translator:
+        yield translator
+
+
+def translate(translator: Translator, text: str, **options: object) -> Translation:
+    settings = {"model": "en-zh", "placeholders": ALL}
+    return translator.translate_one(text, **settings | options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("model", "sentences"), [("en-zh", ENGLISH), ("zh-en", CHINESE)])
+def test_every_kind_is_kept_or_named(translator: Translator, model: str, sentences: tuple[str, ...]) -> None:
+    rng = random.Random(7)
+    cases = [(kind, rng.choice(sentences).replace("{}", kind)) for kind in KINDS]
+    found = translator.translate([text for _, text in cases], model=model, placeholders=ALL)
+    refused = [text for (_, text), each in zip(cases, found, strict=True) if each.hypotheses[0].lost_placeholders]
+    lost = [
+        (text, each.text) for (kind, text), each in zip(cases, found, strict=True) if not is_kept(kind, text, each.text)
+    ]
+    assert lost == []
+    assert len(refused) <= 0.03 * len(cases), refused
+
+
+@pytest.mark.parametrize("model", ["en-zh", "zh-en"])
+def test_digits_and_signs_are_copied_with_and_without_the_option(translator: Translator, model: str) -> None:
+    rng = random.Random(3)
+    texts = ["1 2 3", "12 13 14", "5 5", "1000000000000"]
+    texts += ["".join(rng.choices("0123456789 .,:;-+()%#$/", k=rng.randint(1, 20))) for _ in range(500)]
+    for options in ({}, {"placeholders": ALL}, {"content_format": "html"}):
+        found = translator.translate(texts, model=model, **options)
+        assert [each.text for each in found] == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Name\tAge\tCity", "\t\t"),
+        ("This  is a test", "  "),
+        ("It weighs 10\u00a0kg today.", "\u00a0"),
+        ("\ufeffThis is a test.", "\ufeff"),
+        ("This is\u200b a test\u200e of it.", "\u200b\u200e"),
+        ("I ❤\ufe0f this book.", "❤\ufe0f"),
+    ],
+)
+def test_white_space_and_invisible_characters_stay(translator: Translator, text: str, kept: str) -> None:
+    for options in ({"placeholders": ()}, {}, {"content_format": "html"}):
+        found = translate(translator, text, **options).text
+        assert not Counter(kept) - Counter(found), (options, found)
+        assert text[0] != "\ufeff" or found[0] == "\ufeff"
+
+
+def test_only_literal_text_of_messages_is_translated(translator: Translator) -> None:
+    found = translate(
+        translator, "You have {n, plural, =0 {no messages} one {# message} other {# messages}} left."
+    ).text
+    assert found.count("{n, plural, =0 {") == found.count("} one {# ") == found.count("} other {# ") == 1
+    assert "message" not in found
+
+
+def test_blocks_of_templates_keep_their_places(translator: Translator) -> None:
+    found = translate(translator, "{% if a %}Hello {{ b }}!{% else %}Please log in.{% endif %}").text
+    assert [found.index(each) for each in ("{% if a %}", "{{ b }}", "{% else %}", "{% endif %}")] == sorted(
+        found.index(each) for each in ("{% if a %}", "{{ b }}", "{% else %}", "{% endif %}")
+    )
+
+
+def test_unnumbered_fields_keep_their_order_or_are_named(translator: Translator) -> None:
+    text = "Your password was changed by %s on %d."
+    found = translate(translator, text).hypotheses[0]
+    if found.lost_placeholders:
+        assert (found.text, found.finish_reason.name) == (text, "PLACEHOLDER_LOST")
+    else:
+        assert found.text.index("%s") < found.text.index("%d")
+
+
+def test_a_text_without_placeholders_is_translated_as_without_the_option(translator: Translator) -> None:
+    texts = [each.replace("{}", "it") for each in ENGLISH]
+    plain = translator.translate(texts, model="en-zh", return_scores=True)
+    assert translator.translate(texts, model="en-zh", return_scores=True, placeholders=ALL) == plain
+
+
+def test_every_hypothesis_holds_the_placeholders(translator: Translator) -> None:
+    text = "Click {name} to open %s."
+    for options in (
+        {"num_hypotheses": 3},
+        {"num_hypotheses": 3, "return_alternatives": True},
+        {"beam_size": 1},
+        {"sampling": SamplingOptions(seed=1), "num_hypotheses": 2},
+        {"glossary": {"Click": "单击"}},
+        {"protected_patterns": ["number", "placeholder"]},
+        {"content_format": "html"},
+        {"content_format": "xml"},
+        {"return_quality": True, "return_provenance": True},
+    ):
+        for each in translate(translator, text, **options).hypotheses:
+            assert each.text.count("{name}") == each.text.count("%s") == 1, options
+
+
+def test_a_glossary_is_kept_beside_placeholders(translator: Translator) -> None:
+    found = translate(translator, "Click {name} to open the printer.", glossary={"printer": "印表机"})
+    assert "{name}" in found.text
+    assert [(match.source, match.target) for match in found.glossary_matches] == [("printer", "印表机")]
+
+
+def test_a_progressive_translation_ends_with_the_placeholders(translator: Translator) -> None:
+    parts = list(translator.translate_progressively("Hello {name}. Click %s.", model="en-zh", placeholders=ALL))
+    text = "".join(part.text_delta for part in parts)
+    assert parts[-1].translation is not None
+    assert text == parts[-1].translation.text
+    assert ("{name}" in text, "%s" in text) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"token_details": True}, "token_details"),
+        ({"target_prefix": "点"}, "options.target_prefix"),
+        ({"placeholders": ["printf", "printf"]}, "placeholders[1]"),
+        ({"placeholders": ["other"]}, "placeholders"),
+    ],
+)
+def test_what_placeholders_exclude_is_named(translator: Translator, options: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        translate(translator, PLAIN, **options)
+    assert field in str(refused.value)
+
+
+def test_too_many_placeholders_are_refused(translator: Translator) -> None:
+    with pytest.raises(InvalidInputError, match="at most 2000 placeholders"):
+        translate(translator, "Open {b} now. " * 1400 + "{c} and " * 1000, source_language="en")
