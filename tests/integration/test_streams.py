@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from losing_relay import LosingRelay
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, StreamedTranslation, TranslationClient
 
@@ -151,3 +152,41 @@ async def test_a_stream_that_the_server_ended_because_it_was_idle_goes_on(start_
             results = await asyncio.to_thread(blocking)
         await watching
         assert [each.error for each in results] == [None, None]
+
+
+@pytest.mark.parametrize("is_asyncio", [False, True])
+async def test_a_stream_that_breaks_while_it_is_idle_goes_on(start_server: Any, is_asyncio: bool) -> None:
+    """Between two texts there is more time than one answer may take, and all connections break meanwhile."""
+    timeout, pause = 2.0, 2.5
+    async with start_server() as server:
+        relay = LosingRelay(server.address)
+        loop = asyncio.get_running_loop()
+
+        async def idle() -> None:
+            await asyncio.sleep(pause)
+            relay.cut()
+
+        async def slow() -> AsyncIterator[str]:
+            for _ in range(3):
+                yield VALID
+                await idle()
+
+        def slow_in_thread() -> Iterator[str]:
+            for _ in range(3):
+                yield VALID
+                asyncio.run_coroutine_threadsafe(idle(), loop).result(timeout=60)
+
+        def blocking() -> list[StreamedTranslation]:
+            with TranslationClient(relay.address) as client:
+                client.translate_one(VALID)
+                return list(client.translate_stream(slow_in_thread(), timeout=timeout))
+
+        async with relay.serving():
+            if is_asyncio:
+                async with AsyncTranslationClient(relay.address) as client:
+                    await client.translate_one(VALID)
+                    results = [each async for each in client.translate_stream(slow(), timeout=timeout)]
+            else:
+                results = await asyncio.to_thread(blocking)
+            assert [each.error for each in results] == [None] * 3
+            assert relay.connections >= 3
