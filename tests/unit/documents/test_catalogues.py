@@ -11,7 +11,7 @@ from typing import Any
 import polib
 import pytest
 from document_texts import read, texts, translated
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -130,6 +130,8 @@ def test_catalogues_are_read_by_other_libraries() -> None:
         (".resx", "<root", "no readable .resx"),
         (".xml", '<!DOCTYPE a [<!ENTITY b "c">]><resources/>', "entities, which are refused"),
         (".stringsdict", "<plist>", "no readable .stringsdict"),
+        (".strings", '"a" = "b\\\\";', "a value ends in a backslash"),
+        (".properties", "\n" * 1000, "more than 999 empty lines in a row"),
     ],
 )
 def test_what_is_no_catalogue_is_refused(suffix: str, content: str, message: str) -> None:
@@ -313,3 +315,66 @@ def test_suffixes_are_known_in_capitals(tmp_path: Path) -> None:
     path = tmp_path / "strings.XML"
     path.write_text(SAMPLES[".xml"])
     assert list(DocumentFile.of(path).texts().places) == EXPECTED[".xml"]
+
+
+_MESSAGES = st.lists(
+    st.lists(
+        st.sampled_from(["One", "two!", "%d", "{x}", '"q"', "it's", "<", "&", "é", "\\\\", "a: b", "# c"]),
+        min_size=1,
+        max_size=5,
+    )
+    .map(" ".join)
+    .filter(lambda text: any(map(str.isalpha, text))),
+    min_size=1,
+    max_size=4,
+)
+
+
+def _catalogue(suffix: str, messages: list[str]) -> bytes:
+    """Return a catalogue of messages, written by other libraries than the one that reads it where there is one."""
+    import json
+
+    import yaml
+
+    named = {f"k{number}": text for number, text in enumerate(messages)}
+    if suffix == ".yml":
+        return yaml.safe_dump({"en": named}, allow_unicode=True).encode()
+    if suffix == ".stringsdict":
+        return plistlib.dumps({name: {"NSStringLocalizedFormatKey": text} for name, text in named.items()})
+    if suffix == ".arb":
+        return json.dumps(named).encode()
+    if suffix == ".strings":
+        lines = (f'"{name}" = {json.dumps(text, ensure_ascii=False)};\n' for name, text in named.items())
+        return "".join(lines).encode()
+    root = etree.Element({".resx": "root", ".ts": "TS"}[suffix])
+    parent = root if suffix == ".resx" else etree.SubElement(root, "context")
+    if suffix == ".ts":
+        etree.SubElement(parent, "name").text = "a"
+    for name, text in named.items():
+        element = etree.SubElement(parent, "data" if suffix == ".resx" else "message", name=name)
+        etree.SubElement(element, "value" if suffix == ".resx" else "source").text = text
+        if suffix == ".ts":
+            etree.SubElement(element, "translation", type="unfinished")
+    return etree.tostring(root, encoding="utf-8", xml_declaration=True)
+
+
+@pytest.mark.parametrize("suffix", [".yml", ".stringsdict", ".arb", ".strings", ".resx", ".ts"])
+def test_generated_catalogues_give_their_messages_and_take_any(suffix: str) -> None:
+    @settings(max_examples=200)
+    @given(_MESSAGES, _MESSAGES)
+    def check(messages: list[str], answers: list[str]) -> None:
+        if suffix == ".strings":
+            messages, answers = ([text.replace("\\", "").strip() for text in each] for each in (messages, answers))
+        raw = _catalogue(suffix, messages)
+        found = texts(suffix, raw)
+        assert set(found) <= set(messages)
+        assert len(found) >= len([text for text in set(messages) if " " in text]) or suffix == ".ts"
+        chosen = {text: answers[number % len(answers)] for number, text in enumerate(dict.fromkeys(found))}
+        written = read(suffix, raw).render(chosen)
+        if suffix != ".ts":
+            assert texts(suffix, written) == [chosen[text] for text in found]
+        else:
+            translations = [element.text or "" for element in etree.fromstring(written).iter("translation")]
+            assert [text for text in translations if text] == [chosen[text] for text in found]
+
+    check()

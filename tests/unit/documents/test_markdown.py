@@ -140,3 +140,15 @@ def test_a_tag_that_would_begin_a_block_of_html_does_not() -> None:
     assert text == 'One <g id="1">two</g>.'
     written = read(".md", "One <p>two</p>.").render({text: '<g id="1">字</g> 字.'}).decode()
     assert written == "<span></span><p>字</p> 字."
+
+
+def test_marks_that_meet_in_a_translation_stay_apart() -> None:
+    [text] = texts(".md", "`a` or `b`, **c** or **d**")
+    answer = '<code id="2">b</code><code id="1">a</code><g id="4">d</g><g id="3">c</g>字'
+    written = read(".md", "`a` or `b`, **c** or **d**").render({text: answer}).decode()
+    assert structure(written) == structure("`b` `a`**d** **c**字")
+
+
+def test_a_bracket_before_a_wiki_link_is_text() -> None:
+    [text] = texts(".md", "Open [[a b]] now")
+    assert read(".md", "Open [[a b]] now").render({text: f"[{text}"}).decode() == "\\[Open [[a b]] now"

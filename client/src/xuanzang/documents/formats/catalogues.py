@@ -28,6 +28,8 @@ _ROOTS = {".xml": b"<resources", ".resx": b"<root", ".ts": b"<TS", ".stringsdict
 _XML_STORES = {".xml": AndroidResourceFile, ".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
 _EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
 """Empty lines that the library takes long for, as the square of their number."""
+_BACKSLASH_AT_THE_END = re.compile(r"(?<!\\)(?:\\\\)++\"")
+"""End of a value that the library takes for an escaped quotation mark."""
 _SHOWN_CHARACTERS = 200
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
 # The library raises whatever its parsers do.
@@ -77,7 +79,8 @@ class _Catalogue:
         """Yield the texts to translate with their names."""
         for entry, strings in self._entries:
             for text in filter(_is_text, strings):
-                yield Unit(text=text.strip(), where=str(entry.getid())[:100])
+                is_ordered = "%#@" in text  # a variable of a .stringsdict
+                yield Unit(text=text.strip(), where=str(entry.getid())[:100], is_ordered=is_ordered)
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations; if nothing changes, the same bytes.
@@ -98,10 +101,16 @@ class _Catalogue:
         if isinstance(store, RubyYAMLFile):
             store.units = changed  # values of other kinds stay as they are written
         raw = bytes(store)
+        if isinstance(store, javafile):
+            # References take the place of what ASCII lacks.
+            raw = re.sub(r"[^\x00-\x7f]", lambda found: f"\\u{ord(found[0]):04X}", raw.decode("iso-8859-1")).encode(
+                "ascii"
+            )
         found = {entry.getid(): strings for entry, strings in self._read(_parsed(raw, self._settings), filled=True)}
-        if any(found.get(name) != strings for name, strings in wanted.items()):
-            raise DocumentError("a translation cannot be written in this format")
-        return _in_language(raw, self._settings)
+        lost = next((name for name, strings in wanted.items() if found.get(name) != strings), None)
+        if lost is not None:
+            raise DocumentError(f"the translation of {str(lost)[:100]!r} cannot be written in this format")
+        return _in_language(raw, self._settings) if isinstance(store, RubyYAMLFile) else raw
 
     @property
     def _fills(self) -> bool:
@@ -152,6 +161,8 @@ def _store(raw: bytes, settings: ReadSettings) -> Any:
     text = EncodedText.decode(raw, settings.encoding).text
     if _EMPTY_LINES.search(text):
         raise DocumentError("more than 999 empty lines in a row")
+    if settings.suffix == ".strings" and _BACKSLASH_AT_THE_END.search(text):
+        raise DocumentError("a value ends in a backslash")
     if settings.suffix == ".strings":
         store: Any = stringsfile() if raw.startswith(_MARKS) else stringsutf8file()
     else:
@@ -218,7 +229,7 @@ def _translated(text: str, translations: Mapping[str, str]) -> str:
 
 def _in_language(raw: bytes, settings: ReadSettings) -> bytes:
     """Return a catalogue of Rails under the target language, which is its only key."""
-    if settings.suffix not in (".yml", ".yaml") or settings.target_language is None:
+    if settings.target_language is None:
         return raw
     key = re.compile(rb"^([\"']?)[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*\1(?=:)", re.MULTILINE)
     return key.sub(settings.target_language.encode(), raw, count=1)

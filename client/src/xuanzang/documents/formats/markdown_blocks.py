@@ -115,12 +115,14 @@ class Block:
         return pieces
 
     def _text(self, words: str, start: int, end: int) -> None:
-        if start > self._end and self.content[start - 1 : start] == b"\\":
-            start -= 1  # an escaped character
+        is_escaped = start > self._end and self.content[start - 1 : start] == b"\\"
+        start -= is_escaped
         number = bisect_left(self._mask_ends, start + 1)
         while number < len(self._masks) and self._masks[number].start < end:
             mask = self._masks[number]
-            self._words_until(self.content[start : max(start, mask.start)].decode(), start, mask.start)
+            before = self.content[start + is_escaped : max(start, mask.start)].decode()
+            self._words_until(before, start, mask.start)
+            is_escaped = False
             self._mask(mask)
             start, number = mask.end, number + 1
             words = self.content[start : max(start, end)].decode()

@@ -17,6 +17,7 @@ _BLOCK_START = re.compile(r"^(?:(?=[#+=:!?/-])|(\d+)(?=[.)]))")
 _TAGS = {"Emphasis": "em", "Strong": "strong", "Strikethrough": "s", "Mark": "mark"}
 EMPTY_ELEMENT = [("OPEN", "span"), ("CLOSE", "span")]
 """Shape of the element that the last spelling puts first."""
+_JOINING = ("`", "*", "_", "~")
 _ALWAYS_ESCAPED = frozenset("|#")
 
 
@@ -64,10 +65,21 @@ def _mark(piece: Piece) -> tuple[str, str]:
 
 def _spelled(pieces: Sequence[Piece], kept: Set[str], *, is_first: bool, escape: Callable[[str, Set[str]], str]) -> str:
     written = ""
+    opened = 0
+    last: Kind | None = None
     for piece in pieces:
         if piece.kind is not Kind.TEXT:
-            written += piece.raw
+            # Two code spans without a space between them would be one, and two emphases another one.
+            is_joined = (
+                piece.kind in (Kind.CODE, Kind.OPEN) and written[-1:] == piece.raw[:1] and written[-1:] in _JOINING
+            )
+            written += " " if is_joined and last in (Kind.CODE, Kind.CLOSE) else ""
+            last = piece.kind
+            is_label = piece.kind is Kind.CLOSE and piece.raw == f"][{written[opened:]}]"
+            written += "]" if is_label else piece.raw
+            opened = len(written) if piece.kind is Kind.OPEN else opened
             continue
+        last = piece.kind
         text = escape(flowing(piece.text), kept)
         if not written:
             text = text.lstrip()

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 _DIRECTIVE = re.compile(
-    r"%(?:%|(?P<number>\d+\$)?(?P<rest>[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+)?)?(?:hh?|ll?|[qjzZtL])?"
+    r"%#@\w+@|%(?:%|(?P<number>\d+\$)?(?P<rest>[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+)?)?(?:hh?|ll?|[qjzZtL])?"
     r"(?:[diouxXeEfFgGaAcCsSpnm@]|<PRI\w+>)))"
 )
 _NUMBERED = re.compile(r"%(\d+)\$")
@@ -60,5 +60,5 @@ def _found(text: str) -> list[str]:
 
 def _can_be_numbered(text: str, flags: frozenset[str]) -> bool:
     found = _found(text)
-    has_others = "$" in text or any("*" in each or "<" in each or each.endswith("m") for each in found)
+    has_others = "$" in text or "%#@" in text or any("*" in each or "<" in each or each.endswith("m") for each in found)
     return bool(flags & _WITH_NUMBERS) and len(found) > 1 and not has_others
