@@ -134,6 +134,8 @@ def markup_text(text: str) -> str:
 
 def encoded(pieces: Sequence[Piece]) -> str:
     """Return pieces as one text to translate."""
+    if len(pieces) == 1 and pieces[0].kind is Kind.TEXT:
+        return markup_text(pieces[0].text).strip()
     numbers = {place: number for number, place in enumerate(_numbered(pieces), start=1)}
     alone = set(_next_to_words(pieces[::-1], -1))
     return "".join(

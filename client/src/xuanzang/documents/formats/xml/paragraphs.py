@@ -197,6 +197,8 @@ def _stretch(place: int, item: Item) -> tuple[int, bytes]:
 
 def _bases(items: Sequence[Item]) -> dict[int, Look]:
     """Return the most common formatting outside of pairs (0) and within each pair."""
+    if len(items) == 1:
+        return {0: items[0].look}
     sizes: dict[int, Counter[bytes]] = {0: Counter()}
     looks: dict[int, dict[bytes, Look]] = {0: {}}
     within = [0]
@@ -210,7 +212,7 @@ def _bases(items: Sequence[Item]) -> dict[int, Look]:
             sizes[within[-1]][item.look.key] += len(item.text.strip())
             looks[within[-1]].setdefault(item.look.key, item.look)
     first = next(item.look for item in items if item.kind is ItemKind.TEXT)
-    return {pair: looks[pair][sizes[pair].most_common(1)[0][0]] if sizes[pair] else first for pair in sizes}
+    return {pair: looks[pair][max(size, key=size.__getitem__)] if size else first for pair, size in sizes.items()}
 
 
 class _Writer:
