@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -50,3 +51,41 @@ def test_a_caller_that_hangs_up_leaves_no_traceback(capsys: pytest.CaptureFixtur
     [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert (line["event"], line["level"]) == ("a caller hung up while it was answered", "info")
     assert "exception" not in line
+
+
+@pytest.mark.parametrize(
+    ("log_format", "is_terminal", "is_json"),
+    [("auto", True, False), ("auto", False, True), ("json", True, True), ("console", False, False)],
+)
+def test_lines_are_for_people_on_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    log_format: str,
+    is_terminal: bool,
+    is_json: bool,
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    configure_logging(level="info", log_format=log_format)
+    logging.getLogger("xuanzang").info("settings", extra={"address": "a"})
+    logging.getLogger("xuanzang").info("listening", extra={"port": 1})
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.startswith("{") for line in lines] == ([True, True] if is_json else [False])
+
+
+@pytest.mark.parametrize(
+    ("models", "address", "last"),
+    [
+        (
+            ["en-zh", "zh-en"],
+            "127.0.0.1:50051",
+            'Serving en-zh, zh-en on 127.0.0.1:50051. Try: xuanzang translate "Good morning."',
+        ),
+        (["zh-en"], "[::1]:1", 'Serving zh-en on [::1]:1. Try: xuanzang translate --address [::1]:1 "早上好。"'),
+    ],
+)
+def test_a_terminal_shows_what_to_type_once_the_server_serves(
+    capsys: pytest.CaptureFixture[str], models: list[str], address: str, last: str
+) -> None:
+    configure_logging(level="info", log_format="console")
+    logging.getLogger("xuanzang").info("serving", extra={"models": models, "address": address})
+    assert capsys.readouterr().err.splitlines()[-1] == last

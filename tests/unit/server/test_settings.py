@@ -14,7 +14,7 @@ def test_flags_override_the_environment_which_overrides_defaults(monkeypatch: py
     monkeypatch.setenv("XUANZANG_MAX_BATCH_SENTENCES", "16")
     monkeypatch.setenv("XUANZANG_LOG_LEVEL", "debug")
     settings = read_settings(["--max-batch-sentences", "8"])
-    assert (settings.max_batch_sentences, settings.log_level, settings.log_format) == (8, "debug", "json")
+    assert (settings.max_batch_sentences, settings.log_level, settings.log_format) == (8, "debug", "auto")
 
 
 def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,6 +110,24 @@ def test_help_shows_no_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: 
     shown = {" ".join(line.split()[:2]) for line in flags.splitlines() if line.startswith("  --")}
     assert {"--models PATH", "--address HOST:PORT", "--workers N", "--drain-timeout-seconds SECONDS"} <= shown
     assert not {flag for flag in shown if flag.split()[1] in {"int", "float", "str", "Path"}}
+
+
+def test_help_groups_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(["--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: xuanzang serve [OPTION ...]\n")
+    _, *groups = shown.split("\n\n")
+    heads = [lines[0] for group in groups if (lines := group.splitlines()) and lines[-1].startswith(" ")]
+    assert heads[1:] == [
+        "The folder of the models and the listening addresses:",
+        "How the engine uses the machine, and what it accepts:",
+        "How versions of a model go live:",
+        "Limits on messages, RPCs, streams and connections:",
+        "Limits on how many explanations are made, and on their size:",
+        "Settings of who may call:",
+        "Logs, traces, TLS and the stop of the server:",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,9 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
     """
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     parser = _FlagParser(model, prog=program, description=_description(model), argument_default=SUPPRESS)
-    for name, field in fields.items():
-        _add(parser, name, field)
+    groups: dict[type[BaseModel], Any] = {}
+    for name, field in model.model_fields.items():
+        _add(_group_of(parser, groups, model, name), field.alias or name, field)
     given = vars(parser.parse_args(arguments))
     try:
         values = {name: _values(fields[name], name, value) for name, value in given.items()}
@@ -121,11 +122,27 @@ def _description(model: type[BaseModel]) -> str:
     return inspect.cleandoc(model.__doc__ or "")
 
 
-def _add(parser: CommandParser, name: str, field: FieldInfo) -> None:
+def _group_of(parser: CommandParser, groups: dict[type[BaseModel], Any], model: type[BaseModel], name: str) -> Any:
+    """Return the group of a flag in the help: flags of each inherited model stand together, under its first line."""
+    declaring = next(
+        each for each in reversed(model.__mro__) if issubclass(each, BaseModel) and name in each.model_fields
+    )
+    if declaring is model or declaring.__name__.startswith("_"):
+        return parser
+    if declaring not in groups:
+        title = _description(declaring).partition("\n")[0].removesuffix(".")
+        groups[declaring] = parser.add_argument_group(title)
+        # All flags in a row fill a screen.
+        positional = [each.upper() for each, field in model.model_fields.items() if _is_positional(field)]
+        parser.usage = " ".join(("%(prog)s", "[OPTION ...]", *(f"[{each} ...]" for each in positional)))
+    return groups[declaring]
+
+
+def _add(parser: Any, name: str, field: FieldInfo) -> None:
     shape = _shape(field.annotation)
-    if any(isinstance(mark, Positional) for mark in field.metadata):
+    if _is_positional(field):
         several = {"nargs": "*" if not field.is_required() else "+"} if shape.container else {}
-        parser.add_argument(name, metavar=_flag(name).upper(), **several)  # type: ignore[arg-type]
+        parser.add_argument(name, metavar=_flag(name).upper(), **several)
     elif shape.kind is bool:
         parser.add_argument(f"--{_flag(name)}", action=BooleanOptionalAction)
     elif shape.container:
@@ -135,6 +152,10 @@ def _add(parser: CommandParser, name: str, field: FieldInfo) -> None:
     else:
         # Not argparse's own: the model says in one style what is wrong with a value.
         parser.add_argument(f"--{_flag(name)}", metavar=_value_name(name, shape.kind))
+
+
+def _is_positional(field: FieldInfo) -> bool:
+    return any(isinstance(mark, Positional) for mark in field.metadata)
 
 
 def _shape(annotation: Any) -> _Shape:

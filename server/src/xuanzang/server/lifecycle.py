@@ -183,7 +183,7 @@ class Server:
         self.engine.live.listen(self.rpc.health.show)
         # The watch of the folder may have been faster.
         await self.rpc.health.show(self.engine.live.catalog.names)
-        _LOGGER.info("serving", extra={"models": names})
+        _LOGGER.info("serving", extra={"models": names, "address": self.rpc.address})
         if self.admin:
             await self.admin.start()
             _LOGGER.info("administration", extra={"port": self.admin.port})

@@ -13,12 +13,39 @@ from xuanzang.command.log_lines import JsonFormatter, TextFormatter
 def configure_logging(*, level: str, log_format: str) -> None:
     """Write the events of every module's `logging` logger to stderr, as JSON or as "console" lines for people.
 
+    "auto" is "console" on a terminal, else JSON.
+
     Fields of an event are passed as `extra`: `_LOGGER.info("listening", extra={"address": address})`.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    if log_format == "auto":
+        log_format = "console" if sys.stderr.isatty() else "json"
+    if log_format == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(_ConsoleFormatter())
+        # All settings fill a screen.
+        handler.addFilter(lambda record: record.getMessage() != "settings" or level == "debug")
     handler.addFilter(_CallerFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+# Addresses that the command calls without being told one.
+_CALLED_BY_DEFAULT = ("127.0.0.1:50051", "localhost:50051")
+
+
+class _ConsoleFormatter(TextFormatter):
+    """Writes events for people, and what to do once the server serves."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        if record.getMessage() != "serving":
+            return line
+        facts = vars(record)
+        models, address = ", ".join(facts["models"]), facts["address"]
+        flag = "" if address in _CALLED_BY_DEFAULT else f" --address {address}"
+        text = "Good morning." if any(name.startswith("en") for name in facts["models"]) else "早上好。"
+        return f'{line}\nServing {models} on {address}. Try: xuanzang translate{flag} "{text}"'
 
 
 class _CallerFilter(logging.Filter):

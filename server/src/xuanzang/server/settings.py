@@ -118,16 +118,10 @@ class Locations(BaseModel):
             return None
 
 
-# --help lists the flags of the last base first.
-class Settings(
-    BaseSettings, AccessSettings, ExplanationLimits, RpcLimits, PromotionSettings, EngineSettings, Locations
-):
-    """Serve translation models over gRPC.
+class Operation(BaseModel):
+    """Logs, traces, TLS and the stop of the server."""
 
-    A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
-    """
-
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     tracing: bool = False
     """Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
@@ -144,10 +138,22 @@ class Settings(
     """PEM file of the authorities whose client certificates are accepted; turns mutual TLS on."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged."""
-    log_format: Literal["json", "console"] = "json"
-    """Format of log lines: one JSON object per line, or text for people."""
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """Format of log lines: one JSON object per line, or text for people; auto: text on a terminal, else JSON."""
     probe: bool = False
     """Do not serve; exit with 0 if the server at --address is serving, else with 1."""
+
+
+# --help lists the flags of the last base first.
+class Settings(
+    BaseSettings, Operation, AccessSettings, ExplanationLimits, RpcLimits, PromotionSettings, EngineSettings, Locations
+):
+    """Serve translation models over gRPC.
+
+    A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -106,3 +106,11 @@ async def test_the_caller_gets_the_code_and_the_details(serve: Any, error: Excep
     assert ("grpc-status-details-bin" in trailers) == bool(errors.status_of(error).details)
     overloaded = isinstance(error, engine_errors.OverloadedError)
     assert trailers.get("grpc-retry-pushback-ms") == ("1250" if overloaded else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "logged"), [("zh-en", "zh-en"), ("zh-en/7", "zh-en/7"), ("a secret text", ""), ("a" * 99, ""), ("", "")]
+)
+def test_a_model_that_is_not_served_is_named_in_the_log_if_it_is_a_name(name: str, logged: str) -> None:
+    reason = errors.reason_of(engine_errors.ModelNotFoundError("no such model", model=name))
+    assert (reason.word, reason.model) == ("model", logged)

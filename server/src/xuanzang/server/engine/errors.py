@@ -67,6 +67,11 @@ class UnservedLanguageError(InvalidInputError):
 class ModelNotFoundError(EngineError):
     """No served model has the name or serves the languages."""
 
+    def __init__(self, message: str, *, model: str = "") -> None:
+        super().__init__(message)
+        self.model = model
+        """Name that a request gave, if that is the reason."""
+
 
 class ModelStateError(EngineError):
     """The state of a model, or of its folder, does not allow what is asked; the message says why."""

@@ -263,7 +263,7 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
     candidates = [served for served in models if _has_name(served, model)]
     if not candidates:
         names = ", ".join(sorted({served.name for served in models})) or "none"
-        raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}")
+        raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}", model=model)
     languages = source_language, target_language
     fits = _fits(candidates, *languages)
     best, _ = min(fits, key=itemgetter(0))

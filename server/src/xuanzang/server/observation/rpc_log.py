@@ -12,12 +12,14 @@ _LINES_PER_SECOND = 10
 
 
 class Reason(NamedTuple):
-    """Reason that an RPC was refused, without any text of a caller."""
+    """Reason that an RPC was refused, without any text of a caller but a name."""
 
     word: str
     """One of a few words, such as "fields", "queue", "deadline", "quota" or "places"."""
     fields: tuple[str, ...] = ()
     """Faulty fields of the request, the first of them."""
+    model: str = ""
+    """Model that is not served, if its name looks like one."""
 
 
 class RpcLog:
@@ -50,6 +52,8 @@ class RpcLog:
             facts["reason"] = reason.word
             if reason.fields:
                 facts["fields"] = list(reason.fields)
+            if reason.model:
+                facts["model"] = reason.model
         if request_id is not None:
             facts["request_id"] = request_id
         _LOGGER.log(level, self._what, extra=facts)

@@ -227,7 +227,9 @@ class Entry:
             is_check, request_id = method.service.is_open, rpc.request_id
             self._log.write(method.path, code.name, seconds, is_check=is_check, request_id=request_id, reason=reason)
         if record is not None:
-            record.reason, record.fields = reason or (None, ())
+            if reason is not None:
+                record.reason, record.fields = reason.word, reason.fields
+                record.model = record.model or reason.model or None
             self._observation.end(record, code.name, code.value[0], seconds)
 
     def _count_unread(self, method: Method, refusal: errors.Refusal, rpc: RpcContext | None) -> None:

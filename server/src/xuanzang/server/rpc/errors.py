@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -72,6 +73,8 @@ _STATUSES: Mapping[type[Exception], tuple[grpc.StatusCode, str]] = MappingProxyT
 )
 """Code of each class of errors, and the word for it in logs; overload and faulty fields have words of their own."""
 _MAX_FIELDS = 5
+# A caller may send any text as a name; no text is logged.
+_LOGGED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9._-]{1,63})?")
 
 _CODES_BY_NUMBER = MappingProxyType({code.value[0]: code for code in grpc.StatusCode})
 
@@ -98,6 +101,8 @@ def reason_of(error: Exception) -> Reason:
         return Reason("fields", tuple(each.field for each in error.violations[:_MAX_FIELDS]))
     if isinstance(error, errors.OverloadedError):
         return Reason(error.reason)
+    if isinstance(error, errors.ModelNotFoundError) and _LOGGED_NAME.fullmatch(error.model):
+        return Reason("model", model=error.model)
     return Reason(_STATUSES[type(error)][1] if type(error) in _STATUSES else "internal")
 
 

@@ -100,6 +100,8 @@ class ListeningServer:
         self._reloaded = [part for part in reloaded if part is not None]
         self._reloading: asyncio.Task[None] | None = None
         self.port = _bind(self._server, address, tls)
+        self.address = f"{address.rpartition(':')[0]}:{self.port}"
+        """Address with the port that was bound."""
 
     async def start(self) -> None:
         """Answer from now on."""
