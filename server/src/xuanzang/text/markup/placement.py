@@ -122,6 +122,8 @@ def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tup
 def _fallback(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span:
     """Return the place of an element that no word comes from: the nearest free word if it is around any."""
     border = space.nearest(_border(inline.start, alignment))
+    if inline.is_space and (end := _end_of_word(inline.start, alignment)) is not None:
+        border = space.nearest(end)
     nothing = (border, border)
     if inline.is_verbatim or inline.start == inline.end or not alignment.has_words(inline.start, inline.end):
         return nothing
@@ -217,6 +219,12 @@ def _border(place: int, alignment: Alignment, *, is_end: bool = False) -> int:
     if before in (0, len(stretch.words)):
         return stretch.end if before else stretch.start
     return stretch.words[before].start if alignment.follows_space(place) else stretch.words[before - 1].end
+
+
+def _end_of_word(place: int, alignment: Alignment) -> int | None:
+    """Return the end of the last word of the translation that comes from the word before a place of the text."""
+    words = alignment.at(place - 1).words or ()
+    return next((w.end for w in reversed(words) if any(s.start < place <= s.end for s in w.sources)), None)
 
 
 def _words_before(words: Sequence[Word], place: int) -> int:

@@ -26,7 +26,7 @@ from xuanzang.gateway.translation import Translated, TranslationJob, translate
 _KEY_HINT = "the header authorization: DeepL-Auth-Key KEY"
 _READ = frozenset(
     {
-        *("auth_key", "glossary_id", "ignore_tags", "non_splitting_tags", UNSERVED, "source_lang"),
+        *("auth_key", "glossary_id", "ignore_tags", "non_splitting_tags", UNSERVED, "placeholders", "source_lang"),
         *("splitting_tags", "tag_handling", "target_lang", "text"),
     }
 )
@@ -212,6 +212,10 @@ def _options(parameters: Parameters) -> TranslateOptions:
         if tags not in ("html", "xml"):
             raise bad_request("tag_handling", 'must be "html" or "xml"')
         chosen["content_format"] = cast("ContentFormat", tags)
+    if "placeholders" in parameters.names:
+        # This gateway's addition, as it is to protect them without tags.
+        families = ",".join(parameters.texts("placeholders"))
+        chosen["placeholders"] = [family.strip() for family in families.split(",") if family.strip()]
     return chosen
 
 
