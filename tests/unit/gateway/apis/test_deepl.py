@@ -112,6 +112,15 @@ async def test_ignored_tags_are_marked_for_the_server_and_come_back_as_they_were
     assert found == text.replace(BEAM["en"], BEAM["de"])
 
 
+async def test_placeholders_are_named_by_an_addition_of_the_gateway(gateway: RunningGateway, server: StandIn) -> None:
+    body = {"text": [BEAM["en"]], "source_lang": "EN", "target_lang": "DE"}
+    answer = await gateway.post("/v2/translate", json=body | {"placeholders": "printf,braces"})
+    assert answer.status == 200, answer.body
+    assert list(server.asked[-1].settings.placeholders) == [1, 2]
+    refused = await gateway.post("/v2/translate", json=body | {"placeholders": "other"})
+    assert (refused.status, "placeholders" in refused.json["message"]) == (400, True)
+
+
 async def test_usage_counts_what_was_translated_and_names_a_limit(client: deepl.DeepLClient) -> None:
     await asyncio.to_thread(translated, client)
     usage = await asyncio.to_thread(client.get_usage)
