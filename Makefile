@@ -24,7 +24,7 @@ require-python = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))
 
 # The steps of pip, a line each as they begin.
 PROGRESS := .venv-demo/bin/python -uc 'import re, sys; [print("  " + step[1], flush=True) for line in sys.stdin \
-	if (step := re.match(r" *(Collecting \S+|Building editable for \S+(?=.* started)|Installing collected packages)", line))]'
+	if (step := re.match(r" *(Obtaining \S+|Collecting \S+|Building editable for \S+(?=.* started)|Installing collected packages)", line))]'
 
 .PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels blocks dashboards settings client site pictures recording suites clean
 
@@ -204,7 +204,7 @@ DEMO := PYTHONUNBUFFERED=1 .venv-demo/bin/python -m pip install --constraint con
 .venv-demo/ready: constraints.txt $(filter-out model/% export/%,$(PYPROJECTS)) $(KERNELS)
 	$(require-python)
 	@echo "Installing server, page and commands into .venv-demo: 300 MB, a minute or two, once."
-	@$(PYTHON) -m venv .venv-demo
+	@echo "  Creating an environment of $$($(PYTHON) --version)" && $(PYTHON) -m venv .venv-demo
 	@$(DEMO) 'setuptools>=80' | $(PROGRESS)
 	@$(DEMO) --no-build-isolation -e proto -e kernels -e 'client[documents]' -e 'server[cpu,detection]' -e gateway | $(PROGRESS)
 	@touch $@
