@@ -338,7 +338,7 @@ def _catalogue(suffix: str, messages: list[str]) -> bytes:
 
     named = {f"k{number}": text for number, text in enumerate(messages)}
     if suffix == ".yml":
-        return yaml.safe_dump({"en": named}, allow_unicode=True).encode()
+        return str(yaml.safe_dump({"en": named}, allow_unicode=True)).encode()
     if suffix == ".stringsdict":
         return plistlib.dumps({name: {"NSStringLocalizedFormatKey": text} for name, text in named.items()})
     if suffix == ".arb":
