@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.gateway.entry.beginnings import Beginnings
+from xuanzang.gateway.entry.fair_start import StartQueue
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, Shares, network_of
 
@@ -123,10 +123,10 @@ def test_a_host_is_counted_by_its_network(host: str, network: str) -> None:
 
 
 async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_sides_in_turn() -> None:
-    beginnings, begun = Beginnings(), list[str]()
+    queue, begun = StartQueue(), list[str]()
 
     async def begin(side: str) -> None:
-        await beginnings.turn(side)
+        await queue.turn(side)
         begun.append(side)
 
     crowd = [asyncio.create_task(begin("crowd")) for _ in range(300)]
@@ -145,9 +145,9 @@ async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_sides_in_turn() -> 
 
 
 async def test_a_lone_request_begins_at_once() -> None:
-    beginnings = Beginnings()
+    queue = StartQueue()
     for _ in range(3):
-        waiting = beginnings.turn("any")
+        waiting = queue.turn("any")
         with pytest.raises(StopIteration):
             waiting.send(None)
         await asyncio.sleep(0)

@@ -40,10 +40,10 @@ from xuanzang.gateway.apis.mtranserver import MTranServer
 from xuanzang.gateway.apis.openai.completions import OpenAI
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
-from xuanzang.gateway.entry.beginnings import TurnsOfAddresses
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoints import IGNORED, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.fair_start import FairStart
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.errors import Fault, RefusedError
@@ -75,7 +75,7 @@ def open_client(settings: Settings) -> AsyncTranslationClient:
         tls=tls,
         connections=settings.server_connections,
         timeout=settings.request_timeout_seconds,
-        # Every caller has a key of its own, or none.
+        # Callers bring their own keys.
         api_key="",
         allow_insecure_key=settings.allow_insecure_keys,
         uses_proxy=tls is not None,
@@ -89,7 +89,7 @@ class Gateway:
         """Open the client and, if there is one, bind the address of gRPC; the event loop must be running.
 
         Args:
-            metrics: Metrics; None: some that nobody asks for.
+            metrics: Metrics; None: new ones.
 
         Raises:
             OSError: The address of gRPC is taken, or not this machine's.
@@ -117,7 +117,7 @@ class Gateway:
         if self.settings.page:
             routes += page_routes()
         middleware = [
-            Middleware(TurnsOfAddresses, probes=PROBES),
+            Middleware(FairStart, probes=PROBES),
             Middleware(WholeBodies),
             Middleware(KnownHosts, hosts=self.settings.hosts),
             *_cross_origin(self.settings),
@@ -226,7 +226,7 @@ def _cross_origin(settings: Settings) -> list[Middleware]:
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
-            # Clients of other products send many of their own, such as OpenAI's; the origins are those that are listed.
+            # Clients of other products send many headers of their own, such as OpenAI's; origins are restricted.
             allow_headers=["*"],
             expose_headers=exposed,
         )
@@ -249,7 +249,7 @@ async def _live(_: Request) -> Response:
 
 
 class KnownHosts:
-    """ASGI application around another: what is addressed to other hosts is refused, but for probes."""
+    """ASGI application around another: it refuses requests for other hosts, except probes."""
 
     def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...]) -> None:
         """Stand around an application.

@@ -40,11 +40,11 @@ class Fault:
     status: HTTPStatus
     """Status of the answer."""
     message: str
-    """Cause, for people; it holds nothing of what is to be translated."""
+    """Cause, for people; it quotes no text."""
     violations: tuple[FieldViolation, ...] = ()
     """Faulty parameters."""
     violation_count: int = 0
-    """Number of faulty parameters, of which `violations` has the first ten."""
+    """Number of faulty parameters; `violations` has the first ten."""
     reason: str = ""
     """Cause as one word for the log: nothing that a caller chose; empty: the word of the status."""
     retry_after: float | None = None
@@ -72,12 +72,12 @@ class Fault:
 
     @property
     def status_without_404(self) -> HTTPStatus:
-        """Status for programs to which 404 is a wrong address: a language or model that is not there is a bad value."""
+        """Status for programs that take 404 for a wrong address: there, an unknown language or model is a bad value."""
         return HTTPStatus.BAD_REQUEST if self.status is HTTPStatus.NOT_FOUND else self.status
 
     @property
     def description(self) -> str:
-        """Faulty parameters with what is wrong about each or, if there are none, the message."""
+        """Faulty parameters with their faults or, if there are none, the message."""
         listed = [f"{each.field}: {each.description}" for each in self.violations]
         if self.violation_count > len(listed):
             listed.append(f"and {self.violation_count - len(listed)} more")
@@ -113,7 +113,7 @@ def bad_request(field: str, description: str) -> RefusedError:
 
     Args:
         field: Name of the parameter in the API.
-        description: What is wrong with it, and the limit.
+        description: Its fault, and the limit.
     """
     return invalid([FieldViolation(field=field, description=description)])
 
@@ -128,7 +128,7 @@ def not_found(message: str) -> RefusedError:
     """Return the refusal of a request for something that is not there.
 
     Args:
-        message: What is not there.
+        message: The missing thing.
     """
     return RefusedError(Fault(status=HTTPStatus.NOT_FOUND, message=message))
 

@@ -95,7 +95,7 @@ def has_synonyms(code: str | None) -> bool:
 
 
 def served_code(code: str, served: Iterable[str]) -> str:
-    """Return the code by which the server has a language: the same, or another one that means it.
+    """Return the server's code of a language: the same one or a synonym.
 
     Args:
         code: Code of a language in any API, such as "zh-TW" or LibreTranslate's "zt".
@@ -137,16 +137,16 @@ def chinese_name_of(code: str) -> str:
 
 
 def unless_automatic(code: str | None) -> str | None:
-    """Return the code of a source language; None if it is to be detected.
+    """Return the code of a source language; None: the server detects it.
 
     Args:
-        code: Code in an API; "auto" and nothing mean that it is to be detected.
+        code: Code in an API; "auto" and nothing stand for detection.
     """
     return None if code is None or code.lower() in ("", "auto") else code
 
 
 def code_of(named: str, served: Iterable[str]) -> str:
-    """Return the code of a language that is given by its code or a name; what is neither comes back.
+    """Return the code of a language from its code or name; anything else comes back unchanged.
 
     Args:
         named: Code in any API, or a name in English or in the language, such as "Chinese" and "中文".

@@ -16,7 +16,7 @@ from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.settings import Settings
 
 _RESERVED = 8
-"""One in so many places is only for network addresses that have taken none."""
+"""Each eighth place is reserved for network addresses without one."""
 _IPV6_BITS = 64
 """Of an IPv6 address: one host has the rest."""
 _UPLOADS = 8
@@ -54,7 +54,7 @@ class SharedLimit:
         Args:
             what: Their name in refusals, in the plural.
             shares: Shares of them, each a place at least.
-            retry_seconds: Time after which a refused caller should ask again.
+            retry_seconds: Time until a refused caller should ask again.
         """
         self.taken = 0
         self.total = total
@@ -91,14 +91,14 @@ class SharedLimit:
         self._count(holder, number)
 
     def release(self, holder: Holder, number: int = 1) -> None:
-        """Give places back, to those who wait for them.
+        """Return places, and hand them to waiting callers.
 
         Args:
             holder: Who has taken them.
         """
         self._count(holder, -number)
         for turn, waiting in list(self._waiting.items()):
-            # One that is cancelled leaves when its task runs.
+            # A cancelled caller leaves when its task runs.
             if not turn.done() and not self._full(waiting, 1):
                 del self._waiting[turn]
                 self._count(waiting, 1)
@@ -122,7 +122,7 @@ class SharedLimit:
 
     @asynccontextmanager
     async def turn(self, holder: Holder) -> AsyncIterator[None]:
-        """Wait for a place and hold it; those who wait have it in their order, but for the shares.
+        """Wait for a place and hold it; callers get places in their order, within their shares.
 
         Args:
             holder: Who takes it.
@@ -154,7 +154,7 @@ class SharedLimit:
                 del self._counts[key]
 
     def _full(self, holder: Holder, number: int) -> tuple[int, str, HTTPStatus] | None:
-        """Return the limit that so many places more would exceed, with its name and status."""
+        """Return the limit that more places would exceed, with its name and status."""
         of_address, of_caller = self._counts["address", holder.address], self._counts["caller", holder.caller]
         # From the widest to the narrowest, so that the first limit named is the one to wait for.
         checks = (
@@ -172,7 +172,7 @@ class SharedLimit:
 
 
 class SharedLimits:
-    """All that callers share, each kind with limits of its own: none can keep another waiting."""
+    """The limits that callers share, one for each kind of resource: a full one never blocks another kind."""
 
     def __init__(self, settings: Settings) -> None:
         """Leave all of it free."""
@@ -192,10 +192,10 @@ class SharedLimits:
 
 
 def network_of(host: str) -> str:
-    """Return the network address by which a host is counted: of IPv6 its first 64 bits.
+    """Return the network address of a host for its shares: an IPv4 address, or the first 64 bits of an IPv6 address.
 
     Args:
-        host: IP address; anything else is returned as it is.
+        host: IP address; anything else is returned unchanged.
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

@@ -27,10 +27,10 @@ _ACCEPTED_AT_ONCE = 64
 _OTHER_FILES = 256
 _SEND_BUFFER_BYTES = 128 * 1024
 _ENDING_SECONDS = 3.0
-"""Of a long drain; of a short one a third. In them ends what waits for its callers."""
+"""Last seconds of a long drain, a third of a short one: connections that still wait for callers end in them."""
 _LATE_SECONDS = 1.0
 _SWITCH_SECONDS = 0.0005
-"""Time for which the thread that reads large bodies keeps the event loop from the interpreter, at most."""
+"""Longest time for which the thread that reads large bodies holds the interpreter lock."""
 _SCRAPES = 64
 """Connections that may ask for metrics at a time."""
 _SCRAPE_SECONDS = 5.0
@@ -124,12 +124,12 @@ def _allow_files(connections: int) -> None:
 
 
 def _reload_certificate(configuration: uvicorn.Config) -> None:
-    """Use the files of the certificate as they are now for new connections; keep the old ones if they are not valid."""
+    """Use the present files of the certificate for new connections, unless they are invalid."""
     if not configuration.ssl or not configuration.ssl_certfile:
         return
     try:
         configuration.ssl.load_cert_chain(configuration.ssl_certfile, configuration.ssl_keyfile)
-    except OSError as error:  # of which ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError included
         _LOGGER.error("the old certificate stays in use", extra={"reason": str(error)})  # noqa: TRY400 - it is enough
     else:
         _LOGGER.info("certificate reloaded")
@@ -141,7 +141,7 @@ def _stop_at_once(server: uvicorn.Server) -> None:
 
 
 class _MetricsServer(uvicorn.Server):
-    """uvicorn's server beside another one, to which signals go."""
+    """uvicorn's server without signals, which another server handles."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -194,7 +194,7 @@ def listener(address: str) -> socket.socket:
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     # Its connections inherit it; otherwise the second packet of an answer waits 40 ms for the receipt of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The kernel would take megabytes of answers that nobody reads.
+    # Otherwise the kernel buffers megabytes of unread answers.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     return listening
 
@@ -219,7 +219,7 @@ def configuration(gateway: Gateway) -> uvicorn.Config:
         server_header=False,
         backlog=_ACCEPTED_AT_ONCE,
         timeout_keep_alive=settings.keep_alive_seconds,
-        # The last second is for what is cancelled.
+        # In the last second cancelled requests end.
         timeout_graceful_shutdown=max(settings.drain_timeout_seconds - 1, min(settings.drain_timeout_seconds, 1)),
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,

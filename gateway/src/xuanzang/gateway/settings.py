@@ -22,7 +22,7 @@ PROGRAM = "xuanzang gateway"
 _PREFIX = "XUANZANG_GATEWAY_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 FORM_BYTES = 64 * 1024
-"""Size of an upload beside its file."""
+"""Size of the other parts of an upload."""
 LOOPBACK_HOSTS = ("loopback",)
 """Stands for all names and addresses of this machine that others do not reach."""
 _BODY_MEMORY_BYTES = 64 * 2**20
@@ -263,7 +263,7 @@ class Settings(BaseSettings):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts by which callers may address the gateway; empty: any."""
+        """Hosts that callers may name as the gateway's; empty: any."""
         if self.allowed_hosts:
             hosts = tuple(host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip())
             return () if "*" in hosts else hosts

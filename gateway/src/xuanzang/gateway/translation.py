@@ -31,7 +31,7 @@ _INDEX = re.compile(r"^contents\[(\d+)\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translated:
-    """A text in the target language, or one that was passed through."""
+    """A translation, or a text that was passed through."""
 
     source: str
     """Code of the language that it was translated from; empty if it was copied, and nothing tells its language."""
@@ -221,7 +221,7 @@ async def _groups(call: BaseCall, job: TranslationJob) -> list[list[int]]:
     counts = Counter(code for code in found if code)
     if not counts:
         return [everything]
-    # What tells no language is taken for what most texts are.
+    # A text of unknown language is taken for the language of most texts.
     usual = counts.most_common(1)[0][0]
     groups: dict[str, list[int]] = {}
     for index, code in enumerate(found):

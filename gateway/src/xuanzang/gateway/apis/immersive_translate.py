@@ -34,12 +34,12 @@ _ESCAPED_PLACEHOLDER = re.compile(r"&lt;(/?b[0-9]{1,9}\s{0,9}/?)&gt;")
 
 
 def render(fault: Fault) -> Response:
-    """Return an error; the API has no form of its own for one."""
+    """Return an error; the API defines no form for it."""
     return JSONResponse({"error": fault.named(_NAMES).description}, fault.status_without_404, headers=fault.headers)
 
 
 class ImmersiveTranslate(Api):
-    """Handler of the API, at an address of its own and at that of LibreTranslate."""
+    """Handler of the API, at its own address and at LibreTranslate's."""
 
     def __init__(self, state: SharedState) -> None:
         """Make the handler."""
@@ -90,7 +90,7 @@ def _fits(given: Parameters) -> bool:
 
 
 def _prepared(texts: Sequence[str]) -> tuple[list[str], TranslateOptions]:
-    """Return texts with how they are to be read: as HTML if one of them has placeholders."""
+    """Return texts and their format, which is HTML if one of them has placeholders."""
     if not any(map(_PLACEHOLDER.search, texts)):
         return list(texts), {}
     escaped = [_ESCAPED_PLACEHOLDER.sub(_unescaped, html.escape(each, quote=False)) for each in texts]

@@ -16,16 +16,16 @@ _MAX_FIELDS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file, and the fields beside it."""
+    """A file with the other fields of its form."""
 
     content: bytes
     """Content of the file."""
     suffix: str
-    """Suffix of its name, in lower case with its dot; one of those that can be translated."""
+    """Suffix of its name, in lower case with its dot; a format of documents."""
     fields: dict[str, str]
     """Other fields of the form, by name."""
     columns: tuple[str, ...]
-    """Fields `column`, of which there may be several."""
+    """Values of the field `column`, which may be repeated."""
 
 
 def read_upload(headers: Headers, body: bytes, *, file_field: str = "file") -> Upload:
@@ -35,7 +35,7 @@ def read_upload(headers: Headers, body: bytes, *, file_field: str = "file") -> U
         body: Its body, within its limit.
 
     Raises:
-        RefusedError: The body is no such form, has no file, or one that cannot be translated.
+        RefusedError: The body is no such form, or has no file of a known format.
     """
     form = read_multipart(headers, body, max_files=1, max_fields=_MAX_FIELDS)
     file = form.files.get(file_field)

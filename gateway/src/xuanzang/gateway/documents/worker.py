@@ -24,7 +24,7 @@ from xuanzang.documents import DocumentError, DocumentFile, Limits
 LENGTH_BYTES = 8
 """Size of the length of a part of a message."""
 BEGUN = b"+"
-"""What the process sends when a message begins to arrive, so that its end after that is the message's doing."""
+"""Answer to the first bytes of a message: a process that ends after it was ended by the message."""
 _LOWER_PRIORITY = 5
 _KEPT_BYTES = 56 * 2**20
 """Memory of a process that takes another document; a larger one ends, which gives its memory back."""
@@ -40,7 +40,7 @@ class Outcome:
     """Outcome of a message."""
 
     result: Facts = field(default_factory=dict)
-    """Results of the work, beside the file."""
+    """Results of the work, without the file."""
     refusal: str | None = None
     """The fault of the document."""
     is_costly: bool = False
@@ -62,7 +62,7 @@ def message(facts: Facts, content: bytes) -> bytes:
 
 
 def facts_of(file: DocumentFile) -> Facts:
-    """Return what is to be told of a file beside its content."""
+    """Return the name and the settings of a file as JSON."""
     return {"name": file.name, **asdict(file.settings)}
 
 

@@ -16,7 +16,7 @@ from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit
 
 UNPROVED_BYTES = 64 * 1024
-"""Size to which a body is read before its caller's key is known to be valid."""
+"""Largest part of a body that is read before the caller's key is checked."""
 _PIECE_BYTES = 64 * 1024
 
 
@@ -29,12 +29,12 @@ class BodyLimits:
     seconds: float
     """Maximum time until it is whole."""
     unproved: int = UNPROVED_BYTES
-    """Size to which it is read before the caller is approved."""
+    """Largest part of it that is read before the caller is approved."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
-    """Memory for the body of one request."""
+class ByteQuota:
+    """Quota of bytes for the body of one request."""
 
     places: SharedLimit
     """A place for each byte."""
@@ -50,7 +50,7 @@ class Memory:
             size: Number of bytes.
 
         Raises:
-            RefusedError: So many are not free.
+            RefusedError: There are too few.
         """
         self.places.take(self.holder, size)
         self.size += size
@@ -62,7 +62,7 @@ class Memory:
 
 
 async def read_body(
-    headers: Headers, receive: Receive, *, limits: BodyLimits, memory: Memory, approve: Callable[[], Awaitable[None]]
+    headers: Headers, receive: Receive, *, limits: BodyLimits, memory: ByteQuota, approve: Callable[[], Awaitable[None]]
 ) -> bytes:
     """Read a body.
 
@@ -116,7 +116,7 @@ def declared_size(headers: Headers) -> int:
 
 
 class WholeBodies:
-    """ASGI application around another: large bodies that nobody wants end their connections, no answer piles up."""
+    """ASGI application around another: large unread bodies end their connections, answers are sent in pieces."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Stand around an application."""

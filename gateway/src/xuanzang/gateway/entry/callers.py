@@ -20,7 +20,7 @@ from xuanzang.gateway.limits import Holder, network_of
 REQUEST_ID = "x-request-id"
 """Header of request and answer."""
 KEY_HEADERS = ("x-api-key", "x-goog-api-key", "ocp-apim-subscription-key", "key")
-"""Headers, and metadata of gRPC, in which programs send a key and nothing else."""
+"""Headers, and metadata of gRPC, whose whole value is a key."""
 
 _LOGGER = logging.getLogger(__name__)
 _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -35,14 +35,14 @@ class Caller:
     """Sender of a request."""
 
     holder: Holder
-    """Network address by which it is counted, and its name, which is the same however the key is spelled: a digest of
+    """Its network address and its name, which do not depend on the spelling of the key: a digest of
     the key or, where none is asked for, the address."""
     client: AsyncTranslationClient
     """Client that calls the server with the caller's key."""
 
 
 def request_id_of(headers: Headers) -> str:
-    """Return the id that the caller chose, or a new one if it chose none or one that is not valid."""
+    """Return the id of the caller's choice, or a new one if that is missing or invalid."""
     return checked_id(headers.get(REQUEST_ID, ""))
 
 
@@ -56,7 +56,7 @@ def checked_id(chosen: str) -> str:
 
 
 def key_in(headers: Headers) -> str | None:
-    """Return the API key of a header of its own or of `authorization`, which some programs send without a scheme.
+    """Return the API key in a header of its own or in `authorization`, with or without a scheme.
 
     Raises:
         RefusedError: `authorization` has another scheme.
@@ -82,7 +82,7 @@ class Callers:
         Args:
             client: Client without a key.
             anonymous: Whether callers without a key are passed on.
-            listing_key: Key for those who have none, where languages and models are listed.
+            listing_key: Key of callers without one, for lists of languages and models.
         """
         self.client = client
         self.anonymous = anonymous
@@ -96,7 +96,7 @@ class Callers:
             key: Its key, or None.
             address: Its network address, as `network_of` returns it.
         """
-        # Where no key is needed, a caller may make up as many as it likes.
+        # Where no key is needed, a caller may invent any number of keys.
         return Holder(address, address if self.anonymous or not key else _digest(key))
 
     def caller_of(
@@ -106,7 +106,7 @@ class Callers:
 
         Args:
             key: API key of the caller, or None.
-            peer: Network address of the caller, by which the server divides its time among those without a key.
+            peer: Network address of the caller; the server shares its time among addresses without a key.
             needs_key: Whether callers without a key are refused where keys are asked for; otherwise they have the one
                 for listing.
             hint: Where the API's clients put a key.

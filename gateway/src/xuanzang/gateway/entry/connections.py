@@ -36,11 +36,11 @@ class ConnectionLimits:
     receive_seconds: float
     """Time for the head of a request to arrive, and again for its body."""
     send_seconds: float
-    """Time in which a caller must take some of its answer."""
+    """Longest time in which a caller takes nothing of its answer."""
 
 
 class Connections:
-    """The open connections by network address. Newcomers take the place of those that nobody works for."""
+    """The open connections by network address. Newcomers replace connections without a request in progress."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         """Hold none."""
@@ -52,7 +52,7 @@ class Connections:
         """Take in a connection, at the cost of another one if there are too many.
 
         Returns:
-            Whether there is room: requests in progress are not ended for others.
+            Whether there is room; requests in progress keep their connections.
         """
         crowd: dict[BoundedProtocol, None] = {}
         if len(self._by_address.get(newcomer.address, ())) >= self._limits.of_address:
@@ -114,13 +114,13 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     @property
     def worth(self) -> tuple[int, float]:
-        """Rank among those that newcomers replace, the least first: never answered, idle, not reading its answer."""
+        """Rank in the order of replacement, the lowest first: never answered, idle, not reading its answer."""
         is_answering = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         return (2 if is_answering else int(self._answered), self._since)
 
     @property
     def is_at_work(self) -> bool:
-        """True if a request has arrived whole and is not answered yet, and the peer takes what is sent."""
+        """True if a whole request waits for its answer, and the peer reads."""
         return bool(self._unanswered) and not (self._unanswered[0].more_body or self.flow.write_paused)
 
     @override
@@ -142,7 +142,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._receiving = _cancel(self._receiving)
         self._sending = _cancel(self._sending)
         super().connection_lost(exc)
-        # uvicorn tells it to the one that came last.
+        # uvicorn tells only the last cycle.
         for cycle in self._unanswered:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -155,7 +155,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        # Also of what comes between requests and begins none, such as empty lines.
+        # Bytes between requests count as well, such as empty lines.
         if self._receiving is None and (self.cycle is None or self.cycle.response_complete):
             self._await_peer()
         self._other_bytes += nbytes
@@ -182,7 +182,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:
             super().on_header(name, value)
-            # The parser refuses what is no number of 64 bits.
+            # The parser refuses numbers above 64 bits.
             if name.lower() == b"content-length" and value.isdigit():
                 self._declared_bytes = int(value)
 
@@ -245,7 +245,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         if self.flow.read_paused:
             self._await_peer()
         elif self.cycle is not None and self.cycle.more_body and not self.cycle.response_started:
-            # Who reads the body will answer that it is late.
+            # The reader of the body answers that it is late.
             self._receiving = self.loop.call_later(self.limits.receive_seconds, self.transport.abort)
         else:
             self.transport.abort()

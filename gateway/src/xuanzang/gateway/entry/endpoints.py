@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
-from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, Memory, read_body
+from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, ByteQuota, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
 from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
@@ -43,14 +43,14 @@ FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway fai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseCall:
-    """What calls over HTTP and gRPC have in common."""
+    """A call over HTTP or gRPC."""
 
     id: str
-    """Id, by which caller and operator speak of it."""
+    """Id, which caller and operator can both quote."""
     caller: Caller
     """The caller who sends it."""
     deadline: float
-    """Monotonic time at which its answer must be there, whatever number of calls of the server it takes."""
+    """Monotonic time of its deadline, which all its calls of the server share."""
     log: dict[str, Any]
     """Members of its log line: words of the gateway and names of models, nothing that the caller chose."""
 
@@ -96,7 +96,7 @@ class Call(BaseCall):
         """Note the parameters that have no effect in an API, for a header of the answer.
 
         Args:
-            known: Names of those that have one.
+            known: Names of parameters with an effect.
         """
         self.ignored.extend(nsmallest(_SHOWN_NAMES + 1, self.parameters.names.difference(known)))
 
@@ -104,7 +104,7 @@ class Call(BaseCall):
         """Return the result of a function whose time grows with the body, without holding others up.
 
         Args:
-            more: Bytes that it works on beside the body.
+            more: Size of its other input in bytes.
 
         Raises:
             RefusedError: The function raises it.
@@ -125,7 +125,7 @@ class SharedState:
         Args:
             callers: Makes the clients of callers.
             health: Says whether the server answers.
-            metrics: Metrics; None: some that nobody asks for.
+            metrics: Metrics; None: new ones.
         """
         self.settings = settings
         self.callers = callers
@@ -146,7 +146,7 @@ class ApiStyle:
     key_parameters: tuple[str, ...] = ()
     """Parameters that may hold the API key; none: only headers do."""
     key_hint: str = "the header authorization: Bearer KEY"
-    """Where the API's clients put a key, for those who send none."""
+    """Place of the key in this API, which refusals of callers without one name."""
     needs_key: bool = True
     """True if callers without a key are refused where keys are asked for."""
     reads_parameters: bool = True
@@ -175,7 +175,7 @@ class _Arrived:
     headers: Headers
     id: str
     variant: Variant
-    """The API that it is of, as far as it is told."""
+    """Its API, as far as the parameters tell it."""
     log: dict[str, Any] = field(default_factory=dict)
     """Members of its log line."""
     ignored: list[str] = field(default_factory=list)
@@ -326,7 +326,7 @@ class Endpoint:
                 await callers.prove(caller, key)
 
         holder = callers.holder_of(key, network_of(peer))
-        memory = Memory(places=self._state.limits.body_bytes, holder=holder)
+        memory = ByteQuota(places=self._state.limits.body_bytes, holder=holder)
         held.callback(memory.release)
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if style.reads_parameters else b""
@@ -361,6 +361,6 @@ class Endpoint:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return the names of ignored parameters for a header: those that look like names, and not too many."""
+    """Return the names of ignored parameters for a header: valid names only, and the first of many."""
     shown = [name for name in dict.fromkeys(names) if _NAME.fullmatch(name)][:_SHOWN_NAMES]
     return ", ".join([*shown, *(["..."] if len(shown) < len(set(names)) else [])])

@@ -59,7 +59,7 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     ("grpc.max_send_message_length", -1),
     ("grpc.server_handshake_timeout_ms", 20_000),
-    # Without it gRPC takes up streams as fast as they are reset.
+    # Without it a caller that resets streams gets new ones without limit.
     ("grpc.max_concurrent_streams", 128),
 )
 
@@ -137,12 +137,12 @@ class GrpcServer:
         self._server.start()
 
     def begin_stop(self) -> None:
-        """Take no more calls, and give those in progress the time of a drain."""
+        """Take no more calls, and drain."""
         if self._stopping is None:
             self._stopping = self._server.stop(self._drain_seconds)
 
     async def stop(self) -> None:
-        """Take no more calls, and wait for those in progress."""
+        """Take no more calls, and wait for the last one."""
         self.begin_stop()
         if self._stopping is not None:
             await asyncio.to_thread(self._stopping.wait)
@@ -247,7 +247,7 @@ class _Entry(grpc.GenericRpcHandler):
         self._loop.call_soon_threadsafe(lambda: timers.append(self._loop.call_later(seconds, context.cancel)))
         try:
             return next(messages, None)
-        except Exception as error:  # what gRPC raises has no more to say
+        except Exception as error:  # gRPC raises a bare Exception
             raise _GoneError from error
         finally:
             self._loop.call_soon_threadsafe(lambda: timers.pop().cancel())
@@ -358,7 +358,7 @@ def _status(code: grpc.StatusCode, fault: Fault) -> Any:
 
 
 def _certificate(settings: Settings) -> grpc.ServerCredentials:
-    """Return the certificate of the settings, of which each new connection gets the files as they are then."""
+    """Return the certificate of the settings; each new connection reads its files anew."""
     paths = settings.tls_key, settings.tls_certificate
 
     def read() -> grpc.ServerCertificateConfiguration:

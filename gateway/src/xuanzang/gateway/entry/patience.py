@@ -16,7 +16,7 @@ from xuanzang.gateway.errors import Fault, RefusedError
 LEAST_SECONDS = 0.001
 """Time that a call of the server gets at its deadline; it does not take none."""
 _GRACE_SECONDS = 0.5
-"""Time in which the server's own answer about a deadline may still arrive."""
+"""Time after the deadline for the server's own answer about it."""
 
 Answer = TypeVar("Answer")
 
@@ -26,7 +26,7 @@ class HungUpError(Exception):
 
 
 def deadline_in(seconds: float) -> float:
-    """Return the monotonic time at which a request must be answered."""
+    """Return the monotonic time of a deadline."""
     return time.monotonic() + seconds
 
 
@@ -50,7 +50,7 @@ async def within(
 
     Args:
         work: Makes the answer.
-        deadline: Monotonic time at which it must be there.
+        deadline: Monotonic time of the deadline.
         health: Says when the server is lost.
         hung_up: Function that returns when the caller has gone; None: the work is cancelled from outside.
 

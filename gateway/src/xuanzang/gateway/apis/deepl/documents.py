@@ -106,7 +106,7 @@ class DeepLDocuments:
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def status(self, call: Call) -> Response:
-        """Answer /v2/document/ID: what has become of a file, at once or when it is done soon; DELETE forgets it."""
+        """Answer /v2/document/ID: the status of a file, at once or when it is done soon; DELETE forgets the file."""
         document = self._found(call)
         if document is None:
             return _missing()
@@ -144,10 +144,10 @@ class DeepLDocuments:
 
 
 def _options(upload: Upload, ignored: list[str]) -> TranslateOptions:
-    """Return how a document is to be translated.
+    """Return the options of a document's translation.
 
     Args:
-        ignored: List to which names of fields without an effect are added.
+        ignored: List that receives the names of fields without an effect.
     """
     fields = upload.fields
     ignored.extend(sorted(fields.keys() - _READ))

@@ -1,4 +1,4 @@
-"""DeepL's glossaries, versions 2 and 3, on those that the server holds.
+"""DeepL's glossaries, versions 2 and 3, stored as glossaries of the server.
 
 The server's have one pair of languages, so one of version 3 is several of them: those whose names are its id, a dot and
 their languages, such as `animals.zh-en`.
@@ -105,7 +105,7 @@ class DeepLGlossaries:
         return Response(await _tsv(call, held[0]), media_type=_TSV)
 
     async def pairs(self, call: Call) -> Response:
-        """Return the pairs that glossaries may have: all that the server translates."""
+        """Return the pairs of languages that glossaries may have: those of the server's models."""
         pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         listed = [{"source_lang": source, "target_lang": each} for source, targets in pairs.items() for each in targets]
         return JSONResponse({"supported_languages": listed})
@@ -189,7 +189,7 @@ class DeepLGlossaries:
 
 
 async def glossary_for(call: BaseCall, glossary_id: str, *, source: str | None, target: str) -> str:
-    """Return the name by which the server holds what a glossary has for a pair of languages.
+    """Return the server's name of the dictionary of a glossary for a pair of languages.
 
     Args:
         source: Language of the texts, or None.
@@ -380,7 +380,7 @@ def _given(parameters: Parameters, name: str) -> str:
 
 
 def _missing(message: str) -> RefusedError:
-    """Refuse what is not there with 404, which `render` leaves to glossaries and documents."""
+    """Return the refusal of a missing glossary, which `render` answers with 404."""
     return RefusedError(Fault(status=HTTPStatus.GONE, message=message))
 
 

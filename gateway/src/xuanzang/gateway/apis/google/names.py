@@ -18,9 +18,9 @@ _DETECTOR = "language-detection/default"
 _PARENT = re.compile(r"projects/[^/]+(/locations/[^/]+)?")
 _MODEL = re.compile(r"(projects/[^/]+/locations/[^/]+/models/)?(?P<model>[^/]+(/[^/]+)?)")
 _GLOSSARY = re.compile(r"(?P<location>projects/[^/]+/locations/[^/]+)/glossaries/(?P<name>[^/]+)")
-# Google's own models, of which a caller need know nothing more: the one that fits the languages answers.
+# Names of Google's own models: the model of the languages answers.
 _GENERAL = re.compile(r"general/.*|nmt|base")
-# Beside a code of ours, Google's for the same.
+# Google's codes of languages that have other codes here.
 _SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"zh": ("zh-CN",), "zh-Hans": ("zh-CN",), "zh-Hant": ("zh-TW",), "he": ("iw",), "nb": ("no",), "jv": ("jw",)}
 )
@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 
 
 def parent_violations(parent: str) -> Iterable[FieldViolation]:
-    """Yield what is wrong with the name of a project; which one it is does not matter.
+    """Yield the faults of the name of a project; any project will do.
 
     Args:
         parent: Name such as "projects/any" or "projects/any/locations/global".
@@ -40,7 +40,7 @@ def parent_violations(parent: str) -> Iterable[FieldViolation]:
 
 
 def model_violations(model: str) -> Iterable[FieldViolation]:
-    """Yield what is wrong with the form of a model's name.
+    """Yield the faults in the form of a model's name.
 
     Args:
         model: Name of a model, or nothing.
@@ -52,7 +52,7 @@ def model_violations(model: str) -> Iterable[FieldViolation]:
 
 
 def detector_violations(model: str) -> Iterable[FieldViolation]:
-    """Yield what is wrong with the name of a model that detects languages.
+    """Yield the faults of the name of a model that detects languages.
 
     Args:
         model: Name of the model, or nothing.
@@ -63,7 +63,7 @@ def detector_violations(model: str) -> Iterable[FieldViolation]:
 
 
 def served_model(model: str, *, is_bare: bool = False) -> str:
-    """Return the name by which the server knows a model, such as "zh-en" or "zh-en/2"; empty for any.
+    """Return the server's name of a model, such as "zh-en" or "zh-en/2"; empty for any.
 
     Args:
         model: Name of a model in a valid form, or nothing.
@@ -85,7 +85,7 @@ def model_resource(parent: str, model: str) -> str:
 
 
 def stored_glossary(resource: str, *, field: str) -> str:
-    """Return the name by which the server knows a glossary, which has no capital letters.
+    """Return the server's name of a glossary, without capital letters.
 
     Args:
         resource: Name such as "projects/any/locations/global/glossaries/animals".

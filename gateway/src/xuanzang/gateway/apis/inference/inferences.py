@@ -82,7 +82,7 @@ PARAMETERS: Mapping[str, Callable[[Any, str], Any]] = MappingProxyType(
 """Parameters of inferences, each with what reads it."""
 _RENAMED = MappingProxyType({"source_language_code": "source_language", "target_language_code": "target_language"})
 _MICROSECONDS = "timeout"
-# What Triton's clients say of the form of messages, and hints for a scheduler that nobody has to follow.
+# Parameters of Triton's clients for the form of messages, and hints for a scheduler, which may be ignored.
 _HINTS: Mapping[str, Callable[[Any, str], Any]] = MappingProxyType(
     {
         "binary_data_output": _truth,
@@ -109,7 +109,7 @@ class Inference:
     elements: Sequence[bytes | str]
     """Elements of the tensor of texts."""
     field: str
-    """Field that holds them, by which refusals name them."""
+    """Name of their field in refusals."""
     shape: Sequence[int]
     """Its shape."""
     parameters: Mapping[str, Any]
@@ -148,7 +148,7 @@ class Inferences:
     max_texts: int
     """Maximum number of texts of an inference."""
     statistics: dict[tuple[str, str], Statistics] = field(default_factory=dict)
-    """Of what was answered, by name and version of the model."""
+    """Answers by name and version of the model."""
 
     async def infer(self, inference: Inference, *, call: BaseCall) -> Inferred:
         """Answer an inference.
@@ -215,7 +215,7 @@ class Inferences:
             raise not_found(f"model {name[:_MAX_NAME_CHARACTERS]!r} is not served")
 
     async def counted(self, name: str, version: str, *, call: BaseCall) -> list[tuple[Model, Statistics]]:
-        """Return the statistics of a model, or of all, of those that the caller may use.
+        """Return the statistics of one or all of the caller's models.
 
         Args:
             name: Name of the model; empty: all.
@@ -234,7 +234,7 @@ class Inferences:
 
 
 def served_model(model: str, version: str) -> str:
-    """Return the name by which the server knows a model; empty for any.
+    """Return the server's name of a model; empty for any.
 
     Args:
         model: Name, or nothing for any.

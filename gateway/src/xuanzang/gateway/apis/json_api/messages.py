@@ -1,4 +1,4 @@
-"""Messages of the gateway's own API: they are checked, and described in OpenAPI, by what stands here."""
+"""Messages of the gateway's own API: the source of its validation and of its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Hypothesis(Message):
 
 
 class DetailedHypothesis(Hypothesis):
-    """A hypothesis with what was asked for about it."""
+    """A hypothesis with its details."""
 
     token_count: int
     tokens: list[Token] = Field(description="Tokens in the order of the text; empty without token_details.")
@@ -292,7 +292,7 @@ class ExplainOptions(Message):
 
 
 class ExplainRequest(Message):
-    """A sentence whose translation is to be explained."""
+    """A request for the explanation of a sentence's translation."""
 
     text: str = Field(description="Text of one sentence.")
     source_language: Language | None = Field(default=None, description="Language of the text; unset: it is detected.")
@@ -389,7 +389,7 @@ ALL: tuple[type[Message], ...] = (
 
 
 def schemas(kinds: Iterable[type[Message]]) -> dict[str, Any]:
-    """Return the JSON schemas of messages and of what they hold, by name.
+    """Return the JSON schemas of messages and their members, by name.
 
     Args:
         kinds: Requests and answers.

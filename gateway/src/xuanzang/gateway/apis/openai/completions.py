@@ -75,7 +75,7 @@ def _is_set(value: object) -> bool:
 
 
 class _BaseRequest(BaseModel):
-    """Fields that both calls share; others have no effect: the search draws nothing, and has limits of its own."""
+    """Fields of both calls; others have no effect: the search draws nothing and has its own limits."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
@@ -179,7 +179,7 @@ class OpenAI(Api):
         return JSONResponse(events.response(await _translated(call, text, options)))
 
     async def _asked(self, call: Call, request: _Request) -> tuple[str, TranslateOptions]:
-        """Return the text of a request, and how it is to be translated."""
+        """Return the text of a request and the options of its translation."""
         _require_harmless(call, request.model_extra or {})
         prompt, instructed = await call.apart(partial(_prompt_of, request))
         options = _named_languages(request, prompt, instructed, await call.client.list_models(timeout=call.seconds))
@@ -278,7 +278,7 @@ def _pair(name: str, pairs: Mapping[str, Sequence[str]], served: Iterable[str]) 
 
 
 def _member(response_format: Mapping[str, Any] | None) -> str | None:
-    """Return the name of the string that is to hold the translation in a JSON object; None if it is to be bare."""
+    """Return the member of a JSON object for the translation; None: the translation is the whole answer."""
     if response_format is None or response_format.get("type") == "text":
         return None
     try:
@@ -296,13 +296,13 @@ class _Events(Protocol):
     """Events of a stream, as a call has them."""
 
     def begin(self) -> Iterator[str]:
-        """Yield what comes before the text."""
+        """Yield the events before the text."""
 
     def part(self, delta: str) -> str:
         """Return the event of a part of the text."""
 
     def end(self) -> Iterator[str]:
-        """Yield what comes after the text."""
+        """Yield the events after the text."""
 
 
 async def _stream(call: Call, text: str, options: TranslateOptions, events: _Events) -> Response:

@@ -28,7 +28,7 @@ class Prompt:
     target: str | None = None
     """Code of the language to translate into; None: the prompt names none."""
     has_placeholders: bool = False
-    """True if tags and names in braces stand for what is not text."""
+    """True if its tags and names in braces are placeholders."""
 
 
 # An instruction begins like this, a text to translate hardly ever.
@@ -38,7 +38,7 @@ _START = re.compile(
     r"|\W{0,8}(?:请|把|将|你是|作为|翻译|从|帮我|现在)",
     re.IGNORECASE,
 )
-# One that has nothing before it, such as a role, so that its first paragraph is the whole of it.
+# An instruction without a role before it: its first paragraph is the whole instruction.
 _DIRECT = re.compile(r"\W{0,8}(?:please\s+|now\s+)?(?:translate|treat)\b|\W{0,8}[请把将翻]", re.IGNORECASE)
 _VERB = re.compile(r"\btranslat(?:e|es|ing|ion|or)\b|译", re.IGNORECASE)
 _IMPERATIVE = re.compile(r"\btranslate\b|译", re.IGNORECASE)
@@ -49,7 +49,7 @@ _QUOTES = " \t\"'“”‘’「」*`[]{}<>"
 _WORD = r"[^\s,.;:!?()\"'“”*`\[\]{}<>，。；：！？、（）]+"
 _WORDS = re.compile(rf"{_WORD}(?: ?\([^()\n]{{1,20}}\)| {_WORD}){{0,3}}")
 _CHINESE = re.compile(r"[\u3400-\u9fff]{2,8}(?:\([\u3400-\u9fff]{2}\)|（[\u3400-\u9fff]{2}）)?")
-# What stands directly before a text, and after it.
+# Labels directly before a text, and after it.
 _LABEL = re.compile(
     r"^[ \t>#*]*(?:(?:source |input )?text|input|source|content|(?:待翻译)?(?:原文|文本|内容|文字))"
     r"[ \t*]*[:：][ \t]*\n*",
@@ -64,7 +64,7 @@ _ONE_LINE = re.compile(
     r"|\W{0,4}[^\n:：]{0,60}译[成为到至作][^\n:：]{0,60}[:：]",
     re.IGNORECASE,
 )
-# How prompts begin whose answers would be no translation: those of many paragraphs as JSON, titles, tags, questions.
+# Beginnings of prompts that ask for no translation: many paragraphs as JSON, titles, tags, questions.
 _TASKS = (("You are ", "\n## Rules\n"), ("### Task:\n", "\n### Guidelines:\n"))
 _OTHER_TASK = re.compile(
     r"(?:please )?(?:translate|summari[sz]e|rewrite|rephrase|paraphrase|proofread|polish|explain|correct)\b"
@@ -99,7 +99,7 @@ def is_instruction(prompt: str) -> bool:
 
 
 def directions(instructions: str) -> tuple[str | None, str | None]:
-    """Return the languages that instructions name, source and target; None for what they do not name.
+    """Return the languages that instructions name, source and target, or None.
 
     Args:
         instructions: Instructions of a program, such as its system message; their beginning is read.
@@ -120,7 +120,7 @@ def _parts(prompt: str, head: str, verb: int) -> tuple[str, str, bool]:
 
     Args:
         head: Beginning of the prompt.
-        verb: Where it says that something is to be translated.
+        verb: Position of the word "translate".
     """
     before, mark, text = prompt.partition(_PARAGRAPH)
     if mark and before.startswith("You are "):

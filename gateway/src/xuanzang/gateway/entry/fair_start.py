@@ -1,4 +1,4 @@
-"""Order in which requests begin: network addresses take turns, so that a crowd from one hardly delays the others."""
+"""Order in which requests begin: network addresses take turns, so a crowd from one hardly delays the others."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from xuanzang.gateway.limits import network_of
 _BEGUN_AT_ONCE = 4
 
 
-class TurnsOfAddresses:
+class FairStart:
     """ASGI application around another: network addresses take turns in beginning requests, and so do probes."""
 
     def __init__(self, app: ASGIApp, *, probes: Collection[str]) -> None:
         """Stand around an application."""
         self._app = app
         self._probes = probes
-        self._beginnings = Beginnings()
+        self._queue = StartQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on when it is its turn.
@@ -32,18 +32,18 @@ class TurnsOfAddresses:
         """
         if scope["type"] == "http":
             is_probe = scope["path"] in self._probes
-            await self._beginnings.turn("" if is_probe else network_of(scope["client"][0] if scope["client"] else ""))
+            await self._queue.turn("" if is_probe else network_of(scope["client"][0] if scope["client"] else ""))
         await self._app(scope, receive, send)
 
 
-class Beginnings:
+class StartQueue:
     """Lets requests begin a few at a time, sides in turn, so that a crowd on one side hardly delays the others.
 
-    What a request does at first, and often all of it, is work of the event loop. Belongs to one.
+    The beginning of a request, and often all of it, runs in the event loop. Belongs to one event loop.
     """
 
     def __init__(self) -> None:
-        """Let nobody wait yet."""
+        """Begin without waiting requests."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._begun = 0
         """Requests that have begun in this turn of the event loop."""
