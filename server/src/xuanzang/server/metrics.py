@@ -126,6 +126,7 @@ class ModelMetrics:
         reason=("eos", "length", "loop", "terms", "deadline", "cancelled", "error"),
     )
     constrained_sentences = metric(Counter, "Sentences with terms of a glossary or protected texts.")
+    placeholder_losses = metric(Counter, "Texts answered as they were, because their translation lost a placeholder.")
     glossary_matches = metrics_by(
         Counter,
         "Terms and protected texts found in the texts of answered requests, by what became of them.",

@@ -184,6 +184,8 @@ def _outcome(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> t
             outcome = "deadline"
         elif best.finish_reason is FinishReason.MAX_LENGTH and outcome == "eos":
             outcome = "length"
+        if best.lost_placeholders:
+            metrics.placeholder_losses.inc()
         for match in best.matches:
             metrics.glossary_matches[match.outcome.value].inc()
     return outcome, tokens

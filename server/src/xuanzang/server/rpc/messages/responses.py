@@ -71,6 +71,9 @@ def effective_settings(call: Call) -> pb.TranslationSettings:
         token_details=options.token_details,
         return_quality=options.quality,
         return_provenance=call.return_provenance,
+        placeholders=sorted(
+            pb.PlaceholderFamily.Value(f"PLACEHOLDER_FAMILY_{each.name}") for each in call.placeholders
+        ),
     )
 
 
