@@ -1,7 +1,7 @@
-"""Download of a model from the hub: which commit, which files, and whether what came is what was published.
+"""Download of a model from the hub: its commit, its files, and their digests.
 
 The client library of the hub does the transfers. Tokens, caches, endpoint and offline mode follow its own rules:
-HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It keeps what has come, so a download that was cut off goes on.
+HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It keeps partial downloads and continues them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from huggingface_hub.utils import tqdm  # type: ignore[attr-defined] # re-export
 from xuanzang.server.published import HubError, json_object
 
 MANIFEST_FILE = "manifest.json"
-# In the order in which they are preferred; nothing that a safetensors file holds is executed.
+# In order of preference; loading a safetensors file executes nothing.
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _SMALL_FILES = (
     "config.json",
@@ -66,7 +66,7 @@ class Published(NamedTuple):
     sizes: Mapping[str, int]
     """Bytes of its files, by name."""
     digests: Mapping[str, str]
-    """SHA-256 of those that the hub has one for, the large ones."""
+    """SHA-256 of large files; the hub has none for small ones."""
 
     @property
     def is_bundle(self) -> bool:

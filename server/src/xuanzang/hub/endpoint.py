@@ -1,4 +1,4 @@
-"""The address of the hub that HF_ENDPOINT names, checked before the hub's library reads it as it is imported."""
+"""A check of HF_ENDPOINT, which the hub's library reads when it is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xuanzang.server.published import HubError
 
 
 def require_endpoint() -> None:
-    """Raise HubError if HF_ENDPOINT is set and no address, with which the hub's library may not even be imported."""
+    """Raise HubError if HF_ENDPOINT is set and no address: importing the hub's library could fail."""
     address = os.environ.get("HF_ENDPOINT", "")
     if address and not _is_address(address):
         raise HubError(f"HF_ENDPOINT must be an address such as https://huggingface.co, is {address!r}")

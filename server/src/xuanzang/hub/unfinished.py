@@ -1,4 +1,4 @@
-"""The hidden folder in which a pull works, and the only place where a pull deletes anything."""
+"""The hidden work folder of a pull, the only place where a pull deletes anything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnfinishedPull:
         """Hold the lock of the folder, which the commands that the pull starts inherit.
 
         Raises:
-            HubError: The folder is not one that a pull made.
+            HubError: No pull made the folder.
             OSError: The folder cannot be made or locked.
         """
         _require_folder(self.folder.parent)
@@ -56,7 +56,7 @@ class UnfinishedPull:
             os.close(lock)
 
     def cleared(self, part: str) -> Path:
-        """Return a path inside the folder at which nothing is.
+        """Return a path inside the folder, after deleting its content.
 
         Args:
             part: Relative path, of names that the pull chooses.

@@ -139,7 +139,7 @@ class AsyncCalls:
             task.add_done_callback(self._probes.discard)
 
     def fault(self, error: grpc.RpcError) -> Fault:
-        """Return what may be done about a failed try."""
+        """Return the kind of failure of a try, which decides about another."""
         return Fault(kind=FaultKind.FINAL) if self.closed else fault_of(error)
 
     async def _probe(self, number: int) -> None:
@@ -220,7 +220,7 @@ class _UnaryCall(Generic[Request, Response]):
         self._events.put_nowait(number)
 
     async def _next(self, seconds: float | None) -> int | None:
-        """Return the number of the next try that ends, or None if something else is to be done before."""
+        """Return the number of the next try that ends, or None if another step is due before."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._events.get()

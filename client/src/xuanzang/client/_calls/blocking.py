@@ -176,7 +176,7 @@ class BlockingCalls:
             check.add_done_callback(partial(self._probed, number, check))
 
     def fault(self, error: grpc.RpcError) -> Fault:
-        """Return what may be done about a failed try."""
+        """Return the kind of failure of a try, which decides about another."""
         return Fault(kind=FaultKind.FINAL) if self.closed else fault_of(error)
 
     def _probed(self, number: int, check: _Future[bytes], _: object) -> None:
@@ -275,7 +275,7 @@ class _UnaryCall(Generic[Request, Response]):
         self._events.put(number)
 
     def _next(self, seconds: float | None) -> int | None:
-        """Return the number of the next try that ends, or None if something else is to be done before."""
+        """Return the number of the next try that ends, or None if another step is due before."""
         try:
             return self._events.get(timeout=seconds)
         except queue.Empty:
@@ -301,7 +301,7 @@ class Caller(Protocol):
     shared: Shared
 
     def fault(self, error: grpc.RpcError) -> Fault:
-        """Return what may be done about a failed try."""
+        """Return the kind of failure of a try, which decides about another."""
 
 
 class SessionState:
@@ -316,7 +316,7 @@ class SessionState:
         self._plan.answered()
 
     def failed(self, error: grpc.RpcError, *, seconds: float | None) -> Fault:
-        """Record the end of a try, after which `open` begins the next.
+        """Record the end of a try; `open` begins the next.
 
         Args:
             seconds: Time until the next answer must have come; None: none is expected.

@@ -125,7 +125,7 @@ def mapped_error(error: grpc.RpcError, *, causes: str = "") -> errors.Translatio
 
 
 def fault_of(error: grpc.RpcError) -> Fault:
-    """Return what may be done about a failed try."""
+    """Return the kind of failure of a try, which decides about another."""
     status = _status_of(error)
     code, message = StatusCode(status.code), status.message
     if code is StatusCode.RESOURCE_EXHAUSTED:

@@ -1,4 +1,4 @@
-"""The command `xuanzang translate`: texts are translated as they come, and results written in the same order."""
+"""The command `xuanzang translate`, which translates texts as they arrive and writes results in the same order."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _failure(index: int, text: str, result: Translation | TranslationError, layo
 
 
 def _as_json(item: StreamedTranslation, result: Translation | TranslationError) -> dict[str, object]:
-    # Bytes that are not UTF-8 cannot be written as they are.
+    # Bytes that are not UTF-8 cannot be written unchanged.
     source = item.source.encode("utf-8", errors="surrogateescape").decode(errors="replace")
     about: dict[str, object] = {"index": item.index, "source": source}
     if isinstance(result, TranslationError):

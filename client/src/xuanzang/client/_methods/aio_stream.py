@@ -38,7 +38,7 @@ class AsyncStream:
         calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts read whose results have not been yielded.
-        on_usage: Another receiver of the stream's usage, besides the client's.
+        on_usage: Another receiver of the stream's usage, after the client's.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class AsyncStream:
         """
         self._waiting_since = self._now()
         while True:
-            # Waiting for the caller's next text does not count; one that comes meanwhile has its own time.
+            # Waiting for the caller's next text does not count.
             seconds = self._remaining() if self._state.waits_for_answer else self._timeout
             try:
                 async with asyncio.timeout(seconds):

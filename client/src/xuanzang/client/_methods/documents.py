@@ -40,16 +40,16 @@ class DocumentCalls(ABC):
         timeout: float | None = None,
         **options: Unpack[TranslateOptions],
     ) -> DocumentTranslation:
-        """Translate the texts of a file; all else in it stays. docs/documents.md tells what is translated, by format.
+        """Translate the texts of a file and keep everything else; docs/documents.md lists the texts of each format.
 
-        A text that the server refuses stays as it was, too; `summary.refusals` names it. Needs the extra `documents`.
+        A text that the server refuses stays unchanged; `summary.refusals` names it. Needs the extra `documents`.
 
         Args:
             source: Path, or the content of a file.
             suffix: Suffix that tells the format, such as ".md"; None: that of the path.
-            encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
+            encoding: Name of the character encoding; None: declared by the file, else UTF-8.
             columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
-            memory: Memory in which texts are looked up first, and which keeps their translations.
+            memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
             limits: Limits of the file; None: the default ones.
             timeout: Time limit in seconds of each wait for an answer; None: the client's.
@@ -85,12 +85,12 @@ class DocumentCalls(ABC):
     ) -> TranslatedTexts:
         """Translate the texts of a document that was read elsewhere, such as in another process.
 
-        `DocumentFile` reads them, and writes the file with the translations. What was translated is kept in the memory,
-        whatever ends the call.
+        `DocumentFile` reads them, and writes the file with the translations. Finished translations are kept in the
+        memory, whatever ends the call.
 
         Args:
             texts: Texts.
-            memory: Memory in which texts are looked up first, and which keeps their translations.
+            memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
             timeout: Time limit in seconds of each wait for an answer; None: the client's.
             options: Keyword arguments listed in TranslateOptions.

@@ -65,7 +65,7 @@ class _Outbox:
             return None
 
     def end(self, *, closed: bool = False) -> None:
-        """Close the sending side of the stream after what was admitted, or the whole stream at once."""
+        """Close the sending side after the admitted texts, or the whole stream at once."""
         with self._changed:
             self._ended, self._closed = True, self._closed or closed
             self._changed.notify_all()
@@ -110,7 +110,7 @@ class BlockingStream:
         calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts read whose results have not been yielded.
-        on_usage: Another receiver of the stream's usage, besides the client's.
+        on_usage: Another receiver of the stream's usage, after the client's.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class BlockingStream:
         """
         self._waiting_since = time.monotonic()
         while True:
-            # Waiting for the caller's next text does not count; one that comes meanwhile has its own time.
+            # Waiting for the caller's next text does not count.
             seconds = self._remaining() if self._state.waits_for_answer else self._timeout
             try:
                 event = self._events.get(timeout=min(max(0.0, seconds), _LONGEST_WAIT))

@@ -12,7 +12,7 @@ _LOGGER = logging.getLogger("xuanzang.client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EjectionTimes:
-    """Time for which an address that failed is avoided."""
+    """Duration of the ejection of an address that failed."""
 
     first: float = 0.5
     """Seconds after the first failure."""
@@ -45,7 +45,7 @@ class Addresses:
     Args:
         clock: Clock in seconds.
         random: Source of random numbers from 0 to 1.
-        times: Time for which an address that failed is avoided.
+        times: Duration of the ejection of an address that failed.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Addresses:
         """Doubt an address whose answer is late.
 
         Returns:
-            Whether the caller is to probe it; False if a probe is under way.
+            Whether the caller must probe it; False if a probe is under way.
         """
         with self._lock:
             address = self._addresses[number]

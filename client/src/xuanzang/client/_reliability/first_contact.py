@@ -1,4 +1,4 @@
-"""The wait for servers of which none has ever answered, and the reason as far as it is known."""
+"""The wait for servers that have never answered, and the obstacles found so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FirstContact:
     """Findings of a client about its addresses, gathered in the background when calls fail. Threads may share it.
 
     Args:
-        look: Function that looks at one of them, in a thread of its own.
+        look: Function that examines an address; called in a new thread.
         waits: Whether calls are to wait as long as their time allows.
     """
 
@@ -50,7 +50,7 @@ class FirstContact:
         threading.Thread(target=self._find, args=(number,), daemon=True, name="xuanzang-diagnosis").start()
 
     def patience(self) -> float:
-        """Return the seconds after its begin at which a call gives up; infinite while there is hope."""
+        """Return the maximum seconds that a call waits; infinite while a server may still appear."""
         with self._lock:
             findings = [each for each in self._findings.values() if each]
         if self._waits or len(findings) < self._count:
@@ -58,7 +58,7 @@ class FirstContact:
         return 0.0 if all(each.is_final for each in findings) else _LIMIT_SECONDS
 
     def causes(self) -> str:
-        """Return what is known of the reason; empty if nothing is."""
+        """Return the obstacles found so far; empty if there are none."""
         with self._lock:
             return "; ".join(each.text for each in self._findings.values() if each)
 

@@ -1,4 +1,4 @@
-"""The plan of one call: what is sent where and when, and which failure is the call's own."""
+"""The plan of one call: its tries, their addresses and times, and the failure that ends it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RetryRules:
     max_breaks: int = 3
     """Tries that may break under way: a request that kills servers must not kill them all."""
     first_limit: float = 1.0
-    """Seconds after which a try without an answer is conspicuous while no latency is known."""
+    """Time limit in seconds of a try without an answer while no latency is known."""
     first_backoff: float = 0.05
     """Seconds before a call is sent again to addresses that have just failed; doubled each time."""
     longest_backoff: float = 1.0
@@ -50,17 +50,17 @@ class Shared:
     throttles: Throttles | None = None
     """None: every call is sent, also to a server that will refuse it."""
     first_contact: FirstContact | None = None
-    """None: calls wait for servers that have never answered as for others, and nobody looks for the reason."""
+    """None: servers that have never answered are treated like others, and the reason is not looked for."""
 
     _callers: OrderedDict[Hashable, Shared] = field(default_factory=OrderedDict)
     """Shared state of calls on behalf of others, of the last callers; each caller has its own."""
     _lock: Lock = field(default_factory=Lock)
 
     def of_caller(self, caller: Hashable) -> Shared:
-        """Return the same, but for what one caller's refusals are counted in: servers divide their room by callers.
+        """Return this state with throttles and a budget of one caller: servers divide their room by callers.
 
         Args:
-            caller: What tells the caller apart.
+            caller: Identity of the caller.
         """
         with self._lock:
             found = self._callers.pop(caller, None)
@@ -74,7 +74,7 @@ class Shared:
 
     @property
     def missing(self) -> FirstContact | None:
-        """First contact, as long as it is missing: no address has ever answered."""
+        """First contact while no address has ever answered, else None."""
         return None if self.addresses.have_answered else self.first_contact
 
     @property
@@ -101,7 +101,7 @@ class _Try:
     address: int
     begun: float
     check_at: float
-    """Time at which the try is conspicuous if it has no answer."""
+    """Time of the check whether the try has an answer."""
     patience: float
     """Seconds between two checks, doubled each time."""
     shape: CallShape
@@ -110,12 +110,12 @@ class _Try:
 
 
 class CallPlan:
-    """Plan of one call, asked for steps and informed of what came of them by the client that carries it out.
+    """Plan of one call. The client asks it for steps, carries them out, and reports the results.
 
     Args:
         shared: State that all calls of the client share.
         traits: Properties of its RPC.
-        deadline: Time on the clock at which the call ends.
+        deadline: End of the call, time on the clock.
         size: Size of the request in bytes.
     """
 
@@ -217,7 +217,7 @@ class CallPlan:
         return [(number, address)]
 
     def _hold_back(self, shape: CallShape, waits: dict[int, float]) -> None:
-        """Send nothing now; what is under way goes on, and a call without tries is as good as refused."""
+        """Send nothing now. Tries under way continue; a call without tries counts as refused."""
         if self._tries or self._shared.throttles is None:
             return
         address = min(waits, key=lambda each: waits[each])
@@ -232,7 +232,7 @@ class CallPlan:
         return each
 
     def _patience(self, now: float) -> float:
-        """Return the seconds after which a try is conspicuous: at most half of what is left, for another try."""
+        """Return the time limit in seconds of a try: at most half of the time left, which leaves time for another."""
         limit = self._shared.latencies.limit(self._traits.rpc, self._size)
         return min(self._shared.rules.first_limit if limit is None else limit, (self._deadline - now) / 2)
 

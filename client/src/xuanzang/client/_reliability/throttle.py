@@ -20,7 +20,7 @@ class ThrottleRules:
     min_calls: int = 10
     """Calls in the window below which nothing follows from them."""
     longest_hold: float = 5.0
-    """Seconds at most for which one refusal holds calls back."""
+    """Maximum seconds that one refusal holds calls back."""
 
 
 # Calls with nearly as much time, and with at least this share of the size, are taken to be alike.
@@ -50,7 +50,7 @@ class _Hold:
     asked: float
     """Time of the next try that the server asks for."""
     until: float
-    """Time up to which calls are held back: that one, or before."""
+    """End of the hold: the time above, or earlier."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Throttle:
 
     As long as the server asked after a refusal, no call as hard as the refused one is sent. Any other is not sent with
     the probability max(0, (calls - K * accepted) / (calls + 1)), counted over a window (Beyer et al. 2016, Site
-    Reliability Engineering, chapter 21); the calls are those that were accepted, refused or not sent by chance.
+    Reliability Engineering, chapter 21); calls counted are accepted, refused, or not sent by chance.
     """
 
     def __init__(self, rules: ThrottleRules) -> None:
@@ -77,7 +77,7 @@ class Throttle:
 
     @property
     def is_calm(self) -> bool:
-        """True if nothing of what is counted was refused."""
+        """True if no counted call was refused."""
         return self._hold is None and self._calls == self._accepted
 
     def count(self, now: float, *, accepted: bool) -> None:
@@ -103,7 +103,7 @@ class Throttle:
         return self._hold is not None and shape.is_as_hard_as(self._hold.shape)
 
     def chance(self, now: float) -> float:
-        """Return the probability with which a call is not sent, 0 to 1."""
+        """Return the probability that a call is not sent, 0 to 1."""
         self._forget(now)
         if self._calls < self._rules.min_calls:
             return 0.0
@@ -118,7 +118,7 @@ class Throttle:
             draw: Random number from 0 to 1.
 
         Returns:
-            Seconds after which it is worth another try; None: it is to be sent.
+            Seconds until another try; None: send the call now.
         """
         if self._hold is not None and self.holds(shape, now):
             return self._hold.asked - now
@@ -158,7 +158,7 @@ class Throttles:
         return Throttles(len(self._throttles), clock=self._clock, random=self._random, rules=self._rules)
 
     def waits(self, shape: CallShape) -> dict[int, float]:
-        """Return the addresses that a call is not to be sent to, each with the seconds until it is worth a try."""
+        """Return the addresses that refuse a call, each with the seconds until another try."""
         # Read without the lock: what another thread is just counting may as well come after this call.
         if all(each.is_calm for each in self._throttles):
             return {}

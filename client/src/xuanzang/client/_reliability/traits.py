@@ -1,4 +1,4 @@
-"""Properties of an RPC that decide what may be done when its answer is late or lost."""
+"""Properties of an RPC that decide whether it is sent again when its answer is late or lost."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class CallTraits:
 
 
 STREAM = CallTraits(rpc="stream", is_repeatable=True, may_be_hedged=False)
-"""A call with many answers, whose caller sends again what has none."""
+"""A call with many answers; its caller sends requests without an answer again."""

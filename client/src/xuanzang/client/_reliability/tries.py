@@ -51,7 +51,7 @@ class Latencies:
             self._by_class.setdefault((rpc, size.bit_length()), new).append(seconds)
 
     def limit(self, rpc: str, size: int) -> float | None:
-        """Return the time after which a try without an answer is conspicuous.
+        """Return the time limit of a try without an answer.
 
         Args:
             rpc: Name of its RPC.
