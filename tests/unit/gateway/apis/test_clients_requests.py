@@ -150,6 +150,9 @@ REQUESTS = {
     ),
     "a model for translation, Chinese": chat("把下面的文本翻译成英语，不要额外解释。\n\n猫", model="tiny", to="en"),
     "a Chinese prompt on one line": chat("翻译成英文：猫", ENGINE_ZH, model="auto-en", to="en"),
+    "a prompt without a language": chat("请翻译：hello", ENGINE_ZH),
+    "a prompt that runs on": chat("Translate to English 猫", model="auto-en", to="en"),
+    "a Chinese prompt that runs on": chat("翻译成中文 hello", model="tiny"),
     "a Chinese system message": chat("猫", "你是翻译助手，请把用户的输入翻译成英文。", model="tiny", to="en"),
     "OpenAI's responses": responded("hello"),
     "OpenAI's responses, parts": responded(
@@ -193,6 +196,27 @@ async def test_a_client_gets_the_translation_of_its_text(name: str, gateway: Run
     assert answer.status == 200, answer.body
     text, expected = ("hello", "你好") if request.to == "zh" else ("猫", "cat")
     assert request.read(answer.json) == expected
+    assert list(server.asked[-1].contents) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "翻译：王小明",
+        "Translate into Chinese",
+        "Translate this into plain words: they lie.",
+        "他把这本书译成了英文，ABC 出版社出版。",
+        "As a translator, he went to English lessons.\n\nThen home.",
+        "The committee translated the Bible into Chinese.\n\nIt took years.",
+        "作为翻译，他会说英文。\n\n他很忙。",
+        "You are right. He went to China.\n\nThe end.",
+    ],
+)
+async def test_a_text_about_translations_is_translated_whole(
+    text: str, gateway: RunningGateway, server: StandIn
+) -> None:
+    body = {"model": "en-zh", "messages": [{"role": "user", "content": text}]}
+    assert (await gateway.post(CHAT, json=body)).status == 200
     assert list(server.asked[-1].contents) == [text]
 
 

@@ -105,7 +105,8 @@ class Microsoft(Api):
         key = key_in(call.headers) or call.parameters.text("subscription-key")
         if key:
             await call.client.list_models(timeout=call.seconds)
-        return Response(key or _NO_KEY, media_type="text/plain")
+        headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+        return Response(key or _NO_KEY, media_type="text/plain", headers=headers)
 
     async def detect(self, call: Call) -> Response:
         """Answer /detect."""

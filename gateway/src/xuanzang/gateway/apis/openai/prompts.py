@@ -49,6 +49,20 @@ _QUOTES = " \t\"'“”‘’「」*`[]{}<>"
 _WORD = r"[^\s,.;:!?()\"'“”*`\[\]{}<>，。；：！？、（）]+"
 _WORDS = re.compile(rf"{_WORD}(?: ?\([^()\n]{{1,20}}\)| {_WORD}){{0,3}}")
 _CHINESE = re.compile(r"[\u3400-\u9fff]{2,8}(?:\([\u3400-\u9fff]{2}\)|（[\u3400-\u9fff]{2}）)?")
+# An instruction without a language: that of the model counts.
+_BARE = re.compile(
+    r"\W{0,4}(?:please\s+)?translate(?:\s+(?:this|these|the|following|text|sentence|paragraph|it)){0,4}"
+    r"[ \t]*[:：]\s*"
+    r"|\W{0,4}(?:请(?:帮我)?翻译|翻译(?:一下|以下|下面|下列|这))[^\n：:]{0,20}[：:]\s*",
+    re.IGNORECASE,
+)
+# An instruction on the line of a text in another script, without a mark between them.
+_RUN_ON = re.compile(
+    r"\W{0,4}(?:please\s+)?translate\b[ -~]{0,100}?\b(?:in)?to\s+(?P<english>[a-z][a-z ()-]{1,30}?)"
+    r"[\s:,.\"'“”]+(?=[^ -~\s“”])"
+    r"|\W{0,4}[^\n]{0,40}?译[成为到](?P<chinese>[\u3400-\u9fff]{2,5}?)[\s：:，,。“”\"]*(?=[a-z])",
+    re.IGNORECASE,
+)
 # Labels directly before a text, and after it.
 _LABEL = re.compile(
     r"^[ \t>#*]*(?:(?:source |input )?text|input|source|content|(?:待翻译)?(?:原文|文本|内容|文字))"
@@ -77,8 +91,13 @@ _MAX_CANDIDATES = 16
 
 
 def read_prompt(prompt: str) -> Prompt | None:
-    """Return the text of a prompt that says into which language to translate; None if it is none that is known."""
+    """Return the text of a prompt that asks for a translation; None if it is no prompt of a known form."""
     head = prompt[:_HEAD_CHARACTERS]
+    if (run := _RUN_ON.match(head)) and (code := known_code(run["english"] or run["chinese"])):
+        return Prompt(text=prompt[run.end() :], target=code)
+    bare = _BARE.match(head)
+    if bare and prompt[bare.end() :].strip() and directions(bare[0])[1] is None:
+        return Prompt(text=_without_frame(prompt[bare.end() :]))
     verb = _IMPERATIVE.search(head)
     if verb is None or not _START.match(head):
         return None
