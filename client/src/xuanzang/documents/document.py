@@ -10,7 +10,7 @@ IN_PROSE: tuple[str, ...] = ("addresses", "files", "identifiers")
 """Families of placeholders in texts that people read as they are."""
 IN_MESSAGES: tuple[str, ...] = (
     *("printf", "braces", "icu", "templates", "tags", "variables"),
-    *IN_PROSE,
+    *(*IN_PROSE, "handles", "code"),
 )
 """Families of placeholders in the messages of programs."""
 

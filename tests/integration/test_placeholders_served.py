@@ -1,0 +1,89 @@
+"""Placeholders through a real server with the bundled models: documents, streams, and the memory of translations."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import polib
+import pytest
+from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept
+from tests.integration.conftest import BUNDLED, StartServer
+
+from xuanzang.client import AsyncTranslationClient, FinishReason, InvalidRequestError
+from xuanzang.documents import TranslationMemory
+
+DIRECTIONS = pytest.mark.parametrize(
+    ("source", "target", "sentences"), [("en", "zh", ENGLISH), ("zh", "en", CHINESE)], ids=["en", "zh"]
+)
+
+
+@pytest.fixture
+async def client(start_server: StartServer) -> AsyncIterator[AsyncTranslationClient]:
+    async with start_server(models=BUNDLED) as running, AsyncTranslationClient(running.address) as opened:
+        yield opened
+
+
+def messages(sentences: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
+    """Return a message for each kind, with the kind."""
+    rng = random.Random(seed)
+    return [(kind, rng.choice(sentences).replace("{}", kind)) for kind in KINDS]
+
+
+@DIRECTIONS
+async def test_a_file_of_json_keeps_every_kind(
+    client: AsyncTranslationClient, source: str, target: str, sentences: tuple[str, ...], tmp_path: Path
+) -> None:
+    cases = messages(sentences, seed=11)
+    raw = json.dumps([text for _, text in cases]).encode()
+    with TranslationMemory(tmp_path / "memory") as memory:
+        for _ in range(2):
+            found = await client.translate_document(
+                raw, suffix=".json", source_language=source, target_language=target, memory=memory
+            )
+            written = json.loads(found.content)
+            lost = [
+                (text, now) for (kind, text), now in zip(cases, written, strict=True) if not is_kept(kind, text, now)
+            ]
+            assert lost == []
+            assert len(found.summary.refusals) <= 0.03 * len(cases)
+    assert found.summary.remembered > 0
+
+
+@DIRECTIONS
+async def test_a_catalogue_keeps_every_kind(
+    client: AsyncTranslationClient, source: str, target: str, sentences: tuple[str, ...]
+) -> None:
+    cases = {text: kind for kind, text in messages(sentences, seed=12)}
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    catalogue.extend(polib.POEntry(msgid=text, msgstr="") for text in cases)
+    found = await client.translate_document(
+        str(catalogue).encode(), suffix=".po", source_language=source, target_language=target
+    )
+    written = polib.pofile(found.content.decode())
+    done = [entry for entry in written if entry.msgstr]
+    assert [each.msgid for each in done if not is_kept(cases[each.msgid], each.msgid, each.msgstr)] == []
+    assert len(done) + len(found.summary.refusals) >= 0.97 * len(cases)
+
+
+async def test_a_stream_says_which_placeholder_was_lost(client: AsyncTranslationClient) -> None:
+    texts = ["Your password was changed by %s on %d.", "{name} is here.", "1 2 3"]
+    results = {
+        item.source: item.translation.hypotheses[0]
+        async for item in client.translate_stream(
+            texts, source_language="en", target_language="zh", placeholders=["printf", "braces"]
+        )
+    }
+    assert "{name}" in results[texts[1]].text
+    assert (results["1 2 3"].text, results["1 2 3"].finish_reason) == ("1 2 3", FinishReason.COPIED)
+    first = results[texts[0]]
+    if first.finish_reason is FinishReason.PLACEHOLDER_LOST:
+        assert (first.text, first.lost_placeholders) == (texts[0], ("%d",))
+
+
+async def test_an_unknown_family_is_refused_by_name(client: AsyncTranslationClient) -> None:
+    with pytest.raises(InvalidRequestError, match="placeholders"):
+        await client.translate_one("a", target_language="zh", placeholders=["other"])
