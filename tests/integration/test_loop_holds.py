@@ -11,7 +11,7 @@ import grpc
 import pytest
 from loop_holds import LoopHolds
 
-from xuanzang.translation.v1 import translation_pb2
+from xuanzang.translation.v1 import translation_pb2, translation_pb2_grpc
 
 # Its messages take names of enums and other messages as plain values, which the stubs do not say.
 pb: Any = translation_pb2
@@ -144,3 +144,22 @@ async def test_an_answer_names_ten_faults_and_their_number(start_server: Any, co
         details = str(caught.value.details())
         assert details.count("must have at most 20000 characters") == min(count, 10)
         assert (f"and {count - 10} more, {count} faults in all" in details) == (count > 10)
+
+
+async def test_a_message_over_a_limit_is_a_fault_of_its_own_in_a_stream(start_server: Any) -> None:
+    async with start_server() as running, grpc.aio.insecure_channel(running.address) as channel:
+        stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+        entries = [entry(number) for number in range(2000)]
+        sent = [
+            pb.StreamTranslateTextRequest(id="first", content="我有一只猫。", settings=Settings()),
+            pb.StreamTranslateTextRequest(id="long", content="a" * 10**6, settings=Settings()),
+            pb.StreamTranslateTextRequest(id="many", content="a", settings=Settings(glossary_entries=entries)),
+            pb.StreamTranslateTextRequest(id="last", content="我有一只猫。", settings=Settings()),
+        ]
+        answers = {answer.id: answer async for answer in stub.StreamTranslateText(iter(sent))}
+        assert {name: answer.error.message for name, answer in answers.items()} == {
+            "first": "",
+            "long": "content: must have at most 20000 characters, has more",
+            "many": "settings.glossary_entries: must have at most 1000 elements, has more",
+            "last": "",
+        }

@@ -73,6 +73,8 @@ class RpcContext:
         """Pool for work that its messages make; None if none is large."""
         self.message_bytes = 0
         """Size of the last message of the caller."""
+        self.fault: InvalidInputError | None = None
+        """Reason that the last message of a stream was not decoded."""
         self.owed = 0
         """Messages of the caller that are not answered yet."""
         self.has_calls = False

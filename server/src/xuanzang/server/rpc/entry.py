@@ -29,7 +29,7 @@ from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.admission import RpcGate, Screen
 from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
 from xuanzang.server.rpc.grpc_private import Accepted
-from xuanzang.server.rpc.messages.decoding import decode
+from xuanzang.server.rpc.messages.decoding import decode, identified
 from xuanzang.server.rpc.methods import Method, Service
 from xuanzang.server.rpc.offloading import Offloader
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
@@ -56,15 +56,18 @@ class Entry:
         screen: Screen | None = None,
         observation: Observation | None = None,
         offloader: Offloader | None = None,
+        max_characters: int | None = None,
     ) -> None:
         """Make an entry without methods; an RPC that owes no answer waits `idle_seconds` for a message.
 
         Without `authenticator` everybody may call, without `gate` nothing translates, without `screen` all RPCs are
-        read, without `observation` they have only ids, and without `offloader` no message is large.
+        read, without `observation` they have only ids, and without `offloader` no message is large. Texts to translate
+        have at most `max_characters`.
         """
         self._metrics, self._idle_seconds = metrics, idle_seconds
         self._authenticator, self._gate, self._screen = authenticator, gate, screen
         self._observation, self._offloader = observation or Observation(), offloader
+        self._max_characters = max_characters
         self._log, self._text_log = RpcLog(), RpcLog("text")
         # Of unary RPCs until their messages have come.
         self._time_limits = TimeLimits()
@@ -141,7 +144,7 @@ class Entry:
             rpc.log_text = partial(self._text_log.write, method.path)
             request: Any = self._incoming(method, rpc)
         else:
-            request = await _decoded(method, await self._only_message(rpc), rpc)
+            request = await self._decoded(method, await self._only_message(rpc), rpc)
             method.series.msg_received.value += 1
         try:
             if gate is not None and is_gated:
@@ -183,7 +186,7 @@ class Entry:
                 rpc.owed += 1
                 rpc.active_at = time.monotonic()
                 method.series.msg_received.value += 1
-                yield await _decoded(method, message, rpc)
+                yield await self._next(method, message, rpc)
                 reading = asyncio.ensure_future(rpc.grpc.read())
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
@@ -204,6 +207,29 @@ class Entry:
         if message is grpc.aio.EOF:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
         return bytes(message)
+
+    async def _next(self, method: Method, data: bytes, rpc: RpcContext) -> Any:
+        """Decode a message of a stream; one over a limit is a fault of its own, and has nothing but its id."""
+        try:
+            request = await self._decoded(method, data, rpc)
+        except InvalidInputError as error:
+            if isinstance(error.__cause__, DecodeError):
+                raise
+            rpc.fault = error
+            return await rpc.compute(partial(identified, method.request, data))
+        rpc.fault = None
+        return request
+
+    async def _decoded(self, method: Method, data: bytes, rpc: RpcContext) -> Any:
+        """Decode a message; InvalidInputError: it is not one of the method's, or has too many elements."""
+        rpc.message_bytes = len(data)
+        try:
+            return await rpc.compute(
+                partial(decode, method.request, data, max_characters=self._max_characters), size=len(data)
+            )
+        except DecodeError as error:
+            fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
+            raise InvalidInputError([fault]) from error
 
     def _new_record(self, rpc: RpcContext, method: Method, request_id: str) -> RpcRecord | None:
         return self._observation.begin(
@@ -258,16 +284,6 @@ def _tells_of_others(error: OverloadedError) -> bool:
     """Return whether the next RPC would be refused as well."""
     # Quotas say nothing of it, which may be smaller, nor places and explanations, nor a model's limits of other models.
     return error.reason in {"queue", "deadline"} and not isinstance(error, ModelOverloadedError)
-
-
-async def _decoded(method: Method, data: bytes, rpc: RpcContext) -> Any:
-    """Decode a message; InvalidInputError: it is not one of the method's, or has too many elements."""
-    rpc.message_bytes = len(data)
-    try:
-        return await rpc.compute(partial(decode, method.request, data), size=len(data))
-    except DecodeError as error:
-        fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
-        raise InvalidInputError([fault]) from error
 
 
 def _ended_by_grpc() -> asyncio.CancelledError:

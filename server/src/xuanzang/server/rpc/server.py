@@ -158,6 +158,7 @@ class RpcServer(ListeningServer):
             screen=Screen(self._gate, engine),
             observation=observation,
             offloader=self._offloader,
+            max_characters=engine.max_content_characters,
         )
         super().__init__(
             entry,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import InvalidInputError
-from xuanzang.server.rpc.messages.decoding import decode
+from xuanzang.server.rpc.messages.decoding import decode, identified
 from xuanzang.server.rpc.offloading import SMALL_BYTES
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -104,3 +104,18 @@ def test_what_is_no_message_is_a_decoding_error(data: bytes) -> None:
 def test_small_messages_are_decoded_at_once() -> None:
     many = ELEMENT * (SMALL_BYTES // len(ELEMENT))
     assert len(decode(pb.TranslateTextRequest, many).contents) == SMALL_BYTES // 2
+
+
+def test_a_text_that_is_far_too_long_is_refused_before_it_is_read() -> None:
+    data = pb.TranslateTextRequest(contents=["a", "中" * 9000, "a" * 90_000]).SerializeToString()
+    with pytest.raises(InvalidInputError) as caught:
+        decode(pb.TranslateTextRequest, data, max_characters=1000)
+    assert [fault.field for fault in caught.value.violations] == ["contents[1]", "contents[2]"]
+    assert len(decode(pb.TranslateTextRequest, data, max_characters=90_000).contents) == 3
+    assert len(decode(pb.DetectLanguageRequest, data, max_characters=1000).contents) == 3
+
+
+@given(st.text(max_size=300))
+def test_a_message_over_a_limit_keeps_its_id(text_id: str) -> None:
+    data = pb.StreamTranslateTextRequest(id=text_id, content="a" * BYTES).SerializeToString()
+    assert identified(pb.StreamTranslateTextRequest, data) == pb.StreamTranslateTextRequest(id=text_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ MAX_OTHER_ELEMENTS: Final = 64
 """Maximum elements of fields without a larger limit, and how often any other field may be sent in a large message."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES: Mapping[int, int] = MappingProxyType({_FIXED64: 8, _FIXED32: 4})
-_MAX_VARINT_BYTES = 10
+_MAX_VARINT_BYTES, _MAX_CHARACTER_BYTES = 10, 4
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
@@ -51,19 +52,48 @@ class _Field(NamedTuple):
     has_length: bool
 
 
-def decode(new: Callable[[], AnyMessage], data: bytes) -> AnyMessage:
-    """Decode a message of a class.
+def decode(new: Callable[[], AnyMessage], data: bytes, *, max_characters: int | None = None) -> AnyMessage:
+    """Decode a message of a class, whose texts to translate have at most so many characters.
 
     Raises:
         DecodeError: It is not one.
-        InvalidInputError: A field of a large message has more elements than any request may have.
+        InvalidInputError: A field of a large message has more elements than any request may have, or a text has more
+            bytes than its characters can have.
     """
     message = new()
     if len(data) <= SMALL_BYTES:
         message.MergeFromString(data)
     else:
+        if max_characters is not None and "settings" in message.DESCRIPTOR.fields_by_name:
+            _require_short(message, data, max_characters)
         _merge(message, data, "")
     return message
+
+
+def identified(new: Callable[[], AnyMessage], data: bytes) -> AnyMessage:
+    """Return a message with nothing but its `id`, for the answer to one that is over a limit."""
+    message = new()
+    fields: Mapping[int, Any] = message.DESCRIPTOR.fields_by_number
+    for field in islice(_fields(data), MAX_OTHER_ELEMENTS):
+        if field.number in fields and fields[field.number].name == "id":
+            message.MergeFromString(data[field.start : field.end])
+    return message
+
+
+def _require_short(message: Message, data: bytes, max_characters: int) -> None:
+    """Raise InvalidInputError for texts that are far too long, which to read would take as long as all else."""
+    fields: Mapping[int, Any] = message.DESCRIPTOR.fields_by_number
+    counts, violations = Counter[str](), []
+    for field in islice(_fields(data), MAX_CONTENTS):
+        name = fields[field.number].name if field.number in fields else ""
+        if name in ("content", "contents"):
+            if field.end - field.content > _MAX_CHARACTER_BYTES * max_characters:
+                place = f"contents[{counts[name]}]" if name == "contents" else name
+                description = f"must have at most {max_characters} characters, has more"
+                violations.append(FieldViolation(field=place, description=description))
+            counts[name] += 1
+    if violations:
+        raise InvalidInputError(violations)
 
 
 def _merge(message: Message, data: bytes, path: str) -> None:

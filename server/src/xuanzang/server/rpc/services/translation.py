@@ -91,9 +91,9 @@ class TranslationService(GlossaryRpcs):
         async with asyncio.TaskGroup() as group:
             try:
                 async for request in request_iterator:
-                    size = rpc.message_bytes
+                    size, fault = rpc.message_bytes, rpc.fault
                     await stream.permits.acquire()
-                    group.create_task(self._answer(request, stream, size))
+                    group.create_task(self._answer(request, stream, size, fault))
             except EngineError as error:
                 # The texts read so far are answered before the status says why no more are read.
                 stream.ended_by = error
@@ -164,9 +164,15 @@ class TranslationService(GlossaryRpcs):
             return None
         return Provenance(call, charged.record, self._engine.runtime, method=method)
 
-    async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream, size: int) -> None:
-        """Answer a message of so many bytes."""
+    async def _answer(
+        self, request: pb.StreamTranslateTextRequest, stream: _Stream, size: int, fault: InvalidInputError | None
+    ) -> None:
+        """Answer a message of so many bytes, or one that was not decoded because of a fault."""
         began = time.perf_counter()
+        response: pb.StreamTranslateTextResponse | bytes
+        if fault is not None:
+            await stream.write(_refused(request, fault, stream.rpc, began))
+            return
         try:
             response = await self._translated(request, stream, size)
         except DrainingError as error:
