@@ -268,8 +268,8 @@ def test_markup_of_xliff_moves_with_its_words_and_untranslated_spans_stay() -> N
     source = 'Use <mrk translate="no">A b</mrk> and <sm id="1" translate="no"/>C<em startRef="1"/> <pc id="2">now</pc>.'
     content = XLIFF_2.format(f"<segment><source>{source}</source></segment>")
     [text] = texts(".xlf", content, target_language="zh")
-    assert text == 'Use <code id="1">A b</code> and <code id="2">C</code> <g id="3">now</g>.'
-    answer = '<g id="3">Jetzt</g> <code id="2">C</code> &amp; <code id="1">A b</code>.'
+    assert text == "Use <xliff1/> and <xliff2/> <xliff3>now</xliff3>."
+    answer = "<xliff3>Jetzt</xliff3> <xliff2/> & <xliff1/>."
     written = read(".xlf", content, target_language="zh").render({text: answer}).decode()
     assert (
         '<target><pc id="2">Jetzt</pc> <sm id="1" translate="no"/>C<em startRef="1"/> &amp; '
@@ -277,13 +277,30 @@ def test_markup_of_xliff_moves_with_its_words_and_untranslated_spans_stay() -> N
     ) in written
 
 
+def test_a_translation_without_an_element_of_xliff_is_refused() -> None:
+    source = (
+        '<xliff version="1.2"><file><trans-unit id="1"><source>a <g id="1">b</g></source></trans-unit></file></xliff>'
+    )
+    file = DocumentFile.of(source.encode(), suffix=".xlf")
+    for translation in ("a b", "</xliff1>a<xliff1>", "a <xliff1>b</xliff1></xliff1>"):
+        job = Job(file.texts())
+        job.record("a <xliff1>b</xliff1>", Answer(translation=translation))
+        assert len(job.finish().summary.refusals) == 1
+        with pytest.raises(DocumentError, match=r"the translation (?:lost or doubled a tag|has a tag that ends)"):
+            file.written({"a <xliff1>b</xliff1>": translation})
+
+
 def test_an_icu_message_with_elements_is_one_text() -> None:
     source = '{N, plural, =1 {one file} other {<x id="I"/> files}}'
     content = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
     [text] = texts(".xlf", content)
-    assert text == "{N, plural, =1 {one file} other {{XLIFF1} files}}"
+    assert text == "{N, plural, =1 {one file} other {<xliff1/> files}}"
     written = read(".xlf", content).render({text: text.replace("files", "字")}).decode()
     assert '<target>{N, plural, =1 {one file} other {<x id="I"/> 字}}</target>' in written
+
+
+def _upper(text: str) -> str:
+    return text.upper().replace("XLIFF", "xliff")
 
 
 _INLINE = st.recursive(
@@ -297,7 +314,7 @@ _INLINE = st.recursive(
 def test_targets_of_xliff_have_the_elements_of_their_sources(source: str, is_preserved: bool) -> None:
     space = ' xml:space="preserve"' if is_preserved else ""
     content = f'<xliff version="1.2"><file><trans-unit{space}><source>{source}</source></trans-unit></file></xliff>'
-    root = etree.fromstring(translated(".xlf", content, str.upper))
+    root = etree.fromstring(translated(".xlf", content, _upper))
     [unit] = root.iter("trans-unit")
     if len(unit) == 2:
         assert [element.tag for element in unit[1].iter()][1:] == [element.tag for element in unit[0].iter()][1:]

@@ -11,6 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sample_documents import NAMED, TEXTS, WORD
 
+from xuanzang.documents.splicing import is_identifier
+
 ALPHABETS = {
     ".txt": "a b\r\n\t猫é\u2028\x0b",
     ".md": 'ab \n\r\t*_`[]()!<>#-+=|\\~&;:1."猫',
@@ -89,7 +91,7 @@ def test_json_of_any_shape_keeps_all_but_its_strings(value: object) -> None:
 def _mapped(value: object) -> object:
     if isinstance(value, list):
         return [_mapped(each) for each in value]
-    if not isinstance(value, str) or not any(map(str.isalpha, value)):
+    if not isinstance(value, str) or not any(map(str.isalpha, value)) or is_identifier(value.strip()):
         return value
     text = value.strip()
     before, _, after = value.partition(text)

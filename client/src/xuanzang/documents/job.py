@@ -189,7 +189,7 @@ class Job:
             return f"the translation lost the placeholder {answer.lost_placeholders[0]}"
         if not answer.translation.strip():
             return "the translation is empty"
-        fault = tag_fault(text, answer.translation) if self._texts.is_html else None
+        fault = tag_fault(text, answer.translation)
         if fault is None and text in self._ordered:
             fault = order_fault(text, answer.translation)
         return fault

@@ -16,6 +16,8 @@ from xuanzang.documents.formats.html_tokens import unescaped
 from xuanzang.documents.splicing import Edit, flowing, spliced, stripped_span, translatable
 
 _TAG = re.compile(r'<g id="(\d+)">|</g>|<img id="(\d+)">|<code id="(\d+)">[^<]*</code>')
+_CARRIED = re.compile(_TAG.pattern + r"|</?xliff\d+/?>")
+"""Tags of blocks, and those that stand for the elements of XLIFF in messages."""
 _LEADING_SPACE = re.compile(r"(?:\s|&(?:nbsp|ensp|emsp|#160|#xa0|#xA0);)*")
 _TRAILING_SPACES = ("&nbsp;", "&ensp;", "&emsp;", "&#160;", "&#xa0;", "&#xA0;")
 
@@ -116,12 +118,12 @@ def _stripped(source: str, pieces: Sequence[Piece]) -> list[Piece]:
 
 def tag_fault(text: str, translation: str) -> str | None:
     """Return the fault in the tags of a translation, or None."""
-    wanted, found = ([match.group() for match in _TAG.finditer(each)] for each in (text, translation))
+    wanted, found = ([match.group() for match in _CARRIED.finditer(each)] for each in (text, translation))
     if sorted(wanted) != sorted(found):
         return "the translation lost or doubled a tag"
     depth = 0
     for tag in found:
-        depth += tag.startswith("<g") - (tag == "</g>")
+        depth += (tag.startswith(("<g", "<xliff")) and not tag.endswith("/>")) - tag.startswith("</")
         if depth < 0:
             return "the translation has a tag that ends before it begins"
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
-from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_text
+from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_text, tag_fault
 from xuanzang.documents.formats.html_tokens import unescaped as unescaped_html
 from xuanzang.documents.formats.xml.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
 from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, spliced
@@ -18,8 +18,9 @@ _NATIVE = ("ph", "it", "bpt", "ept", "sub", "cp", "sc", "ec", "x", "bx", "ex")
 """Elements that hold the codes of another format, or nothing."""
 _UNFINISHED = ("new", "needs-translation", "initial")
 _STATE = re.compile(r"""(\sstate\s*=\s*["'])(?:new|needs-translation|initial)(?=["'])""")
-_MESSAGE = re.compile(r"\s*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
-_ARGUMENT = re.compile(r"\{XLIFF(\d+)\}")
+_ELEMENT = re.compile(r'(<g id="\d+">|</g>|<img id="\d+">|<code id="\d+">[^<]*</code>)')
+_NUMBER = re.compile(r'id="(\d+)"')
+_MESSAGE_TAG = re.compile(r"(</?xliff\d+/?>)")
 _CDATA = "<![CDATA["
 
 
@@ -33,7 +34,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     if reader.lacks_language and any(edit.texts for edit in edits):
         raise DocumentError("XLIFF 2 needs its target language: name it, or add trgLang to <xliff>")
     edits.sort(key=lambda edit: edit.start)
-    return SplicedDocument(source, edits, placeholders=IN_MESSAGES, is_html=True, errors="xmlcharrefreplace")
+    return SplicedDocument(source, edits, placeholders=IN_MESSAGES, errors="xmlcharrefreplace")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,10 +166,7 @@ class _Reader:
     def _inner_edits(self, content: Sequence[Token], *, is_preserved: bool) -> Iterator[Edit]:
         """Yield the edits of a source's content."""
         for block in _blocks(content, is_preserved=is_preserved):
-            if _MESSAGE.match("".join(piece.text for piece in block if piece.kind is Kind.TEXT)):
-                yield _message_edit(block)
-            else:
-                yield from block_edits(self._text, block, _composed)
+            yield from map(_as_message, block_edits(self._text, block, _composed))
 
 
 def _rendered(
@@ -265,17 +263,49 @@ def _composed(pieces: Sequence[Piece], replaced: Sequence[Piece]) -> str:
     return "".join(escaped(piece.text) if piece.kind is Kind.TEXT else piece.raw for piece in pieces)
 
 
-def _message_edit(block: Sequence[Piece]) -> Edit:
-    """Return the edit of an ICU message, in which elements stand as arguments that a translation carries."""
-    text = "".join(
-        piece.text if piece.kind is Kind.TEXT else f"{{XLIFF{number}}}" for number, piece in enumerate(block)
+def _as_message(edit: Edit) -> Edit:
+    """Return an edit of a block whose texts are messages of a program instead of HTML, so that ICU syntax counts."""
+    texts = tuple(map(_message, edit.texts))
+    return replace(edit, texts=texts, render=lambda found: edit.render(tuple(map(_markup, found, edit.texts))))
+
+
+def _message(markup: str) -> str:
+    """Return a text of a block with tags such as <xliff1> for its elements."""
+    opened: list[str] = []
+    written = []
+    for number, part in enumerate(_ELEMENT.split(markup)):
+        if number % 2 == 0:
+            written.append(unescaped_html(part))
+        elif part == "</g>":
+            written.append(f"</xliff{opened.pop()}>")
+        else:
+            [name] = _NUMBER.findall(part)[:1]
+            opened += [name] if part.startswith("<g") else []
+            written.append(f"<xliff{name}>" if part.startswith("<g") else f"<xliff{name}/>")
+    return "".join(written)
+
+
+def _markup(translation: str, source: str) -> str:
+    """Return a translation of a message as a text of its block.
+
+    Raises:
+        DocumentError: It has other elements than the source.
+    """
+    elements = {_message_tag(part): part for part in _ELEMENT.findall(source) if part != "</g>"}
+    parts = _MESSAGE_TAG.split(translation)
+    written = "".join(
+        markup_text(part)
+        if number % 2 == 0
+        else "</g>"
+        if part.startswith("</")
+        else elements.get(part, markup_text(part))
+        for number, part in enumerate(parts)
     )
+    if fault := tag_fault(source, written):
+        raise DocumentError(fault)
+    return written
 
-    def render(found: tuple[str, ...]) -> str:
-        parts = _ARGUMENT.split(unescaped_html(found[0]))
-        return "".join(
-            block[int(part)].raw if number % 2 and int(part) < len(block) else escaped(part)
-            for number, part in enumerate(parts)
-        )
 
-    return Edit(start=block[0].start, end=block[-1].end, texts=(markup_text(text.strip()),), render=render)
+def _message_tag(element: str) -> str:
+    [name] = _NUMBER.findall(element)[:1]
+    return f"<xliff{name}>" if element.startswith("<g") else f"<xliff{name}/>"
