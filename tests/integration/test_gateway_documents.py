@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from gateways import RunningGateway, running_gateway
+from office_documents import FORMATS
 
 from xuanzang.client import AsyncTranslationClient
 
@@ -90,3 +91,47 @@ async def test_only_so_many_documents_are_translated_at_once(gateway: RunningGat
     for refused in (each for each in answers if each.status == 503):
         assert refused.headers["retry-after"] == "5"
         assert refused.json["detail"] == "the gateway's limit of 1 documents in translation is reached"
+
+
+async def _libretranslate(gateway: RunningGateway, name: str, content: bytes, **fields: str) -> Any:
+    boundary = b"--boundary"
+    parts = [f'Content-Disposition: form-data; name="{key}"\r\n\r\n{value}'.encode() for key, value in fields.items()]
+    parts.append(f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + content)
+    body = b"".join(boundary + b"\r\n" + part + b"\r\n" for part in parts) + boundary + b"--\r\n"
+    return await gateway.post("/translate_file", data=body, content_type="multipart/form-data; boundary=boundary")
+
+
+async def test_a_file_of_libretranslate_is_fetched_once_from_the_address_in_the_answer(
+    gateway: RunningGateway, client: AsyncTranslationClient
+) -> None:
+    make, _ = FORMATS[".odt"]
+    raw = make([[("我有一只猫。", False, False)]] * 3)
+    expected = await client.translate_document(raw, suffix=".odt", source_language="zh", target_language="en")
+    answer = await _libretranslate(gateway, "a.ODT", raw, source="zh", target="en", api_key="")
+    assert answer.status == 200, answer.body
+    address = answer.json["translatedFileUrl"]
+    assert address.startswith(f"{gateway.url}/download_file/")
+    path = address.removeprefix(gateway.url)
+    wrong = path[:-1] + ("0" if path[-1] != "0" else "1")
+    assert [(await gateway.get(each)).status for each in (wrong, path.partition("?")[0])] == [404, 404]
+    assert (await gateway.get(path)).body == expected.content
+    assert (await gateway.get(path)).status == 404
+    settings = (await gateway.get("/frontend/settings")).json
+    assert (settings["filesTranslation"], ".odt" in settings["supportedFilesFormat"]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "message"),
+    [
+        ("a.odt", b"x", {"source": "zh", "target": "en"}, "no readable .odt"),
+        ("a.pdf", b"x", {"source": "zh", "target": "en"}, "file extensions .txt"),
+        ("a.txt", b"x", {"source": "zh"}, "Invalid request: missing target parameter"),
+        ("a.txt", "猫".encode(), {"source": "zh", "target": "xx"}, "xx"),
+    ],
+)
+async def test_a_file_of_libretranslate_that_cannot_be_translated_is_refused(
+    gateway: RunningGateway, name: str, content: bytes, fields: dict[str, str], message: str
+) -> None:
+    answer = await _libretranslate(gateway, name, content, **fields)
+    assert answer.status == 400, answer.body
+    assert message in answer.json["error"]

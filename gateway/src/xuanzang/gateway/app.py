@@ -35,6 +35,7 @@ from xuanzang.gateway.apis.inference.inferences import Inferences
 from xuanzang.gateway.apis.json_api.calls import JsonApi, render
 from xuanzang.gateway.apis.json_api.documents import Documents
 from xuanzang.gateway.apis.libretranslate import LibreTranslate
+from xuanzang.gateway.apis.libretranslate_files import LibreTranslateFiles
 from xuanzang.gateway.apis.microsoft import Microsoft
 from xuanzang.gateway.apis.mtranserver import MTranServer
 from xuanzang.gateway.apis.openai.completions import OpenAI
@@ -147,6 +148,7 @@ class Gateway:
         microsoft, immersive, mtranserver = Microsoft(state), ImmersiveTranslate(state), MTranServer(state)
         sharing = [each.variants for each in (microsoft, Apertium(), immersive, mtranserver, DeepLX())]
         yield from LibreTranslate(state, variants=_by_address(sharing)).routes
+        yield from LibreTranslateFiles(state, self._documents, self._translator).routes
         yield from (*microsoft.routes, *immersive.routes, *mtranserver.routes, *Hcfy(state).routes)
         yield from (*GoogleV2(state).routes, *GoogleWeb(state).routes)
         yield from _google_v3_routes(self._google, state)

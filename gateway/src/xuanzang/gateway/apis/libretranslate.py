@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
+from xuanzang.documents import SUFFIXES
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
@@ -72,6 +73,9 @@ def render(fault: Fault) -> Response:
     return JSONResponse({"error": fault.named(_NAMES).description}, status, headers=fault.headers)
 
 
+STYLE = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",), key_hint=_KEY_HINT)
+
+
 class LibreTranslate(Api):
     """Handlers of the API."""
 
@@ -88,7 +92,7 @@ class LibreTranslate(Api):
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        style = ApiStyle(name="libretranslate", render=render, key_parameters=("api_key",), key_hint=_KEY_HINT)
+        style = STYLE
         # Programs ask for these without their keys.
         opened = replace(style, needs_key=False)
         calls = [
@@ -163,7 +167,7 @@ class LibreTranslate(Api):
             {
                 "apiKeys": True,
                 "charLimit": min((limit for each in models if (limit := each.max_content_characters)), default=-1),
-                "filesTranslation": False,
+                "filesTranslation": True,
                 "frontendTimeout": 500,
                 "keyRequired": not self._settings.admits_anonymous,
                 "language": {
@@ -171,7 +175,7 @@ class LibreTranslate(Api):
                     "target": {"code": target, "name": name_of(target)},
                 },
                 "suggestions": False,
-                "supportedFilesFormat": [],
+                "supportedFilesFormat": list(SUFFIXES),
             }
         )
 
