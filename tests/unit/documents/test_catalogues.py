@@ -62,7 +62,7 @@ SAMPLES = {
 }
 EXPECTED = {
     ".strings": ['One %@ "two"', "Three"],
-    ".stringsdict": ["%#@kept@ one", "%d two", "%d three"],
+    ".stringsdict": ["{kept} one", "%d two", "%d three"],
     ".properties": ["One {0}", "Two three"],
     ".resx": ["One two"],
     ".xml": ["Don't one &amp; <b>two</b>", "%d three", "%d four"],
@@ -94,6 +94,10 @@ def test_messages_of_a_catalogue_are_read_back_as_they_were_written(suffix: str)
 def test_catalogues_are_read_by_other_libraries() -> None:
     import yaml
 
+    moved = translated(
+        ".stringsdict", SAMPLES[".stringsdict"], lambda text: {"{kept} one": "ONE {kept}"}.get(text, text)
+    )
+    assert plistlib.loads(moved)["kept"]["NSStringLocalizedFormatKey"] == "ONE %#@kept@"
     found = plistlib.loads(translated(".stringsdict", SAMPLES[".stringsdict"]))
     assert found["kept"]["kept"]["other"] == "%D THREE"
     assert found["kept"]["kept"]["NSStringFormatValueTypeKey"] == "d"

@@ -31,6 +31,7 @@ _EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
 _BACKSLASH_AT_THE_END = re.compile(r"(?<!\\)(?:\\\\)++\"")
 """End of a value that the library takes for an escaped quotation mark."""
 _SHOWN_CHARACTERS = 200
+_VARIABLE = re.compile(r"%#@(\w+)@")
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
 # The library raises whatever its parsers do.
 _FAULTS = (
@@ -79,8 +80,7 @@ class _Catalogue:
         """Yield the texts to translate with their names."""
         for entry, strings in self._entries:
             for text in filter(_is_text, strings):
-                is_ordered = "%#@" in text  # a variable of a .stringsdict
-                yield Unit(text=text.strip(), where=str(entry.getid())[:100], is_ordered=is_ordered)
+                yield Unit(text=_asked(text.strip()), where=str(entry.getid())[:100])
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations; if nothing changes, the same bytes.
@@ -224,7 +224,15 @@ def _translated(text: str, translations: Mapping[str, str]) -> str:
     if not _is_text(text):
         return text
     before, inner, after = parted(text)
-    return before + translations.get(inner, inner) + after
+    translation = translations.get(_asked(inner), inner)
+    for variable in _VARIABLE.findall(inner):
+        translation = translation.replace(f"{{{variable}}}", f"%#@{variable}@")
+    return before + translation + after
+
+
+def _asked(text: str) -> str:
+    """Return a text in which variables of a .stringsdict are placeholders in braces."""
+    return _VARIABLE.sub(r"{\1}", text)
 
 
 def _in_language(raw: bytes, settings: ReadSettings) -> bytes:
