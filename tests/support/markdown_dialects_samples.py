@@ -126,6 +126,7 @@ DIALECTS: dict[str, tuple[str, ...]] = {
         "Word: https://kept.example/a*b, https://kept.example/*c.\n".replace(": ", ": "),
         'Word [word](https://kept.example/a_b_c "kept") word.\n',
         "Word ftp://kept.example/kept.txt; word\n",
+        "Word [https://kept.example/a_b](https://kept.example/a_b) word\n",
     ),
     "HTML": (
         '<div align="center">\n  <b>Word</b> word\n</div>\n',

@@ -47,8 +47,8 @@ _OPENING = re.compile(
     r"|(?<![\w.+<-])[A-Za-z0-9][\w.+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
     re.DOTALL | re.ASCII,
 )
-_ADDRESS = re.compile(r"[^\s<>|\\`\"\u3000-\u303f\uff00-\uffef\u2018-\u201d]++")
-_AFTER_ADDRESS = "?!.,:;*_~'\"])"
+_ADDRESS = re.compile(r"[^\s<>|\[\]\\`\"\u3000-\u303f\uff00-\uffef\u2018-\u201d]++")
+_AFTER_ADDRESS = "?!.,:;*_~'\")"
 _ATTRIBUTES = re.compile(
     r"\{:[^{}\r\n]*+\}|\{ *+[.#][\w][^{}\r\n]*+\}|\{ *+[\w-]++=(?:\"[^\"\r\n]*+\"|[\w%]++)[^{}\r\n]*+\}"
 )
