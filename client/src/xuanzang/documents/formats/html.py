@@ -208,10 +208,16 @@ class _Blocks:
         elif token.kind is TokenKind.END and token.name in self._skipped:
             place = len(self._skipped) - 1 - self._skipped[::-1].index(token.name)
             self._end(place, token.end)
-        elif token.kind is TokenKind.END and self._open[token.name]:
+        elif token.kind is TokenKind.END and self._is_ended_by(token.name):
             self._end(0, token.start)
             return False
         return True
+
+    def _is_ended_by(self, name: str) -> bool:
+        """Return whether the end of an element around the outermost one ends that as well."""
+        if not self._open[name] or (name in INLINE and self._skipped[0] not in INLINE):
+            return False
+        return not any(each in _SCOPES for each in self._skipped)
 
     def _ended_by(self, name: str) -> int:
         """Return the place of the outermost element that a start tag ends; behind the innermost, if it ends none."""
