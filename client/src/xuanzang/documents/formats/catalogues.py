@@ -99,7 +99,7 @@ class _Catalogue:
         if not changed:
             return self._raw
         if isinstance(store, RubyYAMLFile):
-            store.units = changed  # values of other kinds stay as they are written
+            store.units = changed  # other values keep their spelling
         raw = bytes(store)
         if isinstance(store, javafile):
             # References take the place of what ASCII lacks.
@@ -114,14 +114,14 @@ class _Catalogue:
 
     @property
     def _fills(self) -> bool:
-        """True if translations stand beside their texts."""
+        """True if a message holds both its text and its translation."""
         return self._settings.suffix == ".ts"
 
     def _read(self, store: Any, *, filled: bool = False) -> Iterator[tuple[Any, list[str]]]:
         """Yield the entries to translate with their strings, one for each form of a plural.
 
         Args:
-            filled: Whether to yield translations that stand beside their texts.
+            filled: Whether to yield the translations of such messages instead of their texts.
         """
         values = _yaml_values(self._raw) if isinstance(store, RubyYAMLFile) else None
         for entry in store.units:
@@ -231,7 +231,7 @@ def _translated(text: str, translations: Mapping[str, str]) -> str:
 
 
 def _asked(text: str) -> str:
-    """Return a text in which variables of a .stringsdict are placeholders in braces."""
+    """Return a text with the variables of a .stringsdict as placeholders in braces."""
     return _VARIABLE.sub(r"{\1}", text)
 
 

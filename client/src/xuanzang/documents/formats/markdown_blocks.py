@@ -62,15 +62,15 @@ class Block:
         self._mask_ends = [mask.end for mask in masks]
         self._pieces: list[Piece] = []
         self._words: list[str] = []
-        """Words of the stretch of text under way, for which the last piece stands."""
+        """Words of the current stretch of text, whose piece is the last."""
         self._end = 0
         """Byte after the last event."""
         self._skipped = 0
-        """Open elements from the outermost on whose content is not translated."""
+        """Number of open elements, counted from the outermost untranslated one."""
         self._labels: list[tuple[int, bool]] = []
         """Start of each open link, and whether its text is a label."""
         self._verbatim: list[str] = []
-        """Names of open HTML elements from the outermost on whose content is not translated."""
+        """Names of open HTML elements, from the outermost untranslated one."""
         self._verbatim_start = 0
 
     def take(self, kind: str, name: str, value: Any, span: tuple[int, int]) -> bool:
@@ -233,7 +233,7 @@ class Block:
 
 
 def without_labels(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return pieces in which links by their text are markup without words, for their text is to stay."""
+    """Return pieces with each link by its text as one mark without words, so that its text stays."""
     result: list[Piece] = []
     opened: list[int] = []
     for piece in pieces:

@@ -13,7 +13,7 @@ from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replaceme
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
 # In a .tsv most writers know no quotation: one that is not closed before both a tab and a line end is a character.
 _QUOTED_TSV = r'"(?:[^"\t]*+(?:""[^"\t]*+)*+|[^"\r\n]*+(?:""[^"\r\n]*+)*+)"(?=[\t\r\n]|\Z)'
-# What a reader could take for quoted: it opens a quotation, and has nothing after the end of that, if there is one.
+# A field that a reader could take for quoted: a quotation mark, and nothing after the closing one.
 _SEEMS_QUOTED = r'"(?:[^"]++|"")*+"?'
 _SHOWN = 50
 """Columns that a message lists."""
