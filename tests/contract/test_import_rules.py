@@ -35,6 +35,7 @@ BREAKING = {
         "xuanzang.text.terminology.terms",
         "xuanzang.text.terminology.target_terms",
     ),
+    "Spans' floors: found, then carried": ("xuanzang.text.spans.catalogue", "xuanzang.text.spans.carrying"),
     "Markup's floors: parsed without a translation, placed without a parser": (
         "xuanzang.text.markup.placement",
         "xuanzang.text.markup.parsing",
