@@ -27,6 +27,9 @@ from xuanzang.text.terminology.terms import FoundTerm, Terms
 from xuanzang.text.traditional import TraditionalWriter
 from xuanzang.text.types import ContentFormat, ProtectedPattern
 
+MAX_REQUIRED_WORDS = 16
+"""Placeholders of a sentence up to which a search may require their words; each makes its steps longer."""
+
 
 @dataclass(slots=True)
 class PreparedTexts:
@@ -282,8 +285,9 @@ class _Preparation:
     def _terms(self, segment: Segment, start: int, block: _Sentences) -> SentenceTerms:
         """Find the terms of a sentence, but not those of what is not translated, and the words for placeholders."""
         found = [term for term in self._terms_wanted.find(segment.text, start) if not _overlaps(term, block.verbatim)]
-        if self._can_require:
-            found = sorted((*found, *_words_of(segment, start, block.words)), key=lambda term: term.start)
+        words = list(_words_of(segment, start, block.words))
+        if self._can_require and len(words) <= MAX_REQUIRED_WORDS:
+            found = sorted((*found, *words), key=lambda term: term.start)
         return plan_terms(
             [self._simplified_term(term) for term in found],
             self._codec,
