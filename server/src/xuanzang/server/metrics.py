@@ -34,7 +34,7 @@ QUALITY_FLAGS = (
 UNSERVED_TEXTS = ("refused", "passed")
 """Outcomes of texts in languages that no model translates; "passed": their callers get them back as they are."""
 
-TIERS = ("single", "light", "medium", "heavy")
+TIERS = ("common", "light")
 """Tiers of the scheduler by their numbers."""
 
 STATUS_CODES = (

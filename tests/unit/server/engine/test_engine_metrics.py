@@ -40,7 +40,7 @@ async def test_workers_that_errors_have_ended_are_counted_and_nobody_waits_for_t
     def fail(*args: object, **named: object) -> None:
         raise ArithmeticError("a fault of the scheduler")
 
-    monkeypatch.setattr(engine._threads.scheduler, "report", fail)
+    monkeypatch.setattr(engine._threads.scheduler, "leave", fail)
     calls = [engine.translate(Call(texts=("hello",), model=engine.models[0], options=options)) for _ in range(20)]
     waiting = asyncio.gather(*calls, return_exceptions=True)
     await engine.broken.wait()

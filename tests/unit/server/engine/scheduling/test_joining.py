@@ -11,8 +11,8 @@ import pytest
 from tests.unit.server.engine.scheduling.virtual_server import Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.load import JoiningCost
-from xuanzang.server.engine.scheduling.request import Request
+from xuanzang.server.engine.scheduling.forecast import JoiningCost
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.metrics import Metrics
 
 SPEED = Speed(step=0.0003, sentence=0.000075, joining=0.001, joining_token=0.00003)
@@ -60,21 +60,19 @@ async def test_a_newcomer_waits_until_its_wait_equals_what_joining_costs_the_oth
 ) -> None:
     monkeypatch.setattr(JoiningCost, "seconds", 0.002)
     server = VirtualServer(monkeypatch, model, SPEED, workers=1)
-    scheduler = server.scheduler
-    scheduler.submit(server._request([10] * 2, math.inf))
-    assert len(scheduler.take(0) or []) == 2
-    scheduler.submit(server._request([10], math.inf))
-    assert scheduler.take(0) == []
-    assert scheduler.joins_at[0] == pytest.approx(server.now + 2 * 0.002, rel=1e-9)
+    assert [len(joins) for joins in joining(server, 10, 10)] == [2]
+    assert joining(server, 10) == []
+    decision = server.scheduler.take(0)
+    assert decision is not None
+    assert decision.max_seconds == pytest.approx(2 * 0.002)
     server.now += 0.003
-    scheduler.submit(server._request([10], math.inf))
-    assert scheduler.take(0) == []
+    assert joining(server, 10) == []
     # The first has waited for 3 ms; after another half they have waited for 4 together.
-    assert scheduler.joins_at[0] == pytest.approx(server.now + 0.0005, rel=1e-9)
-    server.now = scheduler.joins_at[0] + 1e-9
-    assert len(scheduler.take(0) or []) == 2
-    assert scheduler.take(0) == []
-    assert scheduler.joins_at[0] == math.inf
+    decision = server.scheduler.take(0)
+    assert decision is not None
+    assert decision.max_seconds == pytest.approx(0.0005)
+    server.now += decision.max_seconds + 1e-9
+    assert [len(joins) for joins in joining(server)] == [2]
 
 
 async def test_a_sentence_that_its_deadline_makes_urgent_does_not_wait_for_company(
@@ -82,17 +80,17 @@ async def test_a_sentence_that_its_deadline_makes_urgent_does_not_wait_for_compa
 ) -> None:
     monkeypatch.setattr(JoiningCost, "seconds", 10.0)
     server = VirtualServer(monkeypatch, model, SPEED, workers=1)
-    scheduler = server.scheduler
-
-    def make_urgent(request: Request, now: float) -> None:
-        for queued in request.sentences:
-            queued.goes_first_at = now + 1.0
-
-    scheduler.submit(server._request([10], math.inf))
-    assert len(scheduler.take(0) or []) == 1
-    monkeypatch.setattr(scheduler._admission, "set_urgency", make_urgent)
+    joining(server, 10)
     urgent = server._request([10], 50.0)
-    scheduler.submit(urgent)
-    assert scheduler.take(0) == []
-    server.now += 1.0
-    assert scheduler.take(0) == list(urgent.sentences)
+    server.scheduler.submit(urgent)
+    assert joining(server) == []
+    server.now += 0.75 * 50.0
+    assert joining(server) == [list(urgent.sentences)]
+
+
+def joining(server: VirtualServer, *lengths: int) -> list[list[QueuedSentence]]:
+    """Submit sentences, and return those that join, by tier."""
+    if lengths:
+        server.scheduler.submit(server._request(lengths, math.inf))
+    decision = server.scheduler.take(0)
+    return [list(joins) for joins in decision.joins.values()] if decision else []

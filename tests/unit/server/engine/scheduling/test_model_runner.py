@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.calls.kept_terms import plan_terms
+from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
@@ -26,7 +28,6 @@ from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, Request, SentenceListener, SentenceResult
-from xuanzang.server.engine.scheduling.reservations import BatchKey
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
@@ -139,13 +140,16 @@ def test_batches_hold_no_more_memory_than_their_sentences_reserve(
     async def check() -> None:
         bench = Bench(model)
         waiting = [(at, bench.request(source, {"beam_size": beam}).sentences[0]) for at, source, beam in arriving]
-        most: dict[BatchKey, int] = {}
+        most: Counter[BatchShape] = Counter()
 
         def check_memory() -> None:
             # Memory that sentences have left behind is kept, and reused, but does not grow.
-            for key, use in bench.runner.uses.items():
-                most[key] = max(most.get(key, 0), use.needed)
-                assert use.held <= most[key]
+            needed: Counter[BatchShape] = Counter()
+            for queued in bench.runner.sentences:
+                needed[queued.shape] += queued.cache_bytes
+            for shape, held in bench.runner.held_bytes.items():
+                most[shape] = max(most[shape], needed[shape])
+                assert held <= most[shape]
 
         for step in range(200):
             if newcomers := [queued for at, queued in waiting if at == step]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer, held_of
+from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.places import TIERS
+from xuanzang.server.engine.scheduling.request import Request
+from xuanzang.server.engine.scheduling.state import TIERS
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -41,36 +44,59 @@ def make_server(monkeypatch: pytest.MonkeyPatch, model: LoadedModel) -> MakeServ
     return lambda workers: VirtualServer(monkeypatch, model, SPEED, workers=workers)
 
 
-def measured(server: VirtualServer, *attackers: tuple[list[int], DecodingOptions]) -> list[float]:
-    """Return the seconds of single sentences beside attackers, who come first."""
+def measured(server: VirtualServer, *attackers: tuple[list[int], DecodingOptions], address: str) -> list[float]:
+    """Return the seconds of single sentences beside attackers, who come first; {} in an address is their number."""
     until = server.now + SECONDS
     for number, (lengths, options) in enumerate(attackers):
-        server.attack(f"attacker {number}", lengths, until=until, options=options)
+        caller = f"{address.format(number)}/{number}"
+        server.attack(caller, lengths, until=until, options=options)
     taken = server.serial("one", LENGTH, deadline=DEADLINE, until=until)
     server.go_on()
     return taken
 
 
+ATTACKS = {
+    "long sentences": [([LONG] * 64, GREEDY)],
+    "a thousand": [([LONG] * 1000, GREEDY)],
+    "wide beams": [([LONG] * 64, WIDE)],
+    "short sentences": [([3] * 64, GREEDY)],
+    "four callers": [([LONG] * 64, GREEDY)] * 4,
+    "wide and short": [([LONG] * 64, WIDE), ([3] * 500, GREEDY)],
+}
+CASES = [(attack, address) for attack in ATTACKS for address in ("{}", "other", "one")]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize(
-    "attackers",
-    [
-        pytest.param([([LONG] * 64, GREEDY)], id="long sentences"),
-        pytest.param([([LONG] * 1000, GREEDY)], id="a thousand"),
-        pytest.param([([LONG] * 64, WIDE)], id="wide beams"),
-        pytest.param([([3] * 64, GREEDY)], id="short sentences"),
-        pytest.param([([LONG] * 64, GREEDY)] * 4, id="four callers"),
-        pytest.param([([LENGTH * 3] * 4, GREEDY)] * 6, id="six callers of four sentences"),
-        pytest.param([([LONG] * 64, WIDE), ([3] * 500, GREEDY)], id="wide and short"),
-    ],
-)
+@pytest.mark.parametrize(("attack", "address"), [*CASES, ("700 names", "other")])
 async def test_a_caller_of_single_sentences_hardly_notices_one_who_takes_all_it_can_get(
-    make_server: MakeServer, workers: int, attackers: list[tuple[list[int], DecodingOptions]]
+    make_server: MakeServer, workers: int, attack: str, address: str
 ) -> None:
-    calm, beside = measured(make_server(workers)), measured(make_server(workers), *attackers)
+    attackers = ATTACKS.get(attack, [([LONG], GREEDY)] * 700)
+    calm = measured(make_server(workers), address=address)
+    beside = measured(make_server(workers), *attackers, address=address)
     assert percentile(beside, 0.99) <= 3 * percentile(calm, 0.99)
     # Nothing that is admitted expires: a call that does would end the caller's row.
     assert sum(beside) + 0.003 * len(beside) >= SECONDS - 3 * percentile(calm, 0.99)
+
+
+@pytest.mark.parametrize("address", ["{}", "one"], ids=["addresses", "names of one address"])
+@pytest.mark.parametrize(("callers", "sentences"), [(20, 3), (64, 1), (20, 19), (48, 8)])
+@pytest.mark.parametrize("workers", [2, 8])
+async def test_callers_who_ask_for_as_much_as_each_other_are_decoded_as_if_they_were_one(
+    make_server: MakeServer, workers: int, callers: int, sentences: int, address: str
+) -> None:
+    def served(names: int) -> float:
+        server = make_server(workers)
+        lengths, until = random.Random(1), server.now + SECONDS
+        for number in range(callers):
+            name = number % names
+            length = lengths.randrange(4, 40)
+            caller = f"{address.format(name)}/{name}"
+            server.at(server.now, partial(server.attack, caller, [length] * sentences, until=until))
+        server.go_on()
+        return sum(server.rows) / sum(SPEED.step + rows * SPEED.sentence for rows in server.rows)
+
+    assert served(callers) >= 0.97 * served(1)
 
 
 async def test_an_attacker_keeps_a_part_of_the_time_beside_many_small_callers(make_server: MakeServer) -> None:
@@ -90,27 +116,22 @@ async def test_a_newcomer_with_as_much_to_do_gets_its_share_of_the_places_at_onc
     make_server: MakeServer, workers: int
 ) -> None:
     server = make_server(workers)
-    take = server.scheduler.take
-    server.scheduler.submit(server._request([LENGTH] * 200, math.inf, caller="a"))
-    assert [len(take(worker, idle_seconds=0) or []) for worker in range(workers)] == [32] * workers
-    second = server._request([LENGTH] * 200, math.inf, caller="b")
+
+    def taken(worker: int) -> list[Request]:
+        decision = server.scheduler.take(worker, idle_seconds=0)
+        return [queued.request for joins in decision.joins.values() for queued in joins] if decision else []
+
+    first, second, third = (server._request([LENGTH] * 200, math.inf, caller=caller) for caller in "abc")
+    server.scheduler.submit(first)
+    assert [taken(worker) for worker in range(workers)] == [[first] * 32] * workers
     server.scheduler.submit(second)
     for worker in range(workers):
-        assert [queued.request for queued in take(worker, idle_seconds=0) or []] == [second] * 16
+        assert taken(worker) == [second] * 16
         # The batch grows no further, however many more wait.
-        assert take(worker, idle_seconds=0) == []
-    third = server._request([LENGTH] * 200, math.inf, caller="c")
+        assert taken(worker) == []
     server.scheduler.submit(third)
     for worker in range(workers):
-        assert {queued.request for queued in take(worker, idle_seconds=0) or []} == {third}
-
-
-async def test_a_lone_caller_has_all_places_and_steps_of_one_batch(make_server: MakeServer) -> None:
-    server = make_server(1)
-    server.scheduler.submit(server._request([LENGTH] * 200, math.inf, caller="lone"))
-    taken = server.scheduler.take(0, idle_seconds=0) or []
-    assert len(taken) == 32
-    assert len({queued.tier for queued in taken}) == 1
+        assert {*taken(worker)} == {third}
 
 
 async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_server: MakeServer) -> None:
@@ -118,18 +139,18 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
     scheduler = server.scheduler
 
     def counts() -> list[tuple[int, int]]:
-        return [(scheduler.held_places(tier), scheduler.waiting_places(tier)) for tier in range(len(TIERS))]
+        return [(scheduler.held_places(tier), scheduler.waiting_places(tier)) for tier in TIERS]
 
     requests = [
         server._request([LENGTH] * count, math.inf, caller=caller, options=options)
-        for caller, count, options in (("one", 1, GREEDY), ("few", 8, GREEDY), ("many", 64, WIDE))
+        for caller, count, options in (("one", 1, GREEDY), ("few", 3, GREEDY), ("many", 64, WIDE))
     ]
     for request in requests:
         scheduler.submit(request)
-    assert counts() == [(0, 1), (0, 0), (0, 8), (0, 64 * 4)]
+    assert counts() == [(0, 64 * 4), (0, 4)]
     scheduler.take(0, idle_seconds=0)
-    assert counts() == [(1, 0), (0, 0), (0, 8), (0, 64 * 4)]
+    assert counts() == [(0, 64 * 4), (4, 0)]
     for request in requests:
         scheduler.close(request, "cancelled")
-    scheduler.report(0, held=held_of(()), uses={})
+    scheduler.leave(0, [])
     assert counts() == [(0, 0)] * len(TIERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.scheduling.load import RequestSize, RequestSizes
+from xuanzang.server.engine.scheduling.forecast import RequestSize, RequestSizes
 
 REMEMBERED = 64
 

@@ -3,20 +3,20 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.server.engine.scheduling.virtual_server import held_of
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import CallContext, FlowKey
+from xuanzang.server.engine.scheduling.decide import Decision
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import DoneSentence, PlannedSearch, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.scheduling.state import COMMON
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -71,18 +71,18 @@ class Queue:
     def take(self, worker: int = 0) -> list[int] | None:
         return self._taken(worker, self.scheduler.take(worker))
 
-    def _taken(self, worker: int, taken: list[QueuedSentence] | None) -> list[int] | None:
-        if taken is None:
+    def _taken(self, worker: int, decision: Decision | None) -> list[int] | None:
+        if decision is None:
             return None
+        taken = [queued for joins in decision.joins.values() for queued in joins]
         self._running.setdefault(worker, []).extend(taken)
         return [queued.source_tokens for queued in taken]
 
-    def leave(self, worker: int = 0, *, running: int = 0, uses: Mapping[BatchKey, BatchUse] | None = None) -> None:
+    def leave(self, worker: int = 0, *, running: int = 0) -> None:
         """Let all sentences of a worker leave but the last ones."""
         sentences = self._running.get(worker, [])
         self._running[worker] = sentences[len(sentences) - running :]
-        held = held_of((queued, queued.cost) for queued in self._running[worker])
-        self.scheduler.report(worker, held=held, uses=uses or {})
+        self.scheduler.leave(worker, self._running[worker])
 
 
 MakeQueue = Callable[..., Queue]
@@ -326,7 +326,9 @@ async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queu
     queue = make_queue(workers=1)
     queue.work(50, seconds=1.0)
     queue.submit(40)
-    [given_up] = queue.scheduler.take(0) or []
+    decision = queue.scheduler.take(0)
+    assert decision is not None
+    [given_up] = decision.joins[COMMON]
     # A storm of cancellations: the worker is as fast as before.
     for _ in range(20):
         queue.scheduler.record(0, [DoneSentence(given_up, 50, seconds=0.5, target_tokens=0)], seconds=0.5)
@@ -461,8 +463,7 @@ async def test_other_memory_of_a_worker_interrupts_nobody_while_no_sentence_wait
     request = queue.submit(3, 4, 5)
     assert queue.take(0)
     assert queue.take(1)
-    key = BatchKey.of(request.sentences[0])
-    queue.leave(0, running=1, uses={key: BatchUse(1, needed=1, held=2)})
+    queue.scheduler.hold(0, request.model, COMMON, {request.sentences[0].shape: 2})
     assert not any(interrupt.is_set for interrupt in queue.scheduler.interrupts)
 
 

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -16,11 +16,11 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling import admission, places
+from xuanzang.server.engine.scheduling import admission
 from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
 from xuanzang.server.engine.scheduling.call import CallContext
-from xuanzang.server.engine.scheduling.places import NOTHING, TIERS, Held
+from xuanzang.server.engine.scheduling.decide import NOTHING
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
@@ -84,15 +84,6 @@ class Tally:
         return self.expired / max(1, self.answered + self.expired)
 
 
-def held_of(sentences: Iterable[tuple[QueuedSentence, int]]) -> list[dict[CallerId, Held]]:
-    """Return what callers hold by tier, of sentences that still need so many predicted tokens."""
-    held: list[dict[CallerId, Held]] = [{} for _ in TIERS]
-    for queued, left in sentences:
-        callers, caller = held[queued.tier], queued.request.flow.caller
-        callers[caller] = callers.get(caller, NOTHING).plus(queued.places, left)
-    return held
-
-
 class VirtualServer:
     """Requests of equal sentences arrive at random times; a caller whose deadline passes hangs up."""
 
@@ -101,12 +92,14 @@ class VirtualServer:
     ) -> None:
         self.now = 1000.0
         self.tally = Tally()
+        self.rows: list[int] = []
+        """Places of the batch of each step."""
         self.joinings = 0
         """Times that sentences joined a batch or began one."""
         self.taken: list[float] = []
         """Seconds from each arrival to its answer, of requests that `arrivals` brings."""
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (admission, places, request_module, scheduler_module):
+        for module in (admission, request_module, scheduler_module):
             monkeypatch.setattr(module, "time", clock)
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed
@@ -239,7 +232,7 @@ class VirtualServer:
     def _request(
         self, lengths: Sequence[int], seconds: float, *, caller: str = "", options: DecodingOptions = GREEDY
     ) -> Request:
-        context = CallContext(model=self._model, deadline=self.now + seconds, caller=CallerId(caller))
+        context = CallContext(model=self._model, deadline=self.now + seconds, caller=CallerId(*caller.split("/")))
         renderer = SentenceRenderer(codec=self._model.codec)
         searches = [PlannedSearch(self._model.sentence((5,) * length, options), renderer) for length in lengths]
         return Request(context, searches)
@@ -257,7 +250,7 @@ class VirtualServer:
     def _step(self, worker: int) -> None:
         running = self._running[worker]
         was_idle = not running
-        taken = self.scheduler.take(worker, idle_seconds=0) or []
+        decision = self.scheduler.take(worker, idle_seconds=0) or NOTHING
         for request in [request for request in self._left if request.abandoned]:
             self._close(request, "deadline")
         done = [
@@ -266,23 +259,27 @@ class VirtualServer:
             if each.queued.request.abandoned
         ]
         running[:] = [each for each in running if not each.queued.request.abandoned]
-        running += [_Running(queued, self.now) for queued in taken]
         if was_idle:
             self._busy_since[worker] = self.now
+        seconds = 0.0
+        for tier, joining in decision.joins.items():
+            running += [_Running(queued, self.now) for queued in joining]
+            joined = self._join(worker, joining)
+            self.scheduler.charge(worker, tier, joined)
+            seconds += joined
         self._record(worker, done)
         if running:
-            turns = self.scheduler.turns[worker]
-            tier = turns.first({each.queued.tier for each in running})
+            tiers = {each.queued.tier for each in running}
+            tier = decision.tier if decision.tier in tiers else tiers.pop()
             rows = sum(each.queued.places for each in running if each.queued.tier == tier)
             self._stepping[worker] = True
-            seconds = self._speed.step + rows * self._speed.sentence + self._join(worker, taken)
-            turns.charge(tier, seconds)
-            self.at(self.now + seconds, lambda: self._end_step(worker, tier))
+            step = self._speed.step + rows * self._speed.sentence
+            self.scheduler.charge(worker, tier, step)
+            self.rows.append(rows)
+            self.at(self.now + seconds + step, lambda: self._end_step(worker, tier))
 
     def _join(self, worker: int, taken: Sequence[QueuedSentence]) -> float:
         """Return the seconds for which the batches of a worker stop, because sentences join."""
-        if not taken:
-            return 0.0
         tokens = sum(queued.source_tokens for queued in taken)
         seconds = self._speed.joining + tokens * self._speed.joining_token
         self.scheduler.record_joining(worker, tokens, seconds)
@@ -310,8 +307,8 @@ class VirtualServer:
 
     def _record(self, worker: int, done: list[DoneSentence]) -> None:
         running = self._running[worker]
-        held = held_of((each.queued, each.queued.cost - each.queued.cost_of(each.steps)) for each in running)
-        self.scheduler.report(worker, held=held, uses={})
+        if len(running) != self.scheduler.sentences(worker):
+            self.scheduler.leave(worker, [each.queued for each in running])
         if done:
             self.scheduler.record(worker, done, seconds=self.now - self._busy_since[worker])
             self._busy_since[worker] = self.now

@@ -19,7 +19,7 @@ from xuanzang.server.engine.calls.results import TextStreamer, joined, ranked, w
 from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord, SearchRecord
-from xuanzang.server.engine.scheduling.load import predicted_cost
+from xuanzang.server.engine.scheduling.forecast import predicted_cost
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     PlannedSearch,

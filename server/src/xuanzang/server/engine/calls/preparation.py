@@ -11,7 +11,7 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality import SentenceAssessor
 from xuanzang.server.engine.scheduling.call import Call, CallContext
-from xuanzang.server.engine.scheduling.load import predicted_cost
+from xuanzang.server.engine.scheduling.forecast import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings

@@ -9,21 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xuanzang.kernels.decode import Interrupt, StepLimit
+from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import SentenceTimeline
-from xuanzang.server.engine.scheduling.places import NOTHING, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
-from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.types import CallerId, FinishReason
+from xuanzang.server.engine.types import FinishReason
 from xuanzang.text.words import has_repetition
 
 # One that is done waits a step for each so many sentences of its batch: in a large one another is done in nearly every
 # step, and each return to Python costs all of them a part of a step.
 _SENTENCES_PER_STEP = 4
-# What is left of the sentences is counted anew after so many steps, even if none has joined or left.
-_COUNTED_STEPS = 16
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
 _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 # Steps of a large model take longer than a return to Python, so they save nothing.
@@ -74,9 +71,9 @@ class _RunningSentence:
 class ModelRunner:
     """Lets sentences join and leave between steps; a sentence that leaves is answered, or its caller has gone."""
 
-    def __init__(self, model: LoadedModel, *, tier: int = 0, worker: int, interrupt: Interrupt) -> None:
+    def __init__(self, model: LoadedModel, *, worker: int, interrupt: Interrupt) -> None:
         """Start without sentences; setting `interrupt` makes the worker stop after the step that it takes."""
-        self._model, self._tier = model, tier
+        self._model = model
         self._worker = worker
         self._interrupt = interrupt
         self._decoder = model.new_decoder()
@@ -84,11 +81,9 @@ class ModelRunner:
         self._steps = 0
         self._metrics = model.metrics
         self._counted_cache_bytes = 0
-        self._counted_steps = 0
-        self.held: dict[CallerId, Held] = {}
-        """By caller; replaced when sentences have joined or left, and from time to time."""
-        self.uses: dict[BatchKey, BatchUse] = {}
-        """Sentences and memory of each batch; replaced when sentences have joined or left."""
+        self.held_bytes: dict[BatchShape, int] = {}
+        """Bytes of keys and values by batch."""
+        self._reported_bytes: dict[BatchShape, int] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -162,8 +157,6 @@ class ModelRunner:
             self._report_prefixes()
         if advance.done:
             self._count_cache()
-        elif self._steps - self._counted_steps >= _COUNTED_STEPS:
-            self._count_held()
         return done
 
     def release(self) -> None:
@@ -292,23 +285,23 @@ class ModelRunner:
         self._metrics.sentences.inc()
         self._metrics.target_tokens.inc(hypotheses[0].token_count)
 
+    @property
+    def sentences(self) -> list[QueuedSentence]:
+        """Sentences that are decoded."""
+        return [running.queued for running in self._running.values()]
+
+    def changed_bytes(self) -> dict[BatchShape, int] | None:
+        """Return the bytes of keys and values by batch, if they have changed since that was asked last."""
+        if (held := self.held_bytes) == self._reported_bytes:
+            return None
+        self._reported_bytes = held
+        return held
+
     def _count_cache(self) -> None:
-        held_bytes = self._decoder.held_bytes
-        sentences = [running.queued for running in self._running.values()]
-        self.uses = uses_of(self._model, self._tier, sentences, held_bytes)
-        self._count_held()
-        held = sum(held_bytes.values())
+        self.held_bytes = {shape: size for shape, size in self._decoder.held_bytes.items() if size}
+        held = sum(self.held_bytes.values())
         self._metrics.cache_bytes.inc(held - self._counted_cache_bytes)
         self._counted_cache_bytes = held
-
-    def _count_held(self) -> None:
-        held: dict[CallerId, Held] = {}
-        for running in self._running.values():
-            queued, caller = running.queued, running.queued.request.flow.caller
-            left = queued.cost - queued.cost_of(self._steps - running.first_step)
-            held[caller] = held.get(caller, NOTHING).plus(queued.places, left)
-        self.held = held
-        self._counted_steps = self._steps
 
 
 def step_limit(sentences: int, *, is_whole: bool, steps: int, seconds: float, interrupt: Interrupt) -> StepLimit:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVarTuple
 from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
-from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
+from xuanzang.server.engine.scheduling.forecast import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
@@ -100,8 +100,10 @@ class QueuedSentence:
     places: int
     """Places that it takes in a batch: one, or more if it makes steps longer than others do."""
     queued_at: float
+    number: int = 0
+    """Number in the order of arrival; set when it is queued."""
     tier: int = 0
-    """Number of the tier in whose batches it is decoded; set when it is taken."""
+    """Number of the tier in whose batches it is decoded; set when it joins."""
     goes_first_at: float = math.inf
     """Time from which it goes before others of its caller, so that its deadline can be met; constant while it waits."""
 
@@ -242,6 +244,8 @@ class Request:
         """Predicted target tokens of the longest sentence."""
         self.submitted_at = time.monotonic()
         self.sentence_count = len(searches)
+        self.places = 0
+        """Places that all sentences take in batches."""
         self.sentences = self._queued(searches)
         self.estimate: float | None = None
         """Seconds from submission to the results, as estimated then; None before anything has been measured."""
@@ -264,6 +268,8 @@ class Request:
             self.cost += cost
             self.longest = max(self.longest, target_tokens)
             shape = BatchShape.of(sentence.options.decoding)
+            places = places_of(shape, edits_follow_tokens=sentence.options.edits_follow_tokens)
+            self.places += places
             queued = QueuedSentence(
                 request=self,
                 position=position,
@@ -274,7 +280,7 @@ class Request:
                 target_tokens=target_tokens,
                 cache_bytes=self.model.cache_bytes_of(sentence),
                 shape=shape,
-                places=places_of(shape, edits_follow_tokens=sentence.options.edits_follow_tokens),
+                places=places,
                 queued_at=self.submitted_at,
             )
             sentences.append(queued)

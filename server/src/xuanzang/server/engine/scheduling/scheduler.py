@@ -1,29 +1,32 @@
-"""The queue of sentences between the event loop and the workers, and the share of it that each worker gets."""
+"""The scheduler: the state behind one lock, and the words in which the event loop and the workers speak of it."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from xuanzang.kernels.decode import Interrupt
+from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.call import FlowKey
-from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
-from xuanzang.server.engine.scheduling.load import JoiningCost, RequestSize
-from xuanzang.server.engine.scheduling.places import TIERS, Held, Places, Room, Turns
+from xuanzang.server.engine.scheduling.decide import NOTHING, Decision, Room, decide, has_room
+from xuanzang.server.engine.scheduling.forecast import RequestSize
 from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, Gate, Reservations
+from xuanzang.server.engine.scheduling.state import State
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
-# While lighter callers are expected, so many times fewer source tokens are encoded before the next look at the queue.
-_JOINS_OF_YIELDING = 4
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
+# Share of the time that a sentence may wait after which it goes before others of its caller.
+_PATIENT_SHARE = 0.7
+# Clocks of callers are ahead of ours by at most so much.
+_CLOCK_SECONDS = 0.02
 
 
 class Scheduler:
@@ -35,40 +38,31 @@ class Scheduler:
     """
 
     def __init__(self, settings: EngineSettings, *, workers: int) -> None:
-        self._settings, self._workers = settings, workers
         # Held by itself where nobody waits, which takes half as long.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._queue = FairQueue()
-        limit = settings.max_batch_sentences
-        self._places = Places(self._queue, workers=workers, max_batch_sentences=limit)
-        # Half of the workers begin with the shortest sentences, half with the longest.
-        self._sweeps = [[Sweep(upward=worker % 2 == 0) for _ in TIERS] for worker in range(workers)]
-        self._admission = Admission(self._queue, self._places, workers=workers, max_tokens=settings.max_queue_tokens)
-        self._joining_costs = [JoiningCost() for _ in range(workers)]
-        self.joins_at = [math.inf] * workers
-        """Time at which the sentences that wait will have waited long enough to join each worker, on the clock of
-        `time.monotonic`; belongs to the worker."""
-        self.turns = [Turns() for _ in range(workers)]
-        """Whose batches each worker steps next; belongs to the worker."""
-        self._reservations = Reservations(workers=workers, max_cache_bytes=_max_cache_bytes(settings))
+        self._state = State(
+            workers=workers,
+            max_places=settings.max_batch_sentences,
+            max_join_tokens=settings.max_join_source_tokens,
+            max_cache_bytes=_max_cache_bytes(settings),
+        )
+        self._admission = Admission(self._state, max_tokens=settings.max_queue_tokens)
         self.interrupts = [Interrupt() for _ in range(workers)]
         """Of each worker; set when it should ask what there is for it before its next step."""
         self._woken: set[int] = set()
         self._trimming: set[int] = set()
-        # Whether workers have found sentences that wait for what others have.
-        self._has_refused = False
         self._stopped = False
 
     @property
     def max_cache_bytes(self) -> int:
         """Maximum bytes for the keys and values of all sentences in batches."""
-        return self._reservations.max_cache_bytes
+        return self._state.budget.max_bytes
 
     @property
     def has_waiting(self) -> bool:
         """Whether sentences wait for a worker; may be asked without the lock."""
-        return self._queue.count > 0
+        return self._state.queue.count > 0
 
     def _tell_workers(self) -> None:
         """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
@@ -79,17 +73,17 @@ class Scheduler:
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
         with self._lock:
-            return self._admission.estimated_wait()
+            return self._state.forecast.seconds_for(self._state.queue.cost) or 0.0
 
     def held_places(self, tier: int) -> int:
         """Return the places that sentences of a tier hold, all workers together."""
         with self._lock:
-            return self._places.held[tier].places
+            return sum(each.tiers[tier].rows for each in self._state.workers)
 
     def waiting_places(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
         with self._lock:
-            return self._places.wanted(tier)
+            return sum(self._state.waiting(tier).values())
 
     def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
         """Refuse early what could not be submitted; see `Admission.require`."""
@@ -125,79 +119,118 @@ class Scheduler:
         with self._lock:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
-            self._reservations.require_possible(request.sentences)
+            state = self._state
+            state.budget.require_possible(request.sentences)
             now = time.monotonic()
             if not follows:
                 self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
                 if request.useful_until <= now:
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
             self._admission.admit(request, now=now, follows=follows)
-            self._admission.set_urgency(request, now)
-            self._places.ask(request, now)
-            self._queue.add(request.sentences)
+            self._set_urgency(request, now)
+            state.ask(request, now)
+            state.queue.add(request.sentences)
             request.model.metrics.requests_waiting.value += 1
             request.model.metrics.queue_tokens.value += request.cost
             # An idle worker has room for any sentence, unless its model may not have all workers.
-            self._changed.notify(self._workers if request.flow.limited else request.sentence_count)
+            self._changed.notify(len(state.workers) if request.flow.limited else request.sentence_count)
             # One in the midst of steps is told, unless it knows; one that is full asks when it has room again.
-            tiers, interrupts = self._places.tiers, self.interrupts
-            if untold := [
-                worker for worker, interrupt in enumerate(interrupts) if tiers[worker] and not interrupt.is_set
-            ]:
-                for worker in self._places.have_room(request.flow.caller, untold):
-                    interrupts[worker].set()
+            tier = state.callers.tier_of(request.flow.caller)
+            for worker, interrupt in enumerate(self.interrupts):
+                if interrupt.is_set or not state.workers[worker].sentences:
+                    continue
+                if Room(state, worker, tier, state.waiting(tier), now).has_place(request.flow):
+                    interrupt.set()
+
+    def _set_urgency(self, request: Request, now: float) -> None:
+        """Set the time from which each sentence goes before others."""
+        if request.useful_until < math.inf:
+            for queued in request.sentences:
+                seconds = self._state.forecast.seconds_in_batch(queued.target_tokens)
+                queued.goes_first_at = now + _PATIENT_SHARE * (request.useful_until - seconds - now)
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
         request.abandoned = abandoned
         with self._lock:
-            self._places.settle(request)
+            self._state.settle(request)
             if abandoned:
                 # Others may have waited for memory behind those that are left.
                 self._remove(request)
                 self._tell_workers()
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
-            self._admission.calibrate(request, abandoned)
+            self._calibrate(request, abandoned)
 
-    def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
-        """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
+    def _calibrate(self, request: Request, abandoned: AbandonReason | None) -> None:
+        """Compare the time that a request took with its estimate, unless it was given up for another reason."""
+        if request.estimate is None:
+            return
+        calibration, now = self._state.forecast.calibration, time.monotonic()
+        seconds = now - request.submitted_at
+        if abandoned is None:
+            calibration.observe(request.estimate, seconds, submitted_at=request.submitted_at)
+        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here. One that hangs up
+        # before says nothing of the server, however long it has waited: it alone knows how long it meant to.
+        elif abandoned == "deadline" or (abandoned == "cancelled" and now >= request.useful_until - _CLOCK_SECONDS):
+            allowed = request.useful_until - request.submitted_at
+            calibration.observe_expiry(request.estimate, allowed, now=now)
+
+    def take(self, worker: int, *, idle_seconds: float | None = None) -> Decision | None:
+        """Let the sentences join that a worker has room for; wait for some if it has nothing else to do.
 
         Returns:
-            Sentences of any models, empty if the worker should go on with those it has, was woken, or has waited in
-            vain; None when the scheduler has been stopped and the worker has none.
+            What the worker does next; None when the scheduler has been stopped and the worker has no sentences. If none
+            join and none run, it was woken, or has waited in vain.
         """
         # What comes from now on sets it again.
         self.interrupts[worker].clear()
-        self.joins_at[worker] = math.inf
-        running = self._places.tiers[worker]
-        if running and not self._queue.count:
-            self.turns[worker].begin(running)
-            return []
+        state, here = self._state, self._state.workers[worker]
+        running = bool(here.sentences)
+        if running and not state.queue.count:
+            return decide(state, worker, time.monotonic())
         with self._lock:
             while True:
-                while not (running or self._stopped or self._queue.count or worker in self._woken):
+                while not (running or self._stopped or state.queue.count or worker in self._woken):
                     # What came as the time ended has woken nobody else.
-                    if not self._changed.wait(idle_seconds) and not self._queue.count:
-                        return []
+                    if not self._changed.wait(idle_seconds) and not state.queue.count:
+                        return NOTHING
                 if self._stopped:
-                    return [] if running else None
+                    return NOTHING if running else None
                 if worker in self._woken:
                     self._woken.remove(worker)
-                    return []
-                taken = self._take_hopeful(worker)
-                self._note_what_is_left(worker, was_idle=not running)
-                if taken or running:
-                    _count_started(taken)
-                    return taken
+                    return NOTHING
+                decision = self._joined(worker)
+                if decision.joins or running:
+                    self._note_what_is_left(worker, was_idle=not running)
+                    return decision
                 # What waits is for other workers, or for memory: look again when anything has changed.
-                if self._queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
+                if state.queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
                     self._changed.notify()  # for what came as the time ended
-                    return []
+                    return NOTHING
+
+    def _joined(self, worker: int) -> Decision:
+        """Decide, give up the requests of sentences that cannot be done in time, and let the others join."""
+        state, now = self._state, time.monotonic()
+        while (decision := decide(state, worker, now)).hopeless:
+            for queued in decision.hopeless:
+                if not queued.request.abandoned:
+                    self._give_up(queued.request)
+        for tier, joining in decision.joins.items():
+            state.join(worker, tier, joining)
+            _count_started(joining, now)
+        for queued, model in decision.lacking:
+            state.budget.wait(queued, model)
+        # Memory that workers keep for sentences to come is given back if that makes room for one that waits.
+        if decision.lacking and (trimmable := state.budget.trimmable()) - self._trimming:
+            self._trimming |= trimmable
+            self._woken |= trimmable
+            self._tell_workers()
+        return decision
 
     def _note_what_is_left(self, worker: int, *, was_idle: bool) -> None:
         """Let a worker that has begun look again after its first step, if more may join, and not for what it took."""
-        if not (self._queue.count and self._places.rooms(worker)):
+        if not self._state.queue.count or not has_room(self._state, worker, time.monotonic()):
             self.interrupts[worker].clear()
         elif was_idle:
             self.interrupts[worker].set()
@@ -208,88 +241,13 @@ class Scheduler:
             self._woken.add(worker)
             self._tell_workers()
 
-    def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
-        """Take sentences, and give up the requests of those that cannot be done in time any more."""
-        now = time.monotonic()
-        is_idle = not self._places.tiers[worker]
-        taken = self._take_in_turn(worker, now)
-        for queued in taken:
-            queued.request.model.metrics.queue_tokens.value -= queued.cost
-        # An idle worker tries what it gets first, so that estimates made under load are renewed.
-        tried = taken[0].request if taken and is_idle else None
-        for queued in taken:
-            request = queued.request
-            if not request.abandoned and request is not tried and self._admission.is_hopeless(queued, now):
-                self._give_up(request)
-        hopeful = [queued for queued in taken if not queued.request.abandoned]
-        for queued in taken:
-            if queued.request.abandoned:
-                self._reservations.release(worker, queued)
-                self._places.give_back(worker, queued)
-        return hopeful
-
-    def _take_in_turn(self, worker: int, now: float) -> list[QueuedSentence]:
-        """Take sentences for the tier whose turn it is, and for lighter ones: others would hold these up."""
-        rooms, running, turns = self._places.rooms(worker), self._places.tiers[worker], self.turns[worker]
-        tiers = {*running, *rooms}
-        turn = turns.begin(tiers or {0})
-        taken: list[QueuedSentence] = []
-        for tier, room in rooms.items():
-            if tier > turn:
-                break
-            if not self._is_worth_joining(worker, tier, room, now):
-                continue
-            gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
-            joining = self._take_some(worker, tier, room, gate, now)
-            taken += joining
-            self._has_refused |= gate.has_refused
-            if gate.lacking:
-                self._ask_for_memory(gate.lacking)
-            if not (joining or tier in running or gate.lacks_memory_of_all):
-                # What waits in it is for other workers, so it has no turn here.
-                tiers.remove(tier)
-                turn = turns.begin(tiers or {0})
-        return taken
-
-    def _take_some(self, worker: int, tier: int, room: Room, gate: Gate, now: float) -> list[QueuedSentence]:
-        """Take the share of a worker that begins together with others, if nothing is left to wait, or those in turn."""
-        max_source_tokens = self._settings.max_join_source_tokens
-        if self._places.yields_until[tier] > now:
-            max_source_tokens //= _JOINS_OF_YIELDING
-        beginning, dealt = self._places.beginning(worker), list[QueuedSentence]()
-        if beginning > 1 and self._queue.count <= beginning * room.places:
-            dealt = self._queue.deal(beginning, gate, max_source_tokens=max_source_tokens, now=now)
-        # If all of its share waits for memory, others may not have been told of what is left to them.
-        sweep = self._sweeps[worker][tier]
-        return dealt or self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
-
-    def _is_worth_joining(self, worker: int, tier: int, room: Room, now: float) -> bool:
-        """Return whether the sentences of a tier have waited for as long as their joining holds up those that run.
-
-        Each time that sentences join a batch, those in it stop for an encoder run, of which a part takes as long for
-        many as for one. Whoever waits until the costs are equal never loses more than twice what could be had by
-        knowing who comes when: the ski-rental problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
-        """
-        costs = self._places.running[worker][tier] * self._joining_costs[worker].seconds
-        if not costs:
-            return True
-        waited, sentences = self._queue.waited(room.callers, now)
-        if waited >= costs:
-            return True
-        self.joins_at[worker] = min(self.joins_at[worker], now + (costs - waited) / sentences)
-        return False
-
     def record_joining(self, worker: int, source_tokens: int, seconds: float) -> None:
         """Measure how long the sentences of a worker had to stop for others that joined."""
-        self._joining_costs[worker].record(source_tokens, seconds)
+        self._state.workers[worker].joining.record(source_tokens, seconds)
 
-    def _ask_for_memory(self, queued: QueuedSentence) -> None:
-        """Let workers give back memory that they keep for sentences to come, if that makes room for one that waits."""
-        trimmable = self._reservations.trimmable(queued)
-        if trimmable - self._trimming:
-            self._trimming |= trimmable
-            self._woken |= trimmable
-            self._tell_workers()
+    def charge(self, worker: int, tier: int, seconds: float) -> None:
+        """Count the time that a worker spent on a tier; its own, so that no lock is needed."""
+        self._state.workers[worker].charge(tier, seconds, self._state.callers.light_weight)
 
     def must_trim(self, worker: int) -> bool:
         """Whether a worker must give back the memory that its sentences do not need; asked once for each time."""
@@ -309,28 +267,42 @@ class Scheduler:
 
     def _remove(self, request: Request) -> None:
         """Remove what is left of a request from the queue."""
-        for queued in self._queue.remove(request.sentences):
+        for queued in self._state.queue.remove(request.sentences):
             request.model.metrics.queue_tokens.value -= queued.cost
+        self._state.budget.forget(request.sentences)
 
-    def report(
-        self, worker: int, *, held: Sequence[Mapping[CallerId, Held]], uses: Mapping[BatchKey, BatchUse]
-    ) -> None:
-        """Take what a worker decodes: what its callers have by tier, and its batches, empty ones included."""
-        # Changed by this worker only.
-        if held == self._places.reported[worker] and uses == self._reservations.reported[worker]:
-            return
+    def sentences(self, worker: int) -> int:
+        """Return how many sentences a worker has, which it alone lets leave."""
+        return len(self._state.workers[worker].sentences)
+
+    def leave(self, worker: int, running: Collection[QueuedSentence]) -> None:
+        """Take note which sentences a worker still decodes; all others have left."""
+        state = self._state
         with self._lock:
-            self._places.report(worker, held)
-            if uses != self._reservations.reported[worker]:
-                self._reservations.report(worker, uses)
-                if self._has_refused:
-                    self._has_refused = False
-                    self._tell_workers()
+            for queued in state.workers[worker].sentences - set(running):
+                state.leave(worker, queued)
+            if state.budget.lacking or state.queue.has_limited:
+                self._tell_workers()
+
+    def hold(self, worker: int, model: LoadedModel, tier: int, held: Mapping[BatchShape, int]) -> None:
+        """Take note of the bytes that a worker holds for the batches of a model, empty ones included."""
+        with self._lock:
+            self._state.budget.hold(worker, model, tier, held)
+            if self._state.budget.lacking:
+                self._tell_workers()
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
-        """Measure the work that a worker has done and reported; see `Admission.record`."""
+        """Measure the sentences that a worker has answered or given up, at least one, since it last recorded."""
         with self._lock:
-            self._admission.record(worker, done, seconds=seconds)
+            state = self._state
+            for each in done:
+                queued = each.queued
+                rows = state.workers[worker].tiers[queued.tier].rows
+                state.forecast.record(
+                    queued.target_tokens, each.target_tokens, each.seconds, rows=max(1, rows), is_whole=each.is_whole
+                )
+                state.queue.charge(queued.request.flow.caller, each.cost - queued.cost)
+            state.forecast.record_work(sum([each.cost for each in done]), seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""
@@ -339,11 +311,11 @@ class Scheduler:
             self._tell_workers()
 
 
-def _count_started(sentences: Iterable[QueuedSentence]) -> None:
+def _count_started(sentences: Iterable[QueuedSentence], now: float) -> None:
     """Count the sentences that a worker has taken, and requests whose first they are as begun."""
-    now = time.monotonic()
     for queued in sentences:
         metrics = queued.request.model.metrics
+        metrics.queue_tokens.value -= queued.cost
         metrics.queue_duration_seconds.observe(now - queued.queued_at)
         if not queued.request.started:
             queued.request.started = True

@@ -8,19 +8,17 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from operator import methodcaller
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.decide import Decision
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.places import NOTHING, TIERS, Held
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
-from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.types import CallerId
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -48,7 +46,6 @@ class Worker:
         self.has_failed = False
         """True if an error has ended the thread."""
         self._scheduler = scheduler
-        self._turns = scheduler.turns[number]
         self._runners: dict[_RunnerKey, ModelRunner] = {}
         self._dropping: deque[tuple[LoadedModel, Future[None]]] = deque()
         self._busy_since = 0.0
@@ -93,11 +90,11 @@ class Worker:
         give_way()
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
-        while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
+        while (decision := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
             tidied = (self._drop_models() if self._dropping else False) | self._trim()
             running = [key for key, runner in self._runners.items() if runner]
-            if newcomers or running:
-                self._serve(newcomers, running)
+            if decision.joins or running:
+                self._serve(decision, running)
                 idle_seconds = _IDLE_SECONDS
             elif not tidied:
                 self._release()
@@ -127,7 +124,7 @@ class Worker:
         for runner in self._runners.values():
             try:
                 runner.trim(shrinks=is_old)
-            except Exception as error:  # noqa: BLE001 - as in _advance
+            except Exception as error:  # noqa: BLE001 - as in _work_on
                 runner.fail(error)
         if is_old:
             # Python by itself looks for cycles of old objects only when there are a million of them.
@@ -137,14 +134,13 @@ class Worker:
         return True
 
     def _report(self) -> None:
-        uses: dict[BatchKey, BatchUse] = {}
-        held: list[dict[CallerId, Held]] = [{} for _ in TIERS]
+        """Tell the scheduler which sentences have left, and what memory is held."""
+        if self._scheduler.sentences(self._number) != sum(map(len, self._runners.values())):
+            running = [queued for runner in self._runners.values() for queued in runner.sentences]
+            self._scheduler.leave(self._number, running)
         for key, runner in self._runners.items():
-            uses |= runner.uses
-            callers = held[key.tier]
-            for caller, each in runner.held.items():
-                callers[caller] = callers.get(caller, NOTHING).plus(*each)
-        self._scheduler.report(self._number, held=held, uses=uses)
+            if (held := runner.changed_bytes()) is not None:
+                self._scheduler.hold(self._number, key.model, key.tier, held)
 
     def _release(self) -> None:
         try:
@@ -157,58 +153,57 @@ class Worker:
         return_free_memory()
         self._untrimmed_since = math.inf
 
-    def _serve(self, newcomers: Sequence[QueuedSentence], running: list[_RunnerKey]) -> None:
-        """Let sentences join, and take a step of each model whose tier has its turn, or several of the only one."""
+    def _serve(self, decision: Decision, running: list[_RunnerKey]) -> None:
+        """Let sentences join, and take the steps that were decided: one of each model, or several of the only one."""
         if not running:
             self._busy_since = time.perf_counter()
             self._untrimmed_since = min(self._untrimmed_since, self._busy_since)
-        joining: dict[_RunnerKey, list[QueuedSentence]] = {}
-        for queued in newcomers:
-            joining.setdefault(_RunnerKey(queued.request.model, queued.tier), []).append(queued)
-        for key, sentences in joining.items():
-            began = time.perf_counter()
-            self._work_on(key, methodcaller("admit", sentences), sentences)
-            tokens = sum([queued.source_tokens for queued in sentences])
-            self._scheduler.record_joining(self._number, tokens, time.perf_counter() - began)
-        if joining:
-            running = [key for key, runner in self._runners.items() if runner]
-        if not running:
-            return
-        turn, steps, seconds = running, 1, math.inf
-        if len(running) > 1:
-            tier = self._turns.first({key.tier for key in running})
-            turn = [key for key in running if key.tier == tier]
-        if len(turn) == 1:
-            until_joining = self._scheduler.joins_at[self._number] - time.monotonic()
-            steps, seconds = _STEPS, min(self._turns.seconds(turn[0].tier), until_joining)
+        for tier, sentences in decision.joins.items():
+            self._admit(tier, sentences)
+        turn = [key for key, runner in self._runners.items() if runner and key.tier == decision.tier]
+        if not turn:
+            # Its sentences could not join.
+            turn = [key for key, runner in self._runners.items() if runner]
+        steps, seconds = (_STEPS, decision.max_seconds) if len(turn) == 1 else (1, math.inf)
         done: list[DoneSentence] = []
         for key in turn:
             has_newcomers = self._scheduler.has_waiting
-            done += self._work_on(key, methodcaller("advance", steps, seconds, has_newcomers=has_newcomers)) or ()
+            with self._work_on(key):
+                done += self._runners[key].advance(steps, seconds, has_newcomers=has_newcomers)
         if done:
             now = time.perf_counter()
             self._scheduler.record(self._number, done, seconds=now - self._busy_since)
             self._busy_since = now
 
-    def _work_on(
-        self,
-        key: _RunnerKey,
-        work: Callable[[ModelRunner], list[DoneSentence] | None],
-        newcomers: Sequence[QueuedSentence] = (),
-    ) -> list[DoneSentence] | None:
-        """Do a part of the work on a model's sentences in the time of their tier; None if it fails."""
+    def _admit(self, tier: int, sentences: Sequence[QueuedSentence]) -> None:
+        """Let sentences of a tier join."""
+        joining: dict[_RunnerKey, list[QueuedSentence]] = {}
+        for queued in sentences:
+            joining.setdefault(_RunnerKey(queued.request.model, tier), []).append(queued)
+        for key, each in joining.items():
+            began = time.perf_counter()
+            with self._work_on(key, each):
+                self._runner(key).admit(each)
+            tokens = sum([queued.source_tokens for queued in each])
+            self._scheduler.record_joining(self._number, tokens, time.perf_counter() - began)
+
+    def _runner(self, key: _RunnerKey) -> ModelRunner:
+        """Return what decodes a tier of a model; made with the first sentence, because models come and go."""
+        if key not in self._runners:
+            interrupt = self._scheduler.interrupts[self._number]
+            self._runners[key] = ModelRunner(key.model, worker=self._number, interrupt=interrupt)
+        return self._runners[key]
+
+    @contextmanager
+    def _work_on(self, key: _RunnerKey, newcomers: Sequence[QueuedSentence] = ()) -> Iterator[None]:
+        """Charge the time of a part of the work to its tier; if it fails, the callers who wait get the error."""
         started = time.perf_counter()
         try:
-            # Made with the first sentence, because models come and go.
-            if key not in self._runners:
-                interrupt = self._scheduler.interrupts[self._number]
-                self._runners[key] = ModelRunner(key.model, tier=key.tier, worker=self._number, interrupt=interrupt)
-            return work(self._runners[key])
-        except Exception as error:  # noqa: BLE001 - the thread must live on, and the waiting callers get the error
+            yield
+        except Exception as error:  # noqa: BLE001 - the thread must live on
             if key in self._runners:
                 self._runners[key].fail(error)
             for queued in newcomers:
                 queued.request.fail(error)
-            return None
         finally:
-            self._turns.charge(key.tier, time.perf_counter() - started)
+            self._scheduler.charge(self._number, key.tier, time.perf_counter() - started)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
-from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, JoiningCost, Throughput, predicted_cost
+from xuanzang.server.engine.scheduling.forecast import (
+    Calibration,
+    DecodingTime,
+    JoiningCost,
+    Throughput,
+    predicted_cost,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Predicted cost of sentences, and the time that workers take for it, as measured."""
+"""The forecast: when work would be done, from the tokens that come first and the rate that was measured.
+
+Only what the server itself did counts, in tokens that went through the network. What callers can move by their texts
+and deadlines is clamped, and forgotten within seconds.
+"""
 
 from __future__ import annotations
 
@@ -279,3 +283,51 @@ class Calibration:
 
     def _set(self, factor: float) -> None:
         self._factor = min(max(factor, _MIN_FACTOR), _MAX_FACTOR)
+
+
+class Forecast:
+    """When work would be done, as far as anything has been measured. Not thread-safe: the scheduler holds its lock."""
+
+    def __init__(self, *, workers: int) -> None:
+        self._workers = workers
+        self._throughput = Throughput(workers=workers)
+        self._decoding_time = DecodingTime()
+        self._lengths = LengthRatio()
+        self.calibration = Calibration()
+
+    def record(self, predicted: int, taken: int, seconds: float, *, rows: int, is_whole: bool) -> None:
+        """Add a sentence that has left its batch.
+
+        Args:
+            predicted: Predicted target tokens.
+            taken: Steps that were taken.
+            seconds: Time from its joining a batch to its last step.
+            rows: Places of the batches that it had its steps with.
+            is_whole: False if it was given up.
+        """
+        if not taken:
+            return
+        if is_whole:
+            self._lengths.record(predicted, taken)
+        self._decoding_time.record(taken, seconds, rows=rows, share=min(1.0, taken / predicted))
+
+    def record_work(self, tokens: int, seconds: float) -> None:
+        """Add the tokens that went through the network in the busy time of a worker."""
+        self._throughput.record(tokens, seconds)
+
+    def seconds_for(self, tokens: float, *, workers: int | None = None) -> float | None:
+        """Estimate the seconds for predicted tokens, of which so many workers decode; None: nothing is measured."""
+        seconds = self._throughput.seconds_for(tokens * self._lengths.value)
+        return seconds if seconds is None or not workers else seconds * max(1.0, self._workers / workers)
+
+    def seconds_in_batch(self, target_tokens: int, rows: float | None = None) -> float:
+        """Estimate the seconds that a sentence stays in a batch of so many places; 0 if nothing is measured."""
+        return self._decoding_time.seconds_for(target_tokens * self._lengths.value, rows)
+
+    def is_hopeless(self, target_tokens: int, deadline: float, now: float) -> bool:
+        """Return whether a sentence that is not begun cannot be done before a deadline.
+
+        With a smaller share of the estimate a server that is late would begin all its sentences too late, and end none
+        of them in time.
+        """
+        return not math.isinf(deadline) and now + self.seconds_in_batch(target_tokens) > deadline

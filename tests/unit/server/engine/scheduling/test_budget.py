@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.server.engine.scheduling.virtual_server import held_of
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.scheduling.state import COMMON
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -37,6 +36,7 @@ class Bench:
     def __init__(self, repository: Path, workers: int = 2, **settings: Any) -> None:
         self.scheduler = Scheduler(EngineSettings(**settings), workers=workers)
         self._directory = repository / "small" / "1"
+        self.taken: list[QueuedSentence] = []
 
     def model(self, metrics: Metrics, **limits: int) -> LimitedModel:
         return LimitedModel(self._directory, metrics, ModelLimits(**limits))
@@ -52,17 +52,17 @@ class Bench:
         return request
 
     def take(self, worker: int) -> list[QueuedSentence]:
-        taken = self.scheduler.take(worker, idle_seconds=0)
-        assert taken is not None
+        decision = self.scheduler.take(worker, idle_seconds=0)
+        assert decision is not None
+        taken = [queued for joins in decision.joins.values() for queued in joins]
+        self.taken += taken
         return taken
 
     def report(self, worker: int, *running: QueuedSentence, held: int = 0) -> None:
-        uses: dict[BatchKey, BatchUse] = {}
-        for queued in running:
-            key = BatchKey.of(queued)
-            use = uses.get(key, BatchUse(0, 0, held))
-            uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, held)
-        self.scheduler.report(worker, held=held_of((queued, queued.cost) for queued in running), uses=uses)
+        """Let all sentences of a worker leave but some, whose batch holds memory."""
+        for queued in running or [each for each in self.taken if each.tier == COMMON]:
+            self.scheduler.hold(worker, queued.request.model, COMMON, {queued.shape: held} if held else {})
+        self.scheduler.leave(worker, running)
 
 
 @pytest.fixture
@@ -149,19 +149,35 @@ async def test_the_memory_of_all_models_together_is_limited(bench: Bench, metric
     assert {first.request.model, second.request.model} == set(models)
 
 
-async def test_small_sentences_do_not_overtake_a_due_one_that_waits_for_memory(bench: Bench, metrics: Metrics) -> None:
+async def test_a_sentence_that_needs_nearly_all_memory_waits_only_for_those_that_run(
+    bench: Bench, metrics: Metrics
+) -> None:
+    model = bench.model(metrics)
+    bench.submit(model, 200, caller="light")
+    [light] = bench.take(0)
+    bench.submit(model, 900, caller="large")
+    assert bench.take(1) == []
+    # Traffic goes on, but none of it joins before the one that has waited for longer.
+    bench.submit(model, 100, caller="light")
+    bench.submit(model, 100, caller="other")
+    assert bench.take(1) == bench.take(0) == []
+    bench.report(0)
+    assert [queued.source_tokens for queued in bench.take(1)] == [900]
+    assert light.source_tokens == 200
+
+
+async def test_small_sentences_of_a_model_do_not_overtake_one_that_waits_for_its_memory(
+    bench: Bench, metrics: Metrics
+) -> None:
     model = bench.model(metrics, memory_bytes=10_000)
     bench.submit(model, 6)
     bench.take(0)
     bench.submit(model, 9, caller="large")
+    assert bench.take(1) == []
     bench.submit(model, 1, 1, 1, 1, caller="small")
-    taken = []
-    for _ in range(8):
-        taken += bench.take(1)
-    assert len(taken) <= 4
+    assert bench.take(1) == []
     bench.report(0)
-    bench.report(1)
-    assert 9 in [queued.source_tokens for queued in bench.take(0) + bench.take(1)]
+    assert 9 in [queued.source_tokens for queued in bench.take(0)]
 
 
 async def test_a_sentence_that_no_free_memory_suffices_for_is_refused(bench: Bench, metrics: Metrics) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -14,28 +15,14 @@ from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call import CallContext, FlowKey
-from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
+from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.queue import FairQueue, Sweep, dealt
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSentence, Request
 from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.types import CallerId
 
 QUANTUM = 256
-
-
-class Open:
-    """A gate that admits so many sentences."""
-
-    def __init__(self, sentences: float = math.inf) -> None:
-        self._left = sentences
-
-    def is_open(self, key: FlowKey) -> bool:
-        return key.limited is None and self._left > 0
-
-    def admits(self, queued: QueuedSentence) -> bool:
-        self._left -= 1
-        return queued.cache_bytes == 0
 
 
 class FreeModel(LoadedModel):
@@ -54,7 +41,7 @@ def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
     searches = [PlannedSearch(Sentence(source_ids=[5] * length, options=options), renderer) for length in lengths]
 
     async def make() -> Request:
-        return Request(CallContext(model=FreeModel(), caller=CallerId(caller)), searches)
+        return Request(CallContext(model=FreeModel(), caller=CallerId(*caller.split("/"))), searches)
 
     return list(asyncio.run(make()).sentences)
 
@@ -66,20 +53,53 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
     return queue
 
 
+def take(queue: FairQueue, sweep: Sweep | None = None, *, sentences: int = 1, now: float = 0.0) -> list[QueuedSentence]:
+    """Remove the sentences that a worker takes."""
+    taken = list(islice(queue.in_turn(sweep or Sweep(), now, lambda _: True), sentences))
+    assert queue.remove(taken, taken=True) == taken
+    return taken
+
+
 def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
-    taken, sweep = [], Sweep()
+    taken, sweep = list[QueuedSentence](), Sweep()
     while queue.count:
-        taken += queue.take(sweep, Open(at_once), max_source_tokens=10**9, now=0.0)
+        taken += take(queue, sweep, sentences=at_once)
+        sweep = sweep.moved(taken[-1].source_tokens)
     return taken
 
 
 def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
-    queue.take(Sweep(), Open(7), max_source_tokens=10**9, now=0.0)
+    take(queue, sentences=7)
     queue.add(queued("one", [20]))
     callers = [taken.request.flow.caller.share for taken in take_all(queue)]
     assert callers.index("one") <= QUANTUM // 40 + 1
     assert len(callers) == 994
+
+
+def test_names_of_one_share_take_turns_within_it() -> None:
+    queue = fill({"other": [20] * 100, "address/a": [20] * 100, "address/b": [20] * 100})
+    served = Counter(one.request.flow.caller for one in take_all(queue)[:100])
+    assert abs(served[CallerId("other", "")] - 50) <= 2 * QUANTUM / 40
+    assert abs(served[CallerId("address", "a")] - 25) <= 2 * QUANTUM / 40
+
+
+def test_a_share_that_comes_back_has_no_claim_to_the_time_of_before() -> None:
+    queue = fill({"busy": [20] * 200, "back": [20]})
+    take(queue, sentences=100)
+    queue.add(queued("back", [20] * 100))
+    shares = [one.request.flow.caller.share for one in take_all(queue)[:40]]
+    assert abs(shares.count("back") - 20) <= QUANTUM / 40
+
+
+def test_a_caller_pays_for_the_tokens_that_its_sentences_took() -> None:
+    queue = fill({"long": [20] * 100, "short": [20] * 100})
+    first = take(queue, sentences=20)
+    for one in first:
+        if one.request.flow.caller.share == "long":
+            queue.charge(one.request.flow.caller, 3 * one.cost)
+    served = Counter(one.request.flow.caller.share for one in first + take_all(queue)[:60])
+    assert served["long"] < served["short"]
 
 
 backlogs = st.dictionaries(
@@ -116,71 +136,40 @@ def test_shares_of_waiting_callers_differ_by_at_most_two_turns_and_a_sentence(
             assert max(shares) - min(shares) <= 2 * QUANTUM + longest
 
 
-@pytest.mark.parametrize(("sentences", "source_tokens", "taken"), [(2, 1000, 2), (9, 25, 2), (9, 5, 1), (9, 1000, 4)])
-def test_what_is_taken_keeps_to_both_limits_but_is_never_empty(sentences: int, source_tokens: int, taken: int) -> None:
-    queue = fill({"a": [10, 10, 10, 10]})
-    assert len(queue.take(Sweep(), Open(sentences), max_source_tokens=source_tokens, now=0.0)) == taken
-
-
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(0, 300))
 def test_a_sweep_goes_to_the_longest_and_back_to_the_shortest(lengths: list[int], start: int) -> None:
-    queue, sweep = fill({"a": lengths}), Sweep(length=start)
-    taken = [queue.take(sweep, Open(1), max_source_tokens=1, now=0.0)[0].source_tokens for _ in lengths]
+    queue = fill({"a": lengths})
+    taken = [one.source_tokens for one in take(queue, Sweep(length=start), sentences=len(lengths))]
     ahead = sorted(length for length in lengths if length >= start)
     assert taken == [*ahead, *sorted((length for length in lengths if length < start), reverse=True)]
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40))
 def test_no_sentence_waits_for_ever_though_newcomers_are_always_nearer(lengths: list[int]) -> None:
-    queue, sweep = FairQueue(), Sweep(length=500)
+    queue = FairQueue()
     waiting = queued("a", lengths)
     queue.add(waiting)
     for _ in range(3 * len(lengths)):
         queue.add(queued("a", [500]))
-        [taken] = queue.take(sweep, Open(1), max_source_tokens=1, now=0.0)
+        [taken] = take(queue, Sweep(length=500))
         waiting = [one for one in waiting if one is not taken]
     assert not waiting
 
 
 @given(st.lists(st.integers(1, 300), max_size=40), st.integers(1, 5))
-def test_what_is_dealt_is_taken_once_and_no_worker_gets_more_than_an_equal_share(
-    lengths: list[int], workers: int
-) -> None:
-    queue = fill({"a": lengths[::2], "b": lengths[1::2]})
-    shares = [queue.deal(left, Open(), max_source_tokens=10**9, now=0.0) for left in range(workers, 0, -1)]
-    assert queue.cost == queue.count == 0
-    assert sorted(one.source_tokens for share in shares for one in share) == sorted(lengths)
-    assert max(map(len, shares)) <= -(-len(lengths) // workers)
-
-
-def test_a_share_keeps_to_both_limits_but_is_never_empty() -> None:
-    queue = fill({"a": [40, 30, 20, 10], "b": [25, 15]})
-    assert [one.source_tokens for one in queue.deal(2, Open(1), max_source_tokens=100, now=0.0)] == [40]
-    assert [one.source_tokens for one in queue.deal(2, Open(), max_source_tokens=5, now=0.0)] == [30]
-    assert queue.count == 4
-
-
-def test_nothing_is_dealt_while_a_sentence_is_late_or_due() -> None:
-    queue, [urgent] = fill({"a": [40, 30]}), queued("b", [5])
-    urgent.goes_first_at = 7.0
-    queue.add([urgent])
-    assert not queue.deal(2, Open(1), max_source_tokens=10**9, now=7.0)
-    assert [one.source_tokens for one in queue.deal(2, Open(1), max_source_tokens=10**9, now=6.0)] == [40]
-    short = fill({"a": [1]})
-    for _ in range(2):
-        short.add(queued("b", [50]))
-        assert [one.source_tokens for one in short.deal(2, Open(1), max_source_tokens=10**9, now=0.0)] == [50]
-    # As many newcomers as its patience allows have gone before it.
-    short.add(queued("b", [50]))
-    assert not short.deal(2, Open(1), max_source_tokens=10**9, now=0.0)
+def test_what_is_dealt_ends_together(costs: list[int], workers: int) -> None:
+    share = dealt(costs, workers)
+    assert len(set(share)) == len(share) <= -(-len(costs) // workers)
+    left = [cost for index, cost in enumerate(costs) if index not in share]
+    assert sum(costs[index] for index in share) * workers <= sum(costs) + workers * max(costs, default=0)
+    assert len(left) == len(costs) - len(share)
 
 
 def test_sentences_of_equal_length_are_taken_oldest_first_on_the_way_down_too() -> None:
     queue = FairQueue()
     waiting = queued("a", [5, 5, 5])
     queue.add(waiting)
-    sweep = Sweep(length=9, upward=False)
-    assert [queue.take(sweep, Open(1), max_source_tokens=1, now=0.0)[0] for _ in waiting] == waiting
+    assert take(queue, Sweep(length=9, upward=False), sentences=3) == waiting
 
 
 def test_removed_sentences_are_neither_taken_nor_counted() -> None:
@@ -188,7 +177,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
     first, second, third = queued("a", [1, 2, 3])
     queue.add([first, second, third])
     assert queue.remove([second, second]) == [second]
-    assert (queue.count, queue.cost, queue.backlog(FlowKey(CallerId("a")))) == (2, 8, 8)
+    assert (queue.count, queue.cost, queue.backlog("a")) == (2, 8, 8)
     assert take_all(queue) == [first, third]
     assert queue.remove([first]) == []
 
@@ -198,7 +187,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
 )
 def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, cost: int, before: int) -> None:
     queue = fill({"a": [10], "b": [50], "c": [3]})
-    assert queue.cost_before(FlowKey(CallerId(caller)), cost) == before
+    assert queue.cost_before(CallerId(caller), cost) == before
 
 
 times = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20) | st.none()), min_size=1, max_size=20)
@@ -206,12 +195,12 @@ times = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20) | st.none()), 
 
 @given(times, st.integers(0, 20))
 def test_late_sentences_go_first_in_the_order_of_their_times(waiting: list[tuple[int, int | None]], now: int) -> None:
-    queue, sweep = FairQueue(), Sweep()
+    queue = FairQueue()
     sentences = queued("a", [length for length, _ in waiting])
     for one, (_, time) in zip(sentences, waiting, strict=True):
         one.goes_first_at = math.inf if time is None else float(time)
     queue.add(sentences)
-    taken = [queue.take(sweep, Open(1), max_source_tokens=10**9, now=float(now))[0].goes_first_at for _ in waiting]
+    taken = [one.goes_first_at for one in take(queue, sentences=len(waiting), now=float(now))]
     late = sorted(one.goes_first_at for one in sentences if one.goes_first_at <= now)
     assert taken[: len(late)] == late
     assert not queue.count
