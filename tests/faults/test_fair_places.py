@@ -80,8 +80,8 @@ async def test_single_sentences_get_their_place_beside_a_caller_who_takes_all_it
         ]
         for answer in answers:
             [sentence] = answer.translations[0].provenance.sentences
-            # Neither its batch nor a step of it has a sentence of the other caller.
-            assert sentence.batch_sentences == 1
+            # Of the other caller its steps have no more sentences than make none of them long.
+            assert sentence.batch_sentences <= 5
         assert codes.keys() <= {"OK", "RESOURCE_EXHAUSTED"}
         for reason in ("deadline", "queue_timeout"):
             assert await asyncio.to_thread(server.value, "nmt_request_failures_total", reason=reason) == 0

@@ -112,7 +112,9 @@ class Room:
         self._spare = self.places - self._kept_for_poor() if callers > 1 else self.places
         counted = sum([min(each, self._share) for each in here.places.values()])
         self._taken, self._taken_of = 0, Counter[str]()
-        self.grown = max(0, limit - counted) if not self.places and counted < here.rows else 0
+        # Shares that are smaller than a group are free soon.
+        grows = not self.places and counted < here.rows and self._share >= limit * _GROUP_SHARE
+        self.grown = max(0, limit - counted) if grows else 0
 
     def _kept_for_poor(self) -> int:
         kept = 0

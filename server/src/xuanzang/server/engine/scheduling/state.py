@@ -21,7 +21,7 @@ from xuanzang.server.engine.types import CallerId
 COMMON, LIGHT = 0, 1
 TIERS = (COMMON, LIGHT)
 """Numbers of the tiers, whose sentences are decoded in batches of their own."""
-_LIGHT_WEIGHT = 4.0
+_LIGHT_WEIGHT = 8.0
 # A caller takes more than its share if it asks for so many times the places of the caller who asks for the fewest, and
 # for so many of each worker: fewer make no step long.
 _MAX_TIMES = 4
@@ -139,9 +139,11 @@ class WorkerState:
     def charge(self, tier: int, seconds: float, light_weight: float) -> None:
         """Count time that was spent on a tier; one without sentences gains no claim to it."""
         spent, other = self.tiers[tier], self.tiers[1 - tier]
+        start = spent.time
         spent.time += seconds / (light_weight if tier == LIGHT else 1.0)
         if not other.rows:
-            other.time = max(other.time, spent.time)
+            # When it comes back it is behind the present step, so it goes first.
+            other.time = max(other.time, start)
 
 
 class State:
