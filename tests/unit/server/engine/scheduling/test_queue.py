@@ -55,7 +55,7 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
 
 def take(queue: FairQueue, sweep: Sweep | None = None, *, sentences: int = 1, now: float = 0.0) -> list[QueuedSentence]:
     """Remove the sentences that a worker takes."""
-    taken = list(islice(queue.in_turn(sweep or Sweep(), now, lambda _: True), sentences))
+    taken = list(islice(queue.in_turn(sweep or Sweep(), now, lambda _: True, lambda _: True), sentences))
     assert queue.remove(taken, taken=True) == taken
     return taken
 

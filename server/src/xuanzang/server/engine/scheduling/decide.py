@@ -129,6 +129,11 @@ class Room:
         """True if a sentence might join."""
         return bool(self.places or self.grown or self.limited_places)
 
+    @property
+    def is_full(self) -> bool:
+        """True if no further sentence may join."""
+        return self._taken >= max(self.places or self.grown, self.limited_places)
+
     def take(self, queued: QueuedSentence) -> None:
         """Count a sentence that joins."""
         self._taken += queued.places
@@ -184,6 +189,8 @@ class _Joining:
                 taken.append(queued)
             elif trial.is_closed:
                 break
+            if room.is_full:
+                break
         if taken:
             self.joins[tier] = taken
         return bool(taken)
@@ -200,6 +207,9 @@ class _Joining:
         """Yield the sentences of a tier that room is left for: those that wait for memory, then all in turn."""
         state = self._state
 
+        def is_open(share: str) -> bool:
+            return state.callers.may_have(share, tier)
+
         def may_try(key: FlowKey) -> bool:
             if not room.has_place(key) or state.callers.tier_of(key.caller) != tier:
                 return False
@@ -208,7 +218,7 @@ class _Joining:
         first = [queued for queued in state.budget.lacking if may_try(queued.request.flow)]
         yield from first
         here = state.workers[self._worker]
-        turns = state.queue.in_turn(here.tiers[tier].sweep, self._now, may_try)
+        turns = state.queue.in_turn(here.tiers[tier].sweep, self._now, is_open, may_try)
         beginning = sum([not each.sentences for each in state.workers])
         if not here.sentences and beginning > 1 and state.queue.count <= beginning * room.places:
             # Turns do not matter if nothing is left to wait: workers that begin together should end together.

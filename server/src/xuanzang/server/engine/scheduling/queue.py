@@ -277,32 +277,30 @@ class FairQueue:
         others = (each.cost for owner, each in self._shares.items() if owner != caller.share)
         return before + sum(min(each, before + cost) for each in others)
 
-    def places_of(self, is_meant: Callable[[CallerId], bool]) -> dict[str, int]:
-        """Return the places that the waiting sentences of some callers will take, by share."""
-        places: dict[str, int] = {}
-        for owner, share in self._shares.items():
-            for name, each in share.names.items():
-                if each.lines and is_meant(CallerId(owner, name)):
-                    places[owner] = places.get(owner, 0) + sum(line.places for line in each.lines.values())
-        return places
+    def places_of(self, share: str) -> dict[str, int]:
+        """Return the places that the waiting sentences of a share will take, by name."""
+        names = self._shares[share].names if share in self._shares else {}
+        return {name: sum([line.places for line in each.lines.values()]) for name, each in names.items() if each.lines}
 
     @property
     def has_limited(self) -> bool:
         """True if sentences wait for a model with limits of its own."""
         return bool(self._limited)
 
-    def in_turn(self, sweep: Sweep, now: float, may_try: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
+    def in_turn(
+        self, sweep: Sweep, now: float, is_open: Callable[[str], bool], may_try: Callable[[FlowKey], bool]
+    ) -> Iterator[QueuedSentence]:
         """Yield sentences in the order in which a worker should take them; nothing is changed.
 
-        `may_try` is asked before each sentence whether those of a line may be taken now.
+        Before each sentence `is_open` is asked whether those of a share may be taken now, and `may_try` the same of its
+        lines.
         """
         turns = _Turns(self._shares, self._order)
         yielded: set[QueuedSentence] = set()
         taken = self._taken
         while True:
-            ranked = [
-                found for line in turns.first(may_try) if (found := line.next(sweep, taken, now, yielded)) is not None
-            ]
+            lines = turns.first(is_open, may_try)
+            ranked = [found for line in lines if (found := line.next(sweep, taken, now, yielded)) is not None]
             if not ranked:
                 return
             _, queued = min(ranked, key=itemgetter(0))
@@ -318,33 +316,37 @@ class _Turns:
     def __init__(self, shares: Mapping[str, _Share], order: Sequence[tuple[float, str]]) -> None:
         self._shares = shares
         self._order = list(order)
-        self._charged: Counter[CallerId] = Counter()
+        # Of the shares that have been looked at, their names by counters.
+        self._names: dict[str, list[tuple[float, str]]] = {}
         self._left: Counter[FlowKey] = Counter()
 
-    def first(self, may_try: Callable[[FlowKey], bool]) -> list[_Line]:
+    def first(self, is_open: Callable[[str], bool], may_try: Callable[[FlowKey], bool]) -> list[_Line]:
         """Return the lines of callers with nearly the least counters."""
         found: list[_Line] = []
         last = math.inf
         for served, owner in self._order:
             if served > last or len(found) >= _CHOICE:
                 break
-            if lines := self._lines(owner, may_try, _CHOICE - len(found)):
+            if is_open(owner) and (lines := self._lines(owner, may_try, _CHOICE - len(found))):
                 last = min(last, served + _QUANTUM)
                 found += lines
         return found
 
     def _lines(self, owner: str, may_try: Callable[[FlowKey], bool], room: int) -> list[_Line]:
         """Return lines of the names of a share with nearly its least counter."""
-        charged = self._charged
-        open_names = []
-        for name, each in self._shares[owner].names.items():
-            lines = [line for line in each.lines.values() if self._has_left(line) and may_try(line.key)]
+        share = self._shares[owner]
+        if owner not in self._names:
+            self._names[owner] = sorted((each.served, name) for name, each in share.names.items())
+        found: list[_Line] = []
+        last = math.inf
+        for served, name in self._names[owner]:
+            if served > last or len(found) >= room:
+                break
+            lines = [line for line in share.names[name].lines.values() if self._has_left(line) and may_try(line.key)]
             if lines:
-                open_names.append((each.served + charged[CallerId(owner, name)], lines))
-        if len(open_names) > 1:
-            least = min(open_names, key=itemgetter(0))[0]
-            open_names = [each for each in open_names if each[0] <= least + _QUANTUM][:room]
-        return [line for _, lines in open_names for line in lines]
+                last = min(last, served + _QUANTUM)
+                found += lines
+        return found
 
     def _has_left(self, line: _Line) -> bool:
         return len(line.sentences) > self._left[line.key]
@@ -352,9 +354,13 @@ class _Turns:
     def charge(self, queued: QueuedSentence) -> None:
         """Count a sentence as taken."""
         key = queued.request.flow
-        self._charged[key.caller] += queued.cost
         self._left[key] += 1
-        owner = key.caller.share
-        index = next(index for index, (_, each) in enumerate(self._order) if each == owner)
-        served, _ = self._order.pop(index)
-        insort(self._order, (served + queued.cost, owner))
+        _raise_counter(self._order, key.caller.share, queued.cost)
+        _raise_counter(self._names[key.caller.share], key.caller.name, queued.cost)
+
+
+def _raise_counter(order: list[tuple[float, str]], who: str, tokens: int) -> None:
+    """Raise one of some counters that are in order."""
+    index = next(index for index, (_, each) in enumerate(order) if each == who)
+    served, _ = order.pop(index)
+    insort(order, (served + tokens, who))

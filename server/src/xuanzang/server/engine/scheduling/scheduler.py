@@ -136,10 +136,11 @@ class Scheduler:
             self._changed.notify(len(state.workers) if request.flow.limited else request.sentence_count)
             # One in the midst of steps is told, unless it knows; one that is full asks when it has room again.
             tier = state.callers.tier_of(request.flow.caller)
+            waiting = state.waiting(tier)
             for worker, interrupt in enumerate(self.interrupts):
                 if interrupt.is_set or not state.workers[worker].sentences:
                     continue
-                if Room(state, worker, tier, state.waiting(tier), now).has_place(request.flow):
+                if Room(state, worker, tier, waiting, now).has_place(request.flow):
                     interrupt.set()
 
     def _set_urgency(self, request: Request, now: float) -> None:

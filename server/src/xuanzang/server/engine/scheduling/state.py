@@ -91,6 +91,12 @@ class Callers:
         """True if somebody takes more than its share, so that others have batches of their own."""
         return bool(self._divided) or self._shares.is_exceeded(self._least)
 
+    def may_have(self, share: str, tier: int) -> bool:
+        """Return whether some of the callers of a share may be in a tier."""
+        if not self.is_split or self._shares.exceeds(share, self._least):
+            return tier == COMMON
+        return tier == LIGHT or share in self._divided
+
     def tier_of(self, caller: CallerId) -> int:
         """Return the tier in which the next sentence of a caller is decoded."""
         if not self.is_split or self._shares.exceeds(caller.share, self._least):
@@ -209,7 +215,16 @@ class State:
         """Return the places that waiting sentences of a tier will take, by share; do not change it."""
         if not self.callers.is_split:
             return self.queue.places if tier == COMMON else {}
-        return self.queue.places_of(lambda caller: self.callers.tier_of(caller) == tier)
+        waiting: dict[str, int] = {}
+        for share, places in self.queue.places.items():
+            if not self.callers.may_have(share, 1 - tier):
+                waiting[share] = places
+            elif self.callers.may_have(share, tier):
+                names = self.queue.places_of(share).items()
+                of_tier = [each for name, each in names if self.callers.tier_of(CallerId(share, name)) == tier]
+                if of_tier:
+                    waiting[share] = sum(of_tier)
+        return waiting
 
     @property
     def is_idle(self) -> bool:

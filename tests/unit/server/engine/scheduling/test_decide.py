@@ -1,0 +1,112 @@
+"""Decisions as values: what a worker does next, from a state that is put together by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+
+import pytest
+from search_options import search_options
+
+from xuanzang.server.engine.decoding.hypotheses import Sentence
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.decide import Decision, decide
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import PlannedSearch, Request
+from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, State
+from xuanzang.server.engine.settings import UNLIMITED
+from xuanzang.server.engine.types import CallerId
+
+
+class FreeModel(LoadedModel):
+    """A model without bundle, limits and memory."""
+
+    def __init__(self) -> None:
+        self.limits = UNLIMITED
+        self.max_cache_bytes = None
+        self._cache_shape = None
+
+
+def asked(caller: str, sentences: int, *, length: int = 10) -> Request:
+    """Return a request of greedy sentences by a caller, as share/name."""
+    options = search_options(beam_size=1, max_target_length=10_000)
+    # No decision needs a codec.
+    search = PlannedSearch(Sentence(source_ids=[5] * length, options=options), SentenceRenderer(codec=None))  # type: ignore[arg-type]
+
+    async def make() -> Request:
+        return Request(CallContext(model=FreeModel(), caller=CallerId(*caller.split("/"))), [search] * sentences)
+
+    return asyncio.run(make())
+
+
+def state_of(requests: Sequence[Request], *, workers: int = 1) -> State:
+    state = State(workers=workers, max_places=32, max_join_tokens=10**6, max_cache_bytes=10**9)
+    for request in requests:
+        state.ask(request, 0.0)
+        state.queue.add(request.sentences)
+    return state
+
+
+def joining(decision: Decision) -> dict[int, dict[str, int]]:
+    """Return the sentences that join, by tier and share."""
+    counts: dict[int, dict[str, int]] = {}
+    for tier, joins in decision.joins.items():
+        of_tier = counts.setdefault(tier, {})
+        for queued in joins:
+            share = queued.request.flow.caller.share
+            of_tier[share] = of_tier.get(share, 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize("names", ["{}", "address/{}"])
+def test_many_callers_who_ask_for_little_are_in_one_batch(names: str) -> None:
+    state = state_of([asked(names.format(number), 1 + number % 3) for number in range(20)])
+    decision = decide(state, 0, 1.0)
+    assert decision.tier == COMMON
+    assert {tier: sum(shares.values()) for tier, shares in joining(decision).items()} == {COMMON: 32}
+
+
+@pytest.mark.parametrize("light", ["light", "many/light"])
+def test_beside_a_caller_over_its_share_others_have_a_batch_of_their_own(light: str) -> None:
+    state = state_of([asked("many/heavy", 64), asked(light, 1)])
+    decision = decide(state, 0, 1.0)
+    assert decision.tier == LIGHT
+    assert joining(decision)[LIGHT] == {light.split("/", maxsplit=1)[0]: 1}
+
+
+def test_names_of_one_address_are_over_the_share_of_the_address_together() -> None:
+    state = state_of([*(asked(f"address/{number}", 1) for number in range(64)), asked("light", 1)])
+    assert joining(decide(state, 0, 1.0))[LIGHT] == {"light": 1}
+
+
+def test_a_decision_changes_nothing() -> None:
+    requests = [asked("many", 64), asked("light", 2), asked("other/name", 3)]
+    state = state_of(requests, workers=2)
+    before = copy.deepcopy((state.queue.count, state.queue.cost, state.queue.places, state.callers.is_split))
+    first = decide(state, 0, 1.0)
+    assert decide(state, 0, 1.0) == first
+    assert (state.queue.count, state.queue.cost, state.queue.places, state.callers.is_split) == before
+    assert not any(worker.sentences for worker in state.workers)
+
+
+def test_the_places_of_a_batch_are_shared_among_callers_who_wait() -> None:
+    state = state_of([asked(caller, 64, length=10) for caller in "abcd"])
+    shares = joining(decide(state, 0, 1.0))[COMMON]
+    assert set(shares) == set("abcd")
+    assert sum(shares.values()) == 32
+
+
+def test_workers_that_begin_together_split_what_waits() -> None:
+    state = state_of([asked("a", 9)], workers=3)
+    sizes = []
+    for worker in range(3):
+        decision = decide(state, worker, 1.0)
+        for queued in decision.joins[COMMON]:
+            queued.tier = COMMON
+        sizes.append(len(decision.joins[COMMON]))
+        state.queue.remove(decision.joins[COMMON], taken=True)
+        state.workers[worker].sentences.update(decision.joins[COMMON])
+        state.workers[worker].tiers[COMMON].rows += len(decision.joins[COMMON])
+    assert sizes == [3, 3, 3]
