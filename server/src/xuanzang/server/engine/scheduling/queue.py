@@ -26,7 +26,7 @@ from xuanzang.server.engine.types import CallerId
 # Counters that differ by less are equal: a few sentences of usual length at a usual beam size.
 _QUANTUM = 256
 # Callers among whose sentences a worker looks for one of its length.
-_CHOICE = 16
+_CHOICE = 8
 # Sentences that may overtake one: at most so many times as many as waited when it came.
 _PATIENCE = 2
 # Counters of shares without waiting sentences that are kept.
@@ -98,6 +98,15 @@ class _Line:
         self, sweep: Sweep, taken: int, now: float, skipped: set[QueuedSentence]
     ) -> tuple[tuple[int, float], QueuedSentence] | None:
         """Return rank and sentence: a late one, else the oldest if it is due, else the nearest ahead, else behind."""
+        if len(self.sentences) == 1:
+            # Of most callers one sentence waits.
+            [(queued, (_, due))] = self.sentences.items()
+            if queued.goes_first_at <= now:
+                return (_LATE, queued.goes_first_at), queued
+            distance = queued.source_tokens - sweep.length
+            is_ahead = distance >= 0 if sweep.upward else distance <= 0
+            rank = (_DUE, due) if taken >= due else (_AHEAD if is_ahead else _BEHIND, abs(distance))
+            return rank, queued
         for goes_first_at, _, queued in self.by_time:
             if goes_first_at > now:
                 break
@@ -355,12 +364,15 @@ class _Turns:
         """Count a sentence as taken."""
         key = queued.request.flow
         self._left[key] += 1
-        _raise_counter(self._order, key.caller.share, queued.cost)
-        _raise_counter(self._names[key.caller.share], key.caller.name, queued.cost)
+        owner, name = key.caller
+        _raise_counter(self._order, owner, queued.cost)
+        has_more = any(self._has_left(line) for line in self._shares[owner].names[name].lines.values())
+        _raise_counter(self._names[owner], name, queued.cost if has_more else None)
 
 
-def _raise_counter(order: list[tuple[float, str]], who: str, tokens: int) -> None:
-    """Raise one of some counters that are in order."""
+def _raise_counter(order: list[tuple[float, str]], who: str, tokens: int | None) -> None:
+    """Raise one of some counters that are in order; None takes it out."""
     index = next(index for index, (_, each) in enumerate(order) if each == who)
     served, _ = order.pop(index)
-    insort(order, (served + tokens, who))
+    if tokens is not None:
+        insort(order, (served + tokens, who))
