@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -147,6 +148,30 @@ def test_marks_that_meet_in_a_translation_stay_apart() -> None:
     answer = '<code id="2">b</code><code id="1">a</code><g id="4">d</g><g id="3">c</g>字'
     written = read(".md", "`a` or `b`, **c** or **d**").render({text: answer}).decode()
     assert structure(written) == structure("`b` `a`**d** **c**字")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("See https://a.example/b.", "字 https://a.example/b 。"),
+        ("See **https://a.example/b**, word", "字 **https://a.example/b** ，字"),
+        ("See (www.a.example) word", "字（ www.a.example ）字"),
+        ("See [https://a.example/b](c).", "字 [https://a.example/b](c)。"),
+        ("See <https://a.example/b>.", "字 <https://a.example/b>。"),
+        ("See https://a.example/b", "字 https://a.example/b"),
+    ],
+)
+def test_an_address_ends_where_chinese_text_goes_on(source: str, expected: str) -> None:
+    written = translated(".md", source, in_close_chinese).decode()
+    assert written == expected
+    render = partial(cmarkgfm.markdown_to_html_with_extensions, extensions=["autolink"])
+    assert re.findall(r"href=.*?>", render(written)) == re.findall(r"href=.*?>", render(source))
+
+
+@pytest.mark.parametrize("line", ["|-|-|", "|:-|-:|", "|:-:|:--:|", "|:----------:|:--------------:|", ":--:|:--:"])
+def test_tables_are_tables_with_any_alignment(line: str) -> None:
+    table = f"| One | Two |\n{line}\n| Three | :four: |\n"
+    assert translated(".md", table, in_chinese).decode() == f"| 字 | 字 |\n{line}\n| 字 | :four: |\n"
 
 
 def test_a_bracket_before_a_wiki_link_is_text() -> None:

@@ -18,7 +18,13 @@ from xuanzang.documents.formats.html import INLINE, html_edits
 from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
 from xuanzang.documents.formats.markdown_blocks import LINE_BREAK, Block, parts, without_labels
 from xuanzang.documents.formats.markdown_dialects import normalised, view_of
-from xuanzang.documents.formats.markdown_writing import EMPTY_ELEMENT, SPELLINGS, kept_marks, shape
+from xuanzang.documents.formats.markdown_writing import (
+    EMPTY_ELEMENT,
+    SPELLINGS,
+    kept_marks,
+    shape,
+    with_apart_addresses,
+)
 from xuanzang.documents.splicing import Edit, SplicedDocument
 
 _OPTIONS = (
@@ -147,7 +153,7 @@ class _Reader:
             pieces: The translation.
             replaced: The pieces of the block that it replaces.
         """
-        block = block or replaced
+        block, pieces = block or replaced, with_apart_addresses(pieces)
         start, end = replaced[0].start, replaced[-1].end
         spans = (block[0].start, start), (end, block[-1].end)
         before, after = (LINE_BREAK.sub(" ", self._body[slice(*span)]) for span in spans)

@@ -18,6 +18,10 @@ _TAGS = {"Emphasis": "em", "Strong": "strong", "Strikethrough": "s", "Mark": "ma
 EMPTY_ELEMENT = [("OPEN", "span"), ("CLOSE", "span")]
 """Shape of the element that the last spelling puts first."""
 _JOINING = ("`", "*", "_", "~")
+_ADDRESS = re.compile(r"(?:(?:https?|ftp)://|www\.)[^\s<>]*", re.IGNORECASE)
+_GOES_ON = re.compile(r"[!-;=-~]*[^\x00-\x7f\s]")
+"""Text that GitHub's Markdown takes for a part of the address before it, since no white space is between them."""
+_BEFORE_ADDRESS = (" ", "*", "_", "~", "(", "\n")
 _ALWAYS_ESCAPED = frozenset("|#")
 
 
@@ -39,6 +43,26 @@ def kept_marks(pieces: Sequence[Piece], source: str) -> frozenset[str]:
     raw = "".join(source[piece.start : piece.end] for piece in pieces if piece.kind is Kind.TEXT)
     escaped = {each[1] for each in re.findall(r"\\[!-/:-@\[-`{-~]", raw)}
     return frozenset(raw) - escaped - _ALWAYS_ESCAPED
+
+
+def with_apart_addresses(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces with a space where an address would not begin, or would go on into Chinese text."""
+    found: list[Piece] = []
+    follows = False
+    for piece in pieces:
+        text = piece.text
+        if piece.kind is Kind.CODE and _ADDRESS.fullmatch(piece.raw):
+            last = found[-1] if found else None
+            if last and last.kind is Kind.TEXT and piece.raw[0] in "wW" and not last.text.endswith(_BEFORE_ADDRESS):
+                found[-1] = replace(last, text=f"{last.text} ")
+            follows = True
+        elif piece.kind is Kind.TEXT and text:
+            text = f" {text}" if follows and _GOES_ON.match(text) else text
+            follows = False
+        else:
+            follows = follows and piece.raw.startswith(_JOINING)
+        found.append(replace(piece, text=text))
+    return found
 
 
 def shape(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
