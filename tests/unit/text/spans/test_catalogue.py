@@ -54,6 +54,22 @@ def test_each_span_of_a_family_is_found_whole(family: Family) -> None:
             assert [text[each.start : each.end] for each in find(text, {family})] == [span], text
 
 
+def test_tags_of_blocks_end_sentences_and_code_is_a_value() -> None:
+    text = "<p>One <b>two</b></p><LI class='x'>Three<br/>four</LI><pr>x</pr>Use <code>git pull</code>."
+    assert [(text[each.start : each.end], each.role) for each in find(text, {Family.TAGS})] == [
+        ("<p>", Role.BREAK),
+        ("<b>", Role.OPEN),
+        ("</b>", Role.CLOSE),
+        ("</p>", Role.BREAK),
+        ("<LI class='x'>", Role.BREAK),
+        ("<br/>", Role.BREAK),
+        ("</LI>", Role.BREAK),
+        ("<pr>", Role.OPEN),
+        ("</pr>", Role.CLOSE),
+        ("<code>git pull</code>", Role.VALUE),
+    ]
+
+
 def test_prose_has_no_placeholders() -> None:
     assert [PROSE[each.start : each.end] for each in find(PROSE, ALL)] == []
 

@@ -47,6 +47,11 @@ class Found(NamedTuple):
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}+"
 _TAG = r"""</?(?:[A-Za-z][A-Za-z0-9:._-]{0,63}+|\d{1,3}+)(?:\s(?:[^<>"']|"[^"<]{0,500}+"|'[^'<]{0,500}+'){0,500}+)?+/?>|</?>"""
+# A tag of HTML between whose texts no sentence goes on.
+_BLOCK_TAG = (
+    r"(?i:(?=</?(?:br|hr|p|div|[uod]l|li|d[dt]|h[1-6]|pre|table|tbody|thead|t[rdh]|blockquote|section)[\s/>]))"
+    rf"(?:{_TAG})"
+)
 _LENGTH = r"(?:hh?|ll?|I64|I32|[qjztL])?"
 _WIDTH = r"[-+#0']*+(?:\d{1,3}|\*(?:\d{1,2}\$)?)?(?:\.(?:\d{1,3}|\*(?:\d{1,2}\$)?)?)?"
 # After a digit, as in "5%off" and "%20", only what ends a word is a conversion.
@@ -87,6 +92,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.BREAK, "[", r"\[%(?:[^%\n]|%(?!\])){0,300}+%\]"),
         ),
         Family.TAGS: (
+            (Role.VALUE, "<", r"<code(?:\s[^<>]{0,200}+)?>[^<]{1,200}+</code>"),
+            (Role.BREAK, "<", _BLOCK_TAG),
             (Role.CLOSE, "<", _TAG.replace("</?", "</")),
             (Role.OPEN, "<", _TAG.replace("</?", "<")),
             (Role.POINT, "<", r"<!--(?:[^-]|-(?!->)){0,1000}+-->|<!\[CDATA\["),
