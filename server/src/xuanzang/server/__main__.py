@@ -18,6 +18,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.keys_command import run_keys_command
+from xuanzang.server.member import VARIABLE
 from xuanzang.server.published import HubError, default_repository, published_bundle
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
@@ -62,7 +63,7 @@ def _run_server(flags: Sequence[str]) -> int:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.SIG_IGN)
     configure_logging(level=settings.log_level, log_format=settings.log_format)
-    member = os.environ.pop("XUANZANG_MEMBER", None)
+    member = os.environ.pop(VARIABLE, None)
     if member is None:
         _LOGGER.info("settings", extra=settings.model_dump(mode="json"))
     try:

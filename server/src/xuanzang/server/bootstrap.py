@@ -18,10 +18,10 @@ from xuanzang.server.engine.hardware import choose_kernels
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.lifecycle import Server
+from xuanzang.server.member import Member, Membership
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import AccessLog, Observation
-from xuanzang.server.processes import Member, Membership
 from xuanzang.server.rpc.server import ListeningServer, RpcServer, admin_server, health_server
 from xuanzang.server.settings import Settings, is_loopback, split_address
 

@@ -18,9 +18,9 @@ from typing import Any
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, ModelNotFoundError
+from xuanzang.server.member import Member
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import Observation
-from xuanzang.server.processes import Member
 from xuanzang.server.rpc.server import STOPPING_SECONDS, ListeningServer, RpcServer
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Several servers on one address: the parent that starts and restarts them, and each server's line to it.
+"""Several servers on one address: the parent that starts, watches and restarts them.
 
     parent                                    server i of N, each on the same address (SO_REUSEPORT)
     ├ starts the first, then the others  ──►  loads its models                          ──► loaded
@@ -23,13 +23,12 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -39,13 +38,12 @@ from prometheus_client.registry import Collector
 
 from xuanzang.server.access.quota_counts import SharedCounts
 from xuanzang.server.engine.hardware import memory_limit, usable_cores
+from xuanzang.server.member import VARIABLE, Line, Message
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.settings import Settings, split_address
 
 _LOGGER = logging.getLogger(__name__)
 
-MEMBER = "XUANZANG_MEMBER"
-"""Environment variable that makes a server one of several, set by the parent alone."""
 _MEGABYTE = 10**6
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 30.0
@@ -56,118 +54,6 @@ _KILLED_AFTER_SECONDS = 10.0
 _SCRAPE_SECONDS = 3.0
 _MAX_SCRAPE_BYTES = 32 * 2**20
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-_MAX_LINE_BYTES = 1 << 16
-
-Message = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
-    """The place of a server among several, as the parent tells it."""
-
-    process: int
-    """Number of the process, from 0."""
-    processes: int
-    line: int
-    """Descriptor of the socket to the parent."""
-    quotas: Path
-    """File with the counts of quotas."""
-
-    @classmethod
-    def of(cls, variable: str) -> Membership:
-        """Read the environment variable `MEMBER`."""
-        told = json.loads(variable)
-        return cls(process=told["process"], processes=told["processes"], line=told["line"], quotas=Path(told["quotas"]))
-
-
-class Line:
-    """One end of the line between the parent and a server: messages in JSON, one in each line of text."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def over(cls, end: socket.socket) -> Line:
-        """Open the end of a pair of sockets."""
-        return cls(*await asyncio.open_unix_connection(sock=end, limit=_MAX_LINE_BYTES))
-
-    def send(self, **message: object) -> None:
-        """Send a message; one to an end that is gone is lost."""
-        self._writer.write(json.dumps(message).encode() + b"\n")
-
-    async def receive(self) -> Message | None:
-        """Wait for a message; None if the other end is gone."""
-        with suppress(OSError, ValueError):
-            if line := await self._reader.readline():
-                message: Message = json.loads(line)
-                return message
-        return None
-
-    def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
-
-
-class Member:
-    """A server's line to its parent."""
-
-    def __init__(self, membership: Membership) -> None:
-        self.membership = membership
-        self._may_open = asyncio.Event()
-        self._line: Line | None = None
-        self._unsent: list[Message] = []
-        self._answers: dict[int, asyncio.Future[list[str]]] = {}
-
-    async def run(self, apply: Callable[[Message], Awaitable[None]], on_orphaned: Callable[[], None]) -> None:
-        """Follow the parent until it is gone; `apply` makes a change of the models that another server was asked for.
-
-        Args:
-            apply: Function that makes the change, and raises what the asking server is to say.
-            on_orphaned: Function to call when the parent is gone.
-        """
-        line = self._line = await Line.over(socket.socket(fileno=self.membership.line))
-        for message in self._unsent:
-            line.send(**message)
-        while (told := await line.receive()) is not None:
-            if told["kind"] == "open":
-                self._may_open.set()
-            elif told["kind"] == "change":
-                line.send(kind="changed", change=told["change"], fault=await _fault_of(apply(told["asked"])))
-            elif told["kind"] == "changed" and (answer := self._answers.pop(told["change"], None)):
-                answer.set_result(told["faults"])
-        on_orphaned()
-
-    async def may_open(self) -> None:
-        """Say that the models are loaded, and wait until all servers may answer."""
-        self._send(kind="loaded")
-        await self._may_open.wait()
-
-    def show_ports(self, *, metrics: int) -> None:
-        """Tell the parent where metrics are served."""
-        self._send(kind="listening", metrics=metrics)
-
-    async def share(self, asked: Message) -> list[str]:
-        """Let the other servers make a change that this one has made; return why some did not."""
-        change = len(self._answers) + time.monotonic_ns()
-        answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        self._answers[change] = answer
-        self._send(kind="change", change=change, asked=asked)
-        return await answer
-
-    def _send(self, **message: object) -> None:
-        """Send a message, once the line is open."""
-        if self._line:
-            self._line.send(**message)
-        else:
-            self._unsent.append(message)
-
-
-async def _fault_of(change: Awaitable[None]) -> str | None:
-    try:
-        await change
-    except Exception as error:  # noqa: BLE001 - it is told to the server that was asked
-        return str(error) or type(error).__name__
-    return None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -281,7 +167,7 @@ class Parent:
         process.is_loaded.clear()
         process.metrics_port, process.has_opened = 0, False
         told = {"process": process.number, "processes": len(self._processes), "line": theirs.fileno()}
-        environment = {**os.environ, MEMBER: json.dumps({**told, "quotas": f"{self._folder.name}/quotas"})}
+        environment = {**os.environ, VARIABLE: json.dumps({**told, "quotas": f"{self._folder.name}/quotas"})}
         command = [sys.executable, "-m", "xuanzang.server", *self._flags, *self._flags_of(process)]
         with _cores(process.cores):
             process.running = await asyncio.create_subprocess_exec(
