@@ -12,9 +12,19 @@ ROOT = Path(__file__).parents[2]
 WALL_CLOCKS = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.ctime", "time.clock_gettime"} | {
     f"{owner}.{method}" for owner in ("datetime", "datetime.datetime", "date") for method in ("now", "utcnow", "today")
 }
-CALENDAR = {"keys.py", "metric_series.py", "observation.py", "packed_weights.py", "rpc_record.py", "spans.py", "tls.py"}
-"""Modules that know dates: certificates expire by the calendar, keys say when they were made, files of weights when
-they were last used, and exemplars of metrics, lines of the access log and spans are dated."""
+CALENDAR = {
+    "keys.py",
+    "memory.py",
+    "metric_series.py",
+    "observation.py",
+    "packed_weights.py",
+    "rpc_record.py",
+    "spans.py",
+    "tls.py",
+}
+"""Modules that know dates: certificates expire by the calendar, keys say when they were made, files of weights and
+remembered translations when they were last used, and exemplars of metrics, lines of the access log and spans are
+dated."""
 
 
 def wall_clocks(source: str) -> Iterator[str]:

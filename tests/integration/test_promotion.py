@@ -184,7 +184,11 @@ async def test_a_rollback_under_load_fails_no_call_and_mixes_no_versions(
             pb.PromoteModelRequest(name="tiny", version="2", force_reason="x" * 501),
             "force_reason: must have at most 500 characters, has 501",
         ),
-        ("RollbackModel", pb.RollbackModelRequest(), "name: must have 1 to 255 characters, has 0"),
+        (
+            "RollbackModel",
+            pb.RollbackModelRequest(),
+            "name: must be 1 to 63 of a-z, 0-9, '-', '_' and '.', the first a letter or digit",
+        ),
     ],
 )
 async def test_requests_out_of_range_are_refused_with_the_field(

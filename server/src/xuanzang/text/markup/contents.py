@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, islice
 from typing import NamedTuple, Protocol
 
@@ -99,20 +100,23 @@ def split_document(
 
     With `refuse_long` a stretch without comma or white space stays whole, however long it is.
     """
-
-    def split(part: str | Block) -> str | SplitBlock:
-        if isinstance(part, str):
-            return part
-        inlines = list(_all(part.inlines))
-        words = [(inline.start, inline.end) for inline in inlines if inline.placeholder]
-        unbroken = terms.with_marks(part.text)
-        segments = codec.split(part.text, refuse_long=refuse_long, unbroken=unbroken, words=words)
-        if words:
-            segments = _without_language(segments, words)
-        nested = tuple(tuple(map(split, inline.nested)) for inline in inlines if inline.nested)
-        return SplitBlock(part, tuple(segments), nested)
-
+    split = partial(_split_part, codec=codec, refuse_long=refuse_long, terms=terms)
     return SplitDocument(content=content, parts=tuple(map(split, parts)))
+
+
+def _split_part(part: str | Block, *, codec: TextCodec, refuse_long: bool, terms: Terms) -> str | SplitBlock:
+    """Return a part as it is, or the sentences of a block and of those within it."""
+    if isinstance(part, str):
+        return part
+    inlines = list(_all(part.inlines))
+    words = [(inline.start, inline.end) for inline in inlines if inline.placeholder]
+    unbroken = terms.with_marks(part.text)
+    segments = codec.split(part.text, refuse_long=refuse_long, unbroken=unbroken, words=words)
+    if words:
+        segments = _without_language(segments, words)
+    split = partial(_split_part, codec=codec, refuse_long=refuse_long, terms=terms)
+    nested = tuple(tuple(map(split, inline.nested)) for inline in inlines if inline.nested)
+    return SplitBlock(part, tuple(segments), nested)
 
 
 def _without_language(segments: Sequence[Segment], words: Sequence[Span]) -> list[Segment]:
