@@ -43,6 +43,7 @@ _FRONT_MATTER = re.compile(
 )
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]")
 _TAG_LIKE = re.compile(r"<[A-Za-z/!?]")
+_END_TAG = re.compile(r"</([A-Za-z][^\s/>]*+)")
 _VERBATIM = ("pre", "script", "style", "svg", "math", "template")
 """HTML elements whose content is left alone, also where Markdown's blank lines divide it."""
 
@@ -66,6 +67,8 @@ class _Reader:
         self._offset = front.end() if front else 0
         self._body = text[self._offset :]
         self._labels = frozenset(map(normalised, reference_definitions(view_of(self._body).text, options=_OPTIONS)))
+        self._last_end = {match[1].lower(): match.start() for match in _END_TAG.finditer(self._body)}
+        """Where the last end tag of each name begins."""
         self._verbatim: list[str] = []
         """Names of open HTML elements whose content is left alone, which began in an earlier block."""
 
@@ -130,7 +133,7 @@ class _Reader:
         elif token.kind is TokenKind.START and token.name not in VOID:
             translate = token.attributes().get("translate")
             is_verbatim = token.name in _VERBATIM or (translate is not None and translate.value.lower() == "no")
-            if is_verbatim and self._body.rfind(f"</{token.name}") > start + token.start:
+            if is_verbatim and self._last_end.get(token.name, -1) > start + token.start:
                 self._verbatim = [token.name]
 
     def _block(self, pieces: Sequence[Piece], *, is_line_start: bool) -> Iterator[Edit]:
