@@ -63,7 +63,7 @@ async def test_no_name_leads_out_of_the_folder_of_glossaries(start_server: Any, 
         AsyncTranslationClient(server.address) as client,
     ):
         before = tree(models.parent)
-        for name in path_like(250):
+        for name in path_like(1000):
             if PathName.fits(name):
                 await client.create_glossary(name, {"猫": "tiger"}, **PAIR)
                 await client.delete_glossary(name)
@@ -74,6 +74,20 @@ async def test_no_name_leads_out_of_the_folder_of_glossaries(start_server: Any, 
                 with pytest.raises((GlossaryNotFoundError, InvalidRequestError)):
                     await call(name)
         assert {**tree(models.parent), "models/glossaries": None} == {**before, "models/glossaries": None}
+
+
+async def test_rpcs_that_have_ended_do_not_count_for_their_connection(start_server: Any, models: Path) -> None:
+    async with (
+        start_server(models=models, glossary_writers="*", max_connection_rpcs=32) as server,
+        AsyncTranslationClient(server.address) as client,
+    ):
+        for _ in range(20):
+            await client.list_glossaries()
+            await client.list_models()
+            with pytest.raises(InvalidRequestError):
+                await client.create_glossary("..", {"猫": "tiger"}, **PAIR)
+            with pytest.raises(GlossaryNotFoundError):
+                await client.delete_glossary("none")
 
 
 @pytest.mark.parametrize("call", ["create", "delete"])

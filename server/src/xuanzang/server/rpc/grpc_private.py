@@ -63,22 +63,25 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     async def _accept(self, method: bytes) -> NoReturn:
         """Begin RPCs of a method one after the other, each without waiting for its end."""
         path = method.decode()
-        while True:
-            call = await super()._request_registered_call(method)
-            begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
-            if isinstance(begun, Refusal):
-                # In the next turn, one right after the other, so that gRPC writes them together.
-                self._loop.call_soon(self._refuse, call, begun)
-                continue
-            context = cygrpc._ServicerContext(call, None, begun.encode, self._loop)
-            handler = call, begun.function, begun.argument, context
-            if begun.sends_stream:
-                answering = cygrpc._finish_handler_with_stream_responses(*handler, self._loop)
-            else:
-                answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
-            task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
-            # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
-            _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
+        while True:  # Without a local variable for an RPC, which would be held until the next one comes.
+            self._take(path, await super()._request_registered_call(method))
+
+    def _take(self, path: str, call: object) -> None:
+        """Refuse an RPC, or begin to answer it."""
+        begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
+        if isinstance(begun, Refusal):
+            # In the next turn, one right after the other, so that gRPC writes them together.
+            self._loop.call_soon(self._refuse, call, begun)
+            return
+        context = cygrpc._ServicerContext(call, None, begun.encode, self._loop)
+        handler = call, begun.function, begun.argument, context
+        if begun.sends_stream:
+            answering = cygrpc._finish_handler_with_stream_responses(*handler, self._loop)
+        else:
+            answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
+        task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
+        # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
+        _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
 
     def _refuse(self, call: object, refusal: Refusal) -> None:
         """Send a refusal without a task, which would take a tenth of the time; the last operation waits for the end."""
