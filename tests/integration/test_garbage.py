@@ -77,7 +77,7 @@ def name_of(found: Any) -> str:
 
 @pytest.mark.parametrize("kind", repeated_calls.KINDS)
 async def test_calls_leave_no_cycles_but_one_of_grpc_for_each_stream(kind: str, start_server: Any) -> None:
-    async with start_server() as running, callers(running.address) as repeat:
+    async with start_server(glossary_writers="*") as running, callers(running.address) as repeat:
 
         async def work() -> None:
             await repeat(kind, CALLS)

@@ -78,7 +78,7 @@ async def test_no_name_leads_out_of_the_folder_of_glossaries(start_server: Any, 
 
 async def test_rpcs_that_have_ended_do_not_count_for_their_connection(start_server: Any, models: Path) -> None:
     async with (
-        start_server(models=models, glossary_writers="*", max_connection_rpcs=32) as server,
+        start_server(models=models, glossary_writers="*", max_connection_rpcs=4) as server,
         AsyncTranslationClient(server.address) as client,
     ):
         for _ in range(20):

@@ -56,6 +56,11 @@ async def _stream(stub: Stub) -> None:
     assert len([answer async for answer in stub.StreamTranslateText(iter(requests))]) == len(requests)
 
 
+async def _unwritten(stub: Stub) -> None:
+    with suppress(grpc.aio.AioRpcError):
+        await stub.CreateGlossary(pb.CreateGlossaryRequest(name=".."))
+
+
 async def _invalid(stub: Stub) -> None:
     with suppress(grpc.aio.AioRpcError):
         await stub.TranslateText(
@@ -85,6 +90,7 @@ KINDS: Mapping[str, Callable[[Stub], Awaitable[None]]] = MappingProxyType(
         "progressive": _progressive,
         "stream": _stream,
         "invalid": _invalid,
+        "unwritten": _unwritten,
         "late": _late,
         "cancelled": _cancelled,
     }

@@ -98,12 +98,15 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
     async def _request_call(self) -> NoReturn:
         """Refuse RPCs of unknown methods; the serving loop, which awaits one of them, never gets it."""
-        while True:
-            call = await super()._request_call()
-            context = cygrpc._ServicerContext(call, None, None, self._loop)
-            refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
-            refused = cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown")
-            self._loop.create_task(refused)  # gRPC holds it as long as it writes
+        while True:  # Without a local variable for an RPC, as above.
+            self._refuse_unknown(await super()._request_call())
+
+    def _refuse_unknown(self, call: object) -> None:
+        """Refuse an RPC of an unknown method."""
+        context = cygrpc._ServicerContext(call, None, None, self._loop)
+        refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
+        refused = cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown")
+        self._loop.create_task(refused)  # gRPC holds it as long as it writes
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
         """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""

@@ -180,14 +180,16 @@ async def test_a_rollback_under_load_fails_no_request(start: Start, options: Dec
         versions: list[int] = []
         rolled_back = asyncio.Event()
 
-        async def call_again_and_again() -> None:
-            after = 0
+        async def call_again_and_again() -> list[int]:
+            own, after = list[int](), 0
             while after < 5:
                 model = engine.router.resolve(model="", source_language="", target_language="").model
                 [[found]] = await engine.translate(Call(texts=("hello world",), model=model, options=options))
                 assert found.text == "hello world"
                 versions.append(model.version)
+                own.append(model.version)
                 after += rolled_back.is_set()
+            return own
 
         callers = [asyncio.create_task(call_again_and_again()) for _ in range(8)]
         while len(versions) < 20:  # noqa: ASYNC110 - as above
@@ -195,8 +197,10 @@ async def test_a_rollback_under_load_fails_no_request(start: Start, options: Dec
         await engine.promoter.roll_back("small")
         assert live_version(engine) == 1
         rolled_back.set()
-        await asyncio.gather(*callers)
+        found_by_callers = await asyncio.gather(*callers)
         assert set(versions[:20]) == {2}
+        # Whoever has had the other version never has the old one again.
+        assert all(own == sorted(own, reverse=True) for own in found_by_callers)
         assert versions[-8:] == [1] * 8
 
 
