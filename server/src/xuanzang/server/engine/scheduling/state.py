@@ -33,40 +33,45 @@ _EXPECTED_SECONDS = 1.0
 class Demand:
     """Places that some callers ask for, and who asks for more than its share of them."""
 
-    def __init__(self) -> None:
-        self.places: Counter[str] = Counter()
+    def __init__(self, least: int) -> None:
+        """Begin with nothing; nobody takes too much with at most `least` places."""
+        self.places: dict[str, int] = {}
+        self.is_exceeded = False
+        """True if somebody asks for more than its share."""
+        self._least = least
         # How many ask for a number of places, for it is asked often who asks for the fewest and for the most.
-        self._levels: Counter[int] = Counter()
+        self._levels: dict[int, int] = {}
 
     def add(self, key: str, places: int) -> None:
         """Ask for more places, or for less than 0."""
-        before = self.places[key]
-        self.places[key] = after = before + places
-        for level, change in ((before, -1), (after, 1)):
-            self._levels[level] += change
-            if not level or not self._levels[level]:
-                del self._levels[level]
-        if not after:
-            del self.places[key]
+        levels, before = self._levels, self.places.get(key, 0)
+        after = before + places
+        if before:
+            levels[before] -= 1
+            if not levels[before]:
+                del levels[before]
+        if after:
+            levels[after] = levels.get(after, 0) + 1
+            self.places[key] = after
+        else:
+            self.places.pop(key, None)
+        most = max(levels, default=0)
+        self.is_exceeded = most > self._least and most > _MAX_TIMES * min(levels)
 
-    def exceeds(self, key: str, least: int) -> bool:
-        """Return whether somebody asks for more than its share, and for more than a number of places."""
-        return self._is_excess(self.places[key], least)
-
-    def is_exceeded(self, least: int) -> bool:
-        """Return whether anybody does."""
-        return bool(self._levels) and self._is_excess(max(self._levels), least)
-
-    def _is_excess(self, places: int, least: int) -> bool:
-        return places > least and places > _MAX_TIMES * min(self._levels)
+    def exceeds(self, key: str) -> bool:
+        """Return whether one of them asks for more than its share."""
+        places = self.places.get(key, 0)
+        return places > self._least and places > _MAX_TIMES * min(self._levels)
 
 
 class Callers:
     """Callers with requests that are not closed: what they ask for, and in whose batches they are decoded."""
 
     def __init__(self, *, workers: int) -> None:
+        self.is_split = False
+        """True if somebody takes more than its share, so that others have batches of their own."""
         self._least = _MAX_PLACES * workers
-        self._shares = Demand()
+        self._shares = Demand(self._least)
         self._names: dict[str, Demand] = {}
         # Shares one of whose names takes more than its part of them.
         self._divided: set[str] = set()
@@ -75,33 +80,34 @@ class Callers:
         """Take note that a caller asks for places, or for less than 0 if it has them no longer."""
         share, name = caller
         self._shares.add(share, places)
-        names = self._names.setdefault(share, Demand())
+        names = self._names.get(share)
+        if names is None:
+            names = self._names[share] = Demand(self._least)
         names.add(name, places)
-        (self._divided.add if names.is_exceeded(self._least) else self._divided.discard)(share)
+        if names.is_exceeded:
+            self._divided.add(share)
+        else:
+            self._divided.discard(share)
         if not names.places:
             del self._names[share]
+        self.is_split = self._shares.is_exceeded or bool(self._divided)
 
     @property
     def light_weight(self) -> float:
         """Time of light batches for each second of common ones: no share has more than an equal part of it."""
         return max(_LIGHT_WEIGHT, float(len(self._shares.places)))
 
-    @property
-    def is_split(self) -> bool:
-        """True if somebody takes more than its share, so that others have batches of their own."""
-        return bool(self._divided) or self._shares.is_exceeded(self._least)
-
     def may_have(self, share: str, tier: int) -> bool:
         """Return whether some of the callers of a share may be in a tier."""
-        if not self.is_split or self._shares.exceeds(share, self._least):
+        if not self.is_split or self._shares.exceeds(share):
             return tier == COMMON
         return tier == LIGHT or share in self._divided
 
     def tier_of(self, caller: CallerId) -> int:
         """Return the tier in which the next sentence of a caller is decoded."""
-        if not self.is_split or self._shares.exceeds(caller.share, self._least):
+        if not self.is_split or self._shares.exceeds(caller.share):
             return COMMON
-        exceeds = caller.share in self._divided and self._names[caller.share].exceeds(caller.name, self._least)
+        exceeds = caller.share in self._divided and self._names[caller.share].exceeds(caller.name)
         return COMMON if exceeds else LIGHT
 
 
