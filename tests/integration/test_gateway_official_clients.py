@@ -232,7 +232,7 @@ async def test_libretranslate_gives_alternatives(gateway: RunningGateway, expect
         ({"source": "zh", "target": "en"}, "Invalid request: missing q parameter"),
         ({"q": "猫", "target": "en"}, "Invalid request: missing source parameter"),
         ({"q": ["猫", 1], "source": "zh", "target": "en"}, "q[1]: must be a string"),
-        ({"q": "猫", "source": "zh", "target": "en", "format": "pdf"}, 'format: must be "text" or "html"'),
+        ({"q": "猫", "source": "zh", "target": "en", "format": "pdf"}, 'format: must be "html" or "text"'),
         ({"q": "猫", "source": "zh", "target": "en", "alternatives": 99}, "alternatives: must be a whole number"),
         ({"q": "猫狗。猫狗。", "source": "zh", "target": "en", "alternatives": 2}, "alternatives: "),
     ],

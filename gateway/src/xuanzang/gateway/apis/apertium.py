@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Variant
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, required_text, unserved
+from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Parameters, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, answered
@@ -52,9 +52,8 @@ class Apertium:
 def _read(call: Call) -> TranslationJob:
     given = call.parameters
     call.ignore_others(_PARAMETERS)
-    form = given.text("format") or "txt"
-    if form not in _FORMATS:
-        raise bad_request("format", f"must be one of {', '.join(_FORMATS)}")
+    given.choice("markUnknown", (*TRUTH_VALUES, "no", "yes"))
+    form = given.choice("format", _FORMATS) or "txt"
     source, bar, target = required_text(given, "langpair").replace("_", "-").partition("|")
     if not (source and bar and target):
         raise bad_request("langpair", "must be two codes of languages with | between them, such as zh|en")

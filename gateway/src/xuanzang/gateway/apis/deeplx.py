@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, required_text, unserved
-from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.errors import Fault
 from xuanzang.gateway.languages import base, unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
@@ -82,9 +82,5 @@ def _fits(given: Parameters) -> bool:
 
 
 def _options(given: Parameters) -> TranslateOptions:
-    tags = given.text("tag_handling")
-    if tags is None:
-        return {}
-    if tags not in ("html", "xml"):
-        raise bad_request("tag_handling", 'must be "html" or "xml"')
-    return {"content_format": cast("ContentFormat", tags)}
+    tags = given.choice("tag_handling", ("html", "xml"))
+    return {"content_format": cast("ContentFormat", tags)} if tags else {}

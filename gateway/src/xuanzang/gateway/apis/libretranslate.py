@@ -15,7 +15,7 @@ from xuanzang.client import TranslateOptions
 from xuanzang.documents import SUFFIXES
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
-from xuanzang.gateway.errors import Fault, RefusedError, bad_request
+from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.languages import name_of, targets_by_source
 from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
@@ -138,7 +138,7 @@ class LibreTranslate(Api):
             texts=checked_texts(given.texts("q"), field="q", maximum=self._max_texts),
             source=None if source == "auto" else source,
             target=target or "",
-            options=_format(given.text("format")) | _search(alternatives) | unserved(given.scalar(UNSERVED)),
+            options=_format(given) | _search(alternatives) | unserved(given.scalar(UNSERVED)),
         )
 
     async def detect(self, call: Call) -> Response:
@@ -197,12 +197,8 @@ def _about_languages(error: RefusedError) -> RefusedError:
     return RefusedError(replace(error.fault, violations=())) if is_about_language else error
 
 
-def _format(name: str | None) -> TranslateOptions:
-    if name in (None, "text"):
-        return {}
-    if name != "html":
-        raise bad_request("format", 'must be "text" or "html"')
-    return {"content_format": "html"}
+def _format(given: Parameters) -> TranslateOptions:
+    return {"content_format": "html"} if given.choice("format", ("html", "text")) == "html" else {}
 
 
 def _search(alternatives: int) -> TranslateOptions:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from xuanzang.client import DetectedLanguage, TranslateOptions
 from xuanzang.gateway.entry.callers import key_in
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Variant
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
+from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, name_of, own_name_of, source_for, targets_by_source, unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
@@ -29,15 +29,15 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 _VERSION = "api-version"
-# Parameters with the values that ask for what happens anyway; None: any, as it has an effect only beside others.
+# Parameters with the values that ask for what happens anyway; None: any language.
 _FULFILLED: Mapping[str, frozenset[str] | None] = MappingProxyType(
     {
-        "allowFallback": None,
+        "allowFallback": frozenset(TRUTH_VALUES),
         "fromScript": frozenset(),
         "includeAlignment": frozenset({"0", "false"}),
         "includeSentenceLength": frozenset({"0", "false"}),
         "profanityAction": frozenset({"noaction"}),
-        "profanityMarker": None,
+        "profanityMarker": frozenset({"asterisk", "tag"}),
         "suggestedFrom": None,
         "toScript": frozenset(),
     }
@@ -172,9 +172,7 @@ def _text(element: object, index: int) -> str:
 
 
 def _options(given: Parameters) -> TranslateOptions:
-    form, category = (given.text("textType") or "plain").lower(), given.text("category")
-    if form not in _FORMATS:
-        raise bad_request("textType", "must be plain or html")
+    form, category = given.choice("textType", _FORMATS) or "plain", given.text("category")
     return _FORMATS[form] | {"model": None if category in (None, "general") else category}
 
 

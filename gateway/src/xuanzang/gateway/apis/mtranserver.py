@@ -12,6 +12,7 @@ from xuanzang.client import TranslateOptions
 from xuanzang.gateway.apis.deeplx import KEY_HINT
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import (
+    TRUTH_VALUES,
     UNSERVED,
     Parameters,
     checked_texts,
@@ -105,7 +106,4 @@ async def _answered(call: Call, field: str, maximum: int, write: Callable[[list[
 
 
 def _options(given: Parameters) -> TranslateOptions:
-    value = (given.scalar("html") or "0").lower()
-    if value not in ("0", "1", "false", "true"):
-        raise bad_request("html", "must be true or false")
-    return {"content_format": "html"} if value in ("1", "true") else {}
+    return {"content_format": "html"} if given.choice("html", TRUTH_VALUES) in ("1", "true") else {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -17,6 +18,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
 MAX_INT32 = 2**31 - 1
 """Greatest number of the server's messages; the least is its negative."""
 Item = TypeVar("Item")
+TRUTH_VALUES = ("0", "1", "false", "true")
+"""Values of a parameter that is true or false, as forms and addresses have them."""
 UNSERVED = "pass_through_unserved"
 """Parameter of all APIs that says what becomes of texts in languages that are not served."""
 
@@ -64,6 +67,21 @@ class Parameters:
             return str(int(value))
         return str(value) if isinstance(value, int) else self.text(name)
 
+    def choice(self, name: str, values: Collection[str]) -> str | None:
+        """Return the value of a parameter that selects one of several, in small letters; None if it is missing.
+
+        Args:
+            name: Name of the parameter.
+            values: Values that the API defines, in small letters.
+
+        Raises:
+            RefusedError: It has another value.
+        """
+        value = (self.scalar(name) or "").lower()
+        if value and value not in values:
+            raise bad_request(name, f"must be {listed_values(values)}")
+        return value or None
+
     def whole(self, name: str, *, minimum: int, maximum: int) -> int | None:
         """Return a parameter that is a whole number, also written as "3" or 3.0; None if it is missing or empty.
 
@@ -102,6 +120,25 @@ class Parameters:
         """Return whether a parameter is a list in JSON, or given several times in a form."""
         values = self._values.get(name, [])
         return len(values) > 1 or (bool(values) and isinstance(values[0], list))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Values of a parameter without an effect."""
+
+    fulfilled: tuple[str, ...]
+    """Values that ask for what happens anyway, in small letters."""
+    ignored: tuple[str, ...] = ()
+    """Other values that the API defines."""
+
+    def is_fulfilled(self, given: Parameters, name: str) -> bool:
+        """Return whether a parameter is missing, or asks for what happens anyway.
+
+        Raises:
+            RefusedError: The API does not define its value.
+        """
+        value = given.choice(name, (*self.fulfilled, *self.ignored))
+        return value is None or value in self.fulfilled
 
 
 def read_parameters(*, query: bytes, headers: Headers, body: bytes, takes_elements: bool = False) -> Parameters:
@@ -184,9 +221,17 @@ def unserved(value: str | None, *, field: str = UNSERVED) -> TranslateOptions:
     """
     if value is None:
         return {}
-    if value.lower() not in ("0", "1", "false", "true"):
-        raise bad_request(field, "must be true or false")
+    if value.lower() not in TRUTH_VALUES:
+        raise bad_request(field, f"must be {listed_values(TRUTH_VALUES)}")
     return {"pass_through_unserved": value.lower() in ("1", "true")}
+
+
+def listed_values(values: Collection[str]) -> str:
+    """Return values for a message, such as '"html" or "xml"'."""
+    if set(values) == set(TRUTH_VALUES):
+        return "true or false"
+    *others, last = [f'"{value}"' for value in sorted(values)]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def whole_number(value: object, *, field: str, minimum: int, maximum: int) -> int:

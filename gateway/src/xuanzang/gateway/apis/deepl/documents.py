@@ -18,13 +18,15 @@ from xuanzang.gateway.documents.store import DocumentState, DocumentStore, Store
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
 from xuanzang.gateway.entry.endpoints import Call, Handler
-from xuanzang.gateway.entry.parameters import UNSERVED, unserved
+from xuanzang.gateway.entry.parameters import UNSERVED, Choice, Parameters, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of
 from xuanzang.gateway.languages import unless_automatic
 
 _READ = frozenset(
     {"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang", UNSERVED}
 )
+FORMALITIES = Choice(fulfilled=("default",), ignored=("less", "more", "prefer_less", "prefer_more"))
+"""Values of the parameter `formality`, which has no effect."""
 _MAX_COLUMNS = 64
 _STATES: Mapping[DocumentState, str] = MappingProxyType(
     {
@@ -151,7 +153,8 @@ def _options(upload: Upload, ignored: list[str]) -> TranslateOptions:
     """
     fields = upload.fields
     ignored.extend(sorted(fields.keys() - _READ))
-    if fields.get("formality", "default") != "default":
+    given = Parameters({name: [value] for name, value in fields.items()})
+    if not FORMALITIES.is_fulfilled(given, "formality"):
         ignored.append("formality")
     if len(upload.columns) > _MAX_COLUMNS:
         raise bad_request("column", f"must be given at most {_MAX_COLUMNS} times")

@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, TranslateOptions
-from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
+from xuanzang.gateway.apis.deepl.documents import FORMALITIES, DeepLDocuments
 from xuanzang.gateway.apis.deepl.glossaries import NAMES, DeepLGlossaries, glossary_for
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler, SharedState
-from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
+from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Choice, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
 from xuanzang.gateway.settings import FORM_BYTES
@@ -30,20 +30,21 @@ _READ = frozenset(
         *("splitting_tags", "tag_handling", "target_lang", "text"),
     }
 )
-_SWITCH = frozenset({"0", "1", "false", "true"})
-# Parameters without an effect. Of those with other values than these, which ask for what happens anyway, a header says
-# that they are ignored; None: any value asks for that.
-_IGNORED: Mapping[str, frozenset[str] | None] = MappingProxyType(
+_MARKUP = ("html", "xml")
+# Parameters without an effect.
+_CHOICES: Mapping[str, Choice] = MappingProxyType(
     {
-        "enable_beta_languages": None,
-        "formality": frozenset({"default"}),
-        "model_type": frozenset({"latency_optimized", "prefer_quality_optimized"}),
-        "outline_detection": frozenset({"1", "true"}),
-        "preserve_formatting": None,
-        "show_billed_characters": None,
+        "enable_beta_languages": Choice(fulfilled=TRUTH_VALUES),
+        "formality": FORMALITIES,
+        "model_type": Choice(
+            fulfilled=("latency_optimized", "prefer_quality_optimized"), ignored=("quality_optimized",)
+        ),
+        "outline_detection": Choice(fulfilled=("1", "true"), ignored=("0", "false")),
+        "preserve_formatting": Choice(fulfilled=TRUTH_VALUES),
+        "show_billed_characters": Choice(fulfilled=TRUTH_VALUES),
         # Texts are translated sentence by sentence, and their lines stay, whatever a caller thinks of them.
-        "split_sentences": frozenset({"0", "1", "default", "nonewlines"}),
-        "tag_handling_version": frozenset({"v1", "v2"}),
+        "split_sentences": Choice(fulfilled=(*TRUTH_VALUES, "default", "nonewlines")),
+        "tag_handling_version": Choice(fulfilled=("v1", "v2")),
     }
 )
 # These would change what a translation says.
@@ -140,7 +141,7 @@ class DeepL(Api):
         _note_ignored(call)
         texts = checked_texts(given.texts("text"), field="text", maximum=self._max_texts)
         _require_usual_blocks(given, texts)
-        target, form = given.text("target_lang"), given.text("tag_handling")
+        target, form = given.text("target_lang"), given.choice("tag_handling", _MARKUP)
         if target is None:
             raise bad_request("target_lang", "must be given")
         ignored = _tags(given, "ignore_tags")
@@ -156,9 +157,7 @@ class DeepL(Api):
 
     async def languages(self, call: Call) -> Response:
         """Answer /v2/languages."""
-        kind = call.parameters.text("type") or "source"
-        if kind not in ("source", "target"):
-            raise bad_request("type", 'must be "source" or "target"')
+        kind = call.parameters.choice("type", ("source", "target")) or "source"
         pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         if kind == "source":
             return JSONResponse([_language(code) for code in pairs])
@@ -195,22 +194,18 @@ def _note_ignored(call: Call) -> None:
     given = call.parameters
     if refused := given.names & _REFUSED:
         raise bad_request(min(refused), "is not supported by this gateway")
-    call.ignore_others(_READ | _IGNORED.keys())
-    for name in _IGNORED.keys() & given.names:
-        usual = _IGNORED[name]
-        if name == "outline_detection" and given.text("tag_handling") != "xml":
-            usual = None
-        value = given.scalar(name)
-        if usual is not None and value is not None and value.lower() not in usual:
+    call.ignore_others(_READ | _CHOICES.keys())
+    for name, choice in _CHOICES.items():
+        is_fulfilled = choice.is_fulfilled(given, name)
+        has_effect = name != "outline_detection" or given.choice("tag_handling", _MARKUP) == "xml"
+        if has_effect and not is_fulfilled:
             call.ignored.append(name)
 
 
 def _options(parameters: Parameters) -> TranslateOptions:
     chosen = unserved(parameters.scalar(UNSERVED))
-    tags = parameters.text("tag_handling")
+    tags = parameters.choice("tag_handling", _MARKUP)
     if tags is not None:
-        if tags not in ("html", "xml"):
-            raise bad_request("tag_handling", 'must be "html" or "xml"')
         chosen["content_format"] = cast("ContentFormat", tags)
     if "placeholders" in parameters.names:
         # This gateway's addition, as it is to protect them without tags.

@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
-from xuanzang.gateway.errors import Fault, not_offered
+from xuanzang.gateway.entry.parameters import TRUTH_VALUES, Parameters
+from xuanzang.gateway.errors import Fault, bad_request, not_offered
 
 _WORDS: Mapping[int, str] = MappingProxyType(
     {
@@ -54,6 +55,23 @@ STYLE = ApiStyle(
     key_hint="the header x-goog-api-key or the parameter key=KEY",
 )
 """Ways of Google's APIs."""
+
+
+def require_json(given: Parameters) -> None:
+    """Refuse an answer in another form than JSON.
+
+    Args:
+        given: Parameters of the address.
+
+    Raises:
+        RefusedError: One of those that clients add to any address asks for another form, or is unknown.
+    """
+    for name in ("alt", "$alt"):
+        form = given.scalar(name) or "json"
+        if form.partition(";")[0].lower() != "json":
+            raise bad_request(name, "must be json")
+    for name in ("prettyPrint", "$prettyPrint"):
+        given.choice(name, TRUTH_VALUES)
 
 
 def refusals(state: SharedState) -> list[Route]:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, DetectedLanguage, TranslateOptions
-from xuanzang.gateway.apis.google.errors import STYLE, render
+from xuanzang.gateway.apis.google.errors import STYLE, render, require_json
 from xuanzang.gateway.apis.google.names import Languages, display_names, served_model
 from xuanzang.gateway.entry.endpoints import Api, Call, Endpoint, Handler
 from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
@@ -72,9 +72,8 @@ class GoogleV2(Api):
         target, model = given.text("target"), given.text("model")
         if target is None:
             raise bad_request("target", "must be given")
-        form = given.text("format") or "html"
-        if form not in ("html", "text"):
-            raise bad_request("format", 'must be "html" or "text"')
+        require_json(given)
+        form = given.choice("format", ("html", "text")) or "html"
         named = None if model in (None, *_GENERAL_MODELS) else served_model(model or "", is_bare=True) or None
         options = TranslateOptions(content_format=cast("ContentFormat", form), model=named)
         return TranslationJob(
@@ -87,6 +86,7 @@ class GoogleV2(Api):
     async def detect(self, call: Call) -> Response:
         """Answer /language/translate/v2/detect: "und" stands for no language."""
         call.ignore_others({"q", *_HARMLESS})
+        require_json(call.parameters)
         texts = checked_texts(call.parameters.texts("q"), field="q", maximum=self._max_texts)
         found = await call.client.detect_languages(texts, timeout=call.seconds)
         listed = Languages(await call.client.list_models(timeout=call.seconds)).all
@@ -95,6 +95,7 @@ class GoogleV2(Api):
     async def languages(self, call: Call) -> Response:
         """Answer /language/translate/v2/languages: codes and, in the language `target`, names."""
         call.ignore_others({"target", "model", *_HARMLESS})
+        require_json(call.parameters)
         languages = Languages(await call.client.list_models(timeout=call.seconds))
         naming = call.parameters.text("target")
         if naming is None:

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.gateway.apis.google.errors import STYLE
+from xuanzang.gateway.apis.google.errors import STYLE, require_json
 from xuanzang.gateway.apis.google.v3 import GoogleV3
 from xuanzang.gateway.entry.endpoints import Call, Endpoint, SharedState
 from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_number
@@ -63,6 +63,7 @@ class GoogleV3Http:
 
 def _read(kind: type[Message], call: Call) -> Message:
     """Read a message: its body is JSON, the address names parent or name, and a query has single fields."""
+    require_json(call.parameters)
     fields: dict[str, Any] = json_object(call.body) if call.body else {}
     fields |= {name: call.parameters.text(name) or "" for name in call.parameters.names - _OF_ADDRESSES}
     for each in kind.DESCRIPTOR.fields:

@@ -42,7 +42,7 @@ class GoogleWeb(Api):
 
     async def single(self, call: Call) -> Response:
         """Answer /translate_a/single: one text, as an object with `dj=1`, else as nested lists."""
-        is_object = call.parameters.scalar("dj") == "1"
+        is_object = call.parameters.choice("dj", ("0", "1")) == "1"
 
         def written(job: TranslationJob, results: list[Translated]) -> object:
             (result,) = results
@@ -61,7 +61,10 @@ class GoogleWeb(Api):
     def _read(self, call: Call, maximum: int) -> TranslationJob:
         given = call.parameters
         call.ignore_others(_READ | _HARMLESS)
-        options = TranslateOptions(content_format="html") if given.text("format") == "html" else TranslateOptions()
+        form = given.choice("format", ("html", "text"))
+        for name in ("ie", "oe"):
+            given.choice(name, ("utf-8", "utf8"))
+        options = TranslateOptions(content_format="html") if form == "html" else TranslateOptions()
         return TranslationJob(
             texts=checked_texts(given.texts("q"), field="q", maximum=maximum),
             source=unless_automatic(given.text("sl")),
