@@ -21,10 +21,9 @@ from pydantic import ValidationError
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.dataset import epoch_batches
 from xuanzang.model.network.config import ConfigError
-from xuanzang.model.training.batches import step_batches
-from xuanzang.model.training.machine.allocator import keep_freed_memory
+from xuanzang.model.training.machine import keep_freed_memory
 from xuanzang.model.training.settings import TrainingSettings
-from xuanzang.model.training.trainer import Trainer
+from xuanzang.model.training.trainer import Trainer, step_batches
 
 WARM_UP = 3
 """Steps before the clock starts."""

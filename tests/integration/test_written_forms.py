@@ -11,7 +11,7 @@ import pytest
 from tests.integration.conftest import StartServer
 
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.model.evaluation.key_words import missing_key_words
+from xuanzang.model.evaluation.test_sets import missing_key_words
 
 # Of what the bundled model finds a little is left to other processors, whose sums round differently.
 SPANS_KEPT = 0.95

@@ -17,7 +17,7 @@ from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.commands import PrepareCommand, TrainCommand, TryCommand
 from xuanzang.model.data.metadata import read_metadata
-from xuanzang.model.training.machine.interrupts import stop_on_interrupt
+from xuanzang.model.training.machine import stop_on_interrupt
 
 PAIRS = [("我有一只猫", "I have a cat"), ("他看见了那只狗", "He saw that dog"), ("小鸟在树上唱歌", "The bird sings")]
 

@@ -27,10 +27,8 @@ from xuanzang.model.evaluation.quality import Quality, measure
 from xuanzang.model.evaluation.test_sets import read_test_set
 from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
-from xuanzang.model.inspection.attention_maps import attention_maps
-from xuanzang.model.inspection.coverage import measure_coverage
-from xuanzang.model.training.machine.allocator import keep_freed_memory
-from xuanzang.model.training.machine.interrupts import stop_on_interrupt
+from xuanzang.model.inspection.attention_maps import attention_maps, measure_coverage
+from xuanzang.model.training.machine import keep_freed_memory, stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
 from xuanzang.model.translation import translate_texts, use_fastest_threads

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.model.evaluation.key_words import count_key_words, missing_key_words, parse_key_words
 from xuanzang.model.evaluation.quality import measure
-from xuanzang.model.evaluation.test_sets import read_test_set
+from xuanzang.model.evaluation.test_sets import count_key_words, missing_key_words, parse_key_words, read_test_set
 
 EVERYDAY = Path(__file__).parents[4] / "model" / "recipes" / "zh-en" / "key_words.tsv"
 

@@ -37,7 +37,7 @@ from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.evaluation.scores import Scores
+from xuanzang.model.evaluation.quality import Scores
 from xuanzang.model.search import Hypothesis, SearchRules
 
 _MIN_RUNS, _MAX_SECONDS = 5, 2.0

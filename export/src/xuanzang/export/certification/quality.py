@@ -16,7 +16,7 @@ from xuanzang.export.certification.runner import OnnxModel, translate_batch
 from xuanzang.export.examples import Example
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.evaluation.scores import Scores, score_metrics, score_translations
+from xuanzang.model.evaluation.quality import Scores, score_metrics, score_translations
 from xuanzang.model.search import Hypothesis, SearchRules
 from xuanzang.model.translation import translate_by_length
 

@@ -25,12 +25,10 @@ from xuanzang.model.data.metadata import (
 )
 from xuanzang.model.importing.directory import Directory, DirectoryError, read_config, read_directory, read_object
 from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
-from xuanzang.model.importing.m2m_100 import M2M_100
 from xuanzang.model.importing.marian import MARIAN
-from xuanzang.model.importing.mbart import MBART
-from xuanzang.model.importing.network import network_config
+from xuanzang.model.importing.multilingual import M2M_100, MBART
 from xuanzang.model.importing.tokenizer_json import TOKENIZER_JSON, write_sentencepiece
-from xuanzang.model.importing.weights import network_weights, read_weights
+from xuanzang.model.importing.weights import network_config, network_weights, read_weights
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.tokenizer import write_table
 

@@ -1,14 +1,16 @@
-"""Shared parts of families of many languages: tokens that name languages, among special tokens after the pieces."""
+"""Families of many languages: M2M-100, NLLB-200, SMaLL-100, mBART; tokens after the pieces name languages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from xuanzang.model.importing.directory import Directory, read_object
-from xuanzang.model.importing.family import Languages, Vocabularies, Wanted
+from xuanzang.model.importing.directory import Directory, Layout, read_object
+from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
 from xuanzang.model.importing.language_codes import codes_of, language_code
+from xuanzang.model.importing.pieces import check_models, fairseq_pieces, table_of
 
 _FILLER = "madeupword"
 
@@ -153,3 +155,92 @@ def named_on_both_sides(
     return Languages(
         list(source_ids), list(target_ids), {}, source_ids=source_ids, source_place=place, target_ids=target_ids
     )
+
+
+SPM, VOCAB = "sentencepiece.bpe.model", "vocab.json"
+_MBART_TOKEN = LanguageToken(re.compile(r"([a-z]{2}_[A-Z]{2})"))
+
+_M2M_LANGUAGES = (
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
+    "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
+    "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+)
+_M2M_TOKEN = LanguageToken(re.compile(r"__([a-z]{2,3})__"), tuple(f"__{name}__" for name in _M2M_LANGUAGES.split()))
+_NLLB_TOKEN = LanguageToken(re.compile(r"([a-z]{3}_[A-Z][a-z]{3})"))
+_SMALL_100 = "SMALL100Tokenizer"
+
+
+def _m2m_layout(folder: Path, tokenizer: dict[str, Any]) -> Layout:
+    has_table = (folder / VOCAB).is_file() or tokenizer.get("tokenizer_class") in ("M2M100Tokenizer", _SMALL_100)
+    return Layout((SPM,), (VOCAB,) if has_table else ())
+
+
+def _m2m_text(directory: Directory, faults: list[str], wanted: Wanted) -> tuple[Vocabularies, Languages]:
+    has_table = bool(directory.vocabularies)
+    pieces = _m2m_pieces(directory, faults) if has_table else fairseq_pieces(directory, faults)
+    token = _M2M_TOKEN if has_table else _NLLB_TOKEN
+    special = special_tokens(directory, pieces, token, faults)
+    ids = choose_languages(directory, special.language_ids, faults, wanted)
+    return special.vocabularies, _m2m_languages(directory, *ids)
+
+
+def _m2m_pieces(directory: Directory, faults: list[str]) -> list[str]:
+    check_models(directory, faults)
+    [vocabulary] = directory.vocabularies
+    return table_of(VOCAB, vocabulary, len(vocabulary), faults)
+
+
+def _m2m_languages(directory: Directory, source_ids: dict[str, int], target_ids: dict[str, int]) -> Languages:
+    if directory.tokenizer.get("tokenizer_class") == _SMALL_100:
+        # It is told the target language before the source, and nothing else.
+        return Languages(list(source_ids), list(target_ids), target_ids)
+    legacy = bool(directory.tokenizer.get("legacy_behaviour"))
+    return named_on_both_sides(source_ids, target_ids, "after_end" if legacy else "before")
+
+
+M2M_100 = Family(
+    architecture="M2M100ForConditionalGeneration",
+    layout=_m2m_layout,
+    read_text=_m2m_text,
+    norm="pre",
+    positions="sinusoidal_fairseq",
+    embedding_norm=False,
+    fixed={"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True},
+    unsupported=("suppress_tokens", "begin_suppress_tokens", "sequence_bias"),
+)
+
+
+def _mbart_layout(_folder: Path, _tokenizer: dict[str, Any]) -> Layout:
+    return Layout((SPM,), ())
+
+
+def _mbart_text(directory: Directory, faults: list[str], wanted: Wanted) -> tuple[Vocabularies, Languages]:
+    special = special_tokens(directory, fairseq_pieces(directory, faults), _MBART_TOKEN, faults)
+    ids = choose_languages(directory, special.language_ids, faults, wanted)
+    return special.vocabularies, _mbart_languages(directory, *ids)
+
+
+def _mbart_languages(directory: Directory, source_ids: dict[str, int], target_ids: dict[str, int]) -> Languages:
+    first = str(directory.tokenizer.get("tokenizer_class", "")).startswith("MBartTokenizer")
+    languages = named_on_both_sides(source_ids, target_ids, "after_end" if first else "before")
+    # Of the first mBART, what the decoder starts with is the language itself.
+    starts = directory.generation_setting("decoder_start_token_id") in target_ids.values()
+    return languages._replace(target_ids={}) if starts else languages
+
+
+MBART = Family(
+    architecture="MBartForConditionalGeneration",
+    layout=_mbart_layout,
+    read_text=_mbart_text,
+    norm="pre",
+    positions="learned",
+    embedding_norm=True,
+    fixed={
+        "normalize_before": True,
+        "normalize_embedding": True,
+        "add_final_layer_norm": True,
+        "static_position_embeddings": False,
+        "add_bias_logits": False,
+    },
+    unsupported=("suppress_tokens", "begin_suppress_tokens", "sequence_bias"),
+)

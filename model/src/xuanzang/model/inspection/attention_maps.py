@@ -1,19 +1,21 @@
-"""Attention weights of a sentence pair, as numbers and as a picture."""
+"""Attention of a model over a sentence, and the coverage of a source, which finds fluent but unrelated output."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.inspection.attention_pictures import Panel, save_with_matplotlib, svg
@@ -151,3 +153,50 @@ def _panels(maps: AttentionMaps) -> list[list[Panel]]:
         ]
         for title, weights, queries, keys in rows
     ]
+
+
+LOW_COVERAGE = 0.6
+"""Coverage below which a translation may have little to do with its source; docs/training.md says how surely."""
+
+
+class Coverage(NamedTuple):
+    """Coverage of the sources of a test set."""
+
+    mean: float
+    """Mean over sentences, 0 to 1."""
+    low: int
+    """Sentences whose coverage is below LOW_COVERAGE."""
+    sentences: int
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        return f"source covered by attention: {self.mean:.3f}; below {LOW_COVERAGE}: {self.low} of {self.sentences}"
+
+
+def source_coverage(checkpoint: Checkpoint, source: str, translation: str) -> float:
+    """Return the share of source tokens that the decoder attended to while it wrote a translation, 0 to 1.
+
+    Of each source token counts the attention of all target tokens to it, averaged over layers and heads, at most 1; the
+    result is the mean over tokens, eos left out.
+
+    Args:
+        checkpoint: Model and tokenisers.
+        translation: Its translation, by this model or not.
+
+    Source: the coverage penalty of arXiv 1609.08144, equation 14, without its logarithm.
+    """
+    weights = attention_maps(checkpoint, source, translation).cross_attention.mean(axis=(0, 1))  # [target, source]
+    return float(np.minimum(weights.sum(axis=0)[:-1], 1.0).mean())
+
+
+def measure_coverage(checkpoint: Checkpoint, sources: Sequence[str], translations: Sequence[str]) -> Coverage:
+    """Measure the coverage of a test set.
+
+    Args:
+        checkpoint: Model and tokenisers.
+        sources: Sentences, at least one.
+        translations: Translations, one per sentence.
+    """
+    pairs = tqdm(zip(sources, translations, strict=True), "coverage", len(sources), leave=False, file=sys.stderr)
+    found = [source_coverage(checkpoint, *pair) for pair in pairs]
+    return Coverage(float(np.mean(found)), sum(value < LOW_COVERAGE for value in found), len(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
@@ -18,22 +18,58 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from xuanzang.model.checkpoint import origin_of, save_checkpoint, start_from
-from xuanzang.model.data.dataset import Batch, PreparedSplit
-from xuanzang.model.data.metadata import read_metadata
+from xuanzang.model.data.dataset import Batch, PreparedSplit, epoch_batches
+from xuanzang.model.data.metadata import PreparedMetadata, read_metadata
 from xuanzang.model.network.config import ConfigError
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.threads import fastest_threads, usable_threads
-from xuanzang.model.training.batches import step_batches
-from xuanzang.model.training.machine.gpu import LENGTH_MULTIPLE, prepare_gpu
-from xuanzang.model.training.machine.processes import Processes
-from xuanzang.model.training.optimization.averaging import WeightAverage
-from xuanzang.model.training.optimization.objective import Objective
-from xuanzang.model.training.optimization.optimizers import Optimizers
+from xuanzang.model.training.loss import Objective
+from xuanzang.model.training.machine import LENGTH_MULTIPLE, Processes, prepare_gpu
+from xuanzang.model.training.optimizers import Optimizers, WeightAverage
 from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
-from xuanzang.model.training.resuming import changed_settings, lasting_settings
 from xuanzang.model.training.settings import TrainingSettings, model_config
-from xuanzang.model.training.state import RunPosition, SavedRun, TrainingState, read_saved_run
+from xuanzang.model.training.state import (
+    RunPosition,
+    SavedRun,
+    TrainingState,
+    changed_settings,
+    lasting_settings,
+    read_saved_run,
+)
 from xuanzang.model.training.validator import Validator
+
+
+def step_batches(
+    split: PreparedSplit,
+    metadata: PreparedMetadata,
+    settings: TrainingSettings,
+    processes: Processes,
+    progress: RunPosition,
+) -> Iterator[list[Batch]]:
+    """Yield this process's batches of each optimiser step, from the position of the run until its last step.
+
+    Args:
+        split: Training pairs.
+        metadata: Description of the data.
+        progress: Position of the run, updated at every step.
+
+    Raises:
+        ConfigError: An epoch has too few batches for one step.
+    """
+    stride = processes.count * settings.accumulate
+    while progress.step < settings.step_limit:
+        order = epoch_batches(split, metadata.weights, settings.batch_tokens, settings.seed, progress.epoch)
+        if len(order) < stride:
+            raise ConfigError(f"an epoch has {len(order)} batches and a step takes {stride}: lower batch_tokens")
+        while progress.position + stride <= len(order) and progress.step < settings.step_limit:
+            mine = order[progress.position + processes.rank : progress.position + stride : processes.count]
+            progress.position += stride
+            progress.step += 1
+            yield [split.batch(indices) for indices in mine]
+        if progress.position + stride > len(order):
+            # A remainder too small for a step is left out; the next epoch's shuffle leaves out others.
+            progress.epoch, progress.position = progress.epoch + 1, 0
+
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from xuanzang.model.training.optimization.loss import label_smoothed_cross_entropy
+from xuanzang.model.training.loss import label_smoothed_cross_entropy
 
 PAD = 3
 

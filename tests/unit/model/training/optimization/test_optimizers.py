@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from xuanzang.model.network.transformer import Transformer
-from xuanzang.model.training.optimization.muon import Muon, orthogonalize
-from xuanzang.model.training.optimization.optimizers import Optimizers
+from xuanzang.model.training.optimizers import Muon, Optimizers, orthogonalize
 
 MakeModel = Callable[..., Transformer]
 SHAPES = [(8, 8), (24, 8), (8, 24), (8, 8)]

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from xuanzang.model.training.optimization.schedule import Schedule, learning_rate, timed_learning_rate
+from xuanzang.model.training.settings import Schedule, learning_rate, timed_learning_rate
 
 rate_of = partial(learning_rate, d_model=512, warmup_steps=4000, peak=1e-3, max_steps=100_000)
 

@@ -15,8 +15,7 @@ from itertools import islice
 from typing import get_args
 
 from xuanzang.model.data.augmentation.naming import NamingMaker, Topic, frames_of
-from xuanzang.model.data.augmentation.random_spans import SpanMaker
-from xuanzang.model.data.augmentation.spans import copied_spans
+from xuanzang.model.data.augmentation.spans import SpanMaker, copied_spans
 from xuanzang.model.data.augmentation.terms import TermMaker
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.tokenizer import Normalization, Tokenizer, normalize

@@ -1,1 +1,0 @@
-"""Resources of a run: memory, GPU, processes, and signals that interrupt it."""
