@@ -14,7 +14,7 @@ class BuildKernels(build_ext):
     """Builds the library, or a text that says why there is none."""
 
     def build_extension(self, extension: Extension) -> None:
-        """Build the library; if that fails, write the reason beside it."""
+        """Build the library; if that fails, write the reason to a file next to it."""
         library = Path(self.get_ext_fullpath(extension.name))
         record = _record(library)
         record.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ class Example(NamedTuple):
     source_ids: list[int]
     """End and languages included."""
     prefix_ids: list[int]
-    """Ids with which its translation begins."""
+    """Ids that its translation begins with."""
     direction: str
     """Languages, such as "zh to en"."""
     reference: str | None = None
@@ -43,7 +43,7 @@ class Examples(NamedTuple):
 
 
 def choose_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpoint:
-    """Return the checkpoint for the languages of the user's sentences, which nobody can guess among many.
+    """Return the checkpoint for the languages of the user's sentences, which cannot be guessed among many.
 
     Raises:
         CheckpointError: A language is needed that is not named, or named that the checkpoint lacks.
@@ -118,7 +118,7 @@ def _sample(checkpoint: Checkpoint, settings: ExportSettings) -> Iterator[Exampl
     texts = _texts_by_language(checkpoint, _wanted(settings.source_language, checkpoint.metadata.source_languages))
     targets = _wanted(settings.target_language, checkpoint.metadata.target_languages)
     known = [code for code in targets if code in _sample_languages()] or targets[:8]
-    # One of each language after the other, so that the first so many sentences are of as many languages as possible.
+    # Languages alternate, so that any first part has as many languages as possible.
     for number in range(max(map(len, texts.values()))):
         for place, (source, sentences) in enumerate(texts.items()):
             if number < len(sentences):

@@ -1,4 +1,4 @@
-"""From a bundle back to a checkpoint to train on from, for when the bundle is all that is left of a model.
+"""From a bundle back to a checkpoint for further training, when only the bundle of a model is left.
 
 8-bit weights become multiples of their scales. Quantising those again gives the same integers.
 """
@@ -126,7 +126,7 @@ def _weights(config: TransformerConfig, constants: Mapping[str, Array]) -> Itera
 
 
 def _embedding(config: TransformerConfig, constants: Mapping[str, Array]) -> Array:
-    """Return the embeddings as they are trained, [piece, model]: the graph's are scaled, section 3.4."""
+    """Return the trained embeddings, [piece, model]: the graph's are scaled, section 3.4."""
     scaled = constants["embedding"].astype(np.float32) * constants.get("embedding.scale", np.float32(1))
     return scaled / np.float32(config.embedding_scale)
 

@@ -55,7 +55,7 @@ class ExportSettings(BaseModel):
     max_float32_difference: float = Field(default=1e-4, gt=0)
     """Maximum difference of a log-probability between torch and the float32 graphs, nats."""
     test: dict[str, Path] = Field(default_factory=dict)
-    """More pairs, by name such as tatoeba=FILE, on which the precision is compared with float32."""
+    """More pairs, by name such as tatoeba=FILE, to compare the precision with float32."""
     test_sentences: int = Field(default=0, ge=0)
     """Sentences of `valid` or `texts` and of each test translated to compare the precision with float32; 0 for 2000, or
     fewer if the model is large, and fewer still without `valid`."""
@@ -106,7 +106,7 @@ class _Usual(NamedTuple):
     minimum: int
     """For models however large."""
     parameters: float
-    """Parameters up to which it is the maximum; above, it falls with the power 1.5 of their number."""
+    """Parameters below which it is the maximum; above, it falls with the power 1.5 of their number."""
 
     def sentences(self, parameters: int) -> int:
         wanted = self.maximum * min(1.0, self.parameters / parameters) ** 1.5

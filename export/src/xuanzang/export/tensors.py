@@ -101,7 +101,7 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
 def shortlist_decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
     """Return the inputs of one decoder step with a shortlist.
 
-    choices: ids of the pieces that each sentence may choose besides the `always_ids`, padded with the size of the
+    choices: ids of the pieces that each sentence may choose apart from the `always_ids`, padded with the size of the
     vocabulary, which stands for no piece. edited_ids and required_ids are indices into always_ids and choices,
     concatenated.
     """
@@ -117,7 +117,7 @@ def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
     """Return the outputs of the suggestions.
 
     suggested: True at the pieces that the source of each sentence suggests. always_ids: the pieces that every sentence
-    may choose besides, padded with the size of the vocabulary.
+    may also choose, padded with the size of the vocabulary.
     """
     return [
         TensorSpec("suggested", "bool", ("batch", config.target_vocab_size)),

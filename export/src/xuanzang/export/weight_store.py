@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx import TensorProto, helper
 
 MIN_BYTES = 1024
-"""Size from which a constant is a weight. Smaller ones stay in the graph: onnxruntime looks at shapes and scalars."""
+"""Minimum size of a weight. Smaller ones stay in the graph: onnxruntime looks at shapes and scalars."""
 ALIGNMENT = 64
 """Weights begin at multiples of this many bytes, a cache line and the widest vector register."""
 _BLOCK_BYTES = 64 << 20

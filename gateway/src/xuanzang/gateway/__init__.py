@@ -1,1 +1,1 @@
-"""HTTP in front of a xuanzang server: DeepL's and LibreTranslate's APIs, and JSON of its own."""
+"""HTTP in front of a xuanzang server: other products' APIs, and its own in JSON."""

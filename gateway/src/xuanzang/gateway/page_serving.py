@@ -69,7 +69,7 @@ def _files_in(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _route(address: str, path: str, content: bytes) -> Route:
-    """Return the route of a file, which answers 304 to those who have it."""
+    """Return the route of a file, which answers 304 if the caller has it."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {**HEADERS, "content-type": _TYPES[path.rpartition(".")[2]], "etag": tag}
 

@@ -30,7 +30,7 @@ _ENDING_SECONDS = 3.0
 """Last seconds of a long drain, a third of a short one: connections that still wait for callers end in them."""
 _LATE_SECONDS = 1.0
 _SWITCH_SECONDS = 0.0005
-"""Longest time for which the thread that reads large bodies holds the interpreter lock."""
+"""Longest time that the thread that reads large bodies holds the interpreter lock."""
 _SCRAPES = 64
 """Connections that may ask for metrics at a time."""
 _SCRAPE_SECONDS = 5.0

@@ -8,7 +8,7 @@ namespace {
 // The positions that the hypotheses of a sentence see.
 class Positions {
  public:
-  std::vector<size_t> offsets;  // Where key and value of each position begin, for the first head.
+  std::vector<size_t> offsets;  // Offsets of each position's key and value, for the first head.
 
   // Makes every position of `offsets` visible, until `hide`.
   void show(size_t beam) {
@@ -85,7 +85,7 @@ struct Pages {
     return static_cast<size_t>(table.data[sentence * entries + entry]);
   }
 
-  // Where key and value of a slot begin, for the first head.
+  // Offset of a slot's key and value, for the first head.
   size_t offset(size_t page, size_t slot) const { return (page * heads * slots + slot) * d_head; }
 
   Tensor<const float> keys, values;
@@ -112,7 +112,7 @@ struct PagedInputs : Pages {
     }
   }
 
-  // Where the key and value of the step are written; the same for all heads.
+  // Destination of the step's key and value; the same for all heads.
   size_t own_page(size_t hypothesis) const { return static_cast<size_t>(slot_indices.data[hypothesis * heads * 3]); }
   size_t own_slot(size_t hypothesis) const {
     return static_cast<size_t>(slot_indices.data[hypothesis * heads * 3 + 2]);

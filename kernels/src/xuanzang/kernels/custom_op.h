@@ -125,7 +125,7 @@ struct Node {
   void compute(const Context& context) const { Operator::compute(context); }
 };
 
-// A node of an operator that keeps what it makes of its constant inputs: Operator::Kept.
+// A node of an operator that keeps data derived from its constant inputs: Operator::Kept.
 template <typename Operator>
 struct Node<Operator, std::void_t<typename Operator::Kept>> {
   explicit Node(const Constants& constants) : kept(constants) {}

@@ -70,7 +70,7 @@ class Running {
   }
 
  private:
-  // Deals with all rows of which a hypothesis has ended or is missing, or with none; returns how many are left.
+  // Handles all rows with an ended or missing hypothesis, or none; returns the number left.
   int64_t settle(int64_t inspected) {
     const int64_t* const begin = beams_.inspected;
     const int64_t* const end = begin + inspected;
@@ -184,7 +184,7 @@ int64_t take_steps(Decode& decode, Running& running) {
       max_steps = std::min(max_steps, decode.steps + decode.max_steps_after_done);
       end_after_done = now + Seconds(decode.max_seconds_after_done);
     }
-    // Those that are done do not wait for a step that takes too long.
+    // Finished rows do not wait for a step that takes too long.
     if (decode.done_count && now + (now - began) > end_after_done) return 0;
     if (decode.steps >= max_steps || now >= end) return 0;
     if (__atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE) || !running.prepare()) return 0;

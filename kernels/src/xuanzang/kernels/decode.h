@@ -19,16 +19,16 @@ struct Decode {
   int64_t rows_count;
   const SlotStep* slots;
   const BeamStep* beams;
-  // The steps end after so many, after so many seconds, or as soon as `interrupt` is not 0.
+  // The steps end at these numbers of steps and seconds, or as soon as `interrupt` is not 0.
   int64_t max_steps;
   double max_seconds;
   const int64_t* interrupt;
-  // After the first step in which a sentence is done at most so many follow, for others that will be done soon; more
-  // than 0 only with `rows`. They end, as far as the last one tells, within so many seconds.
+  // Limits on steps and seconds after the first step that finishes a sentence, for others that finish soon; more
+  // than 0 only with `rows`. The seconds are predicted from the last step.
   int64_t max_steps_after_done;
   double max_seconds_after_done;
   float dead_score;  // of a beam position without hypothesis
-  // [batch], changed: a sentence is done when so many more hypotheses have ended; 0 where their number does not decide.
+  // [batch], changed: further endings that finish a sentence; 0 where their number does not decide.
   int64_t* endings_left;
   // Token and parent of each hypothesis after each step, [batch, max_links, 2, beam], the next at `next_link`.
   int32_t* links;

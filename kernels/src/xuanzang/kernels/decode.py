@@ -21,7 +21,7 @@ _MAX_ENDINGS = 256
 
 
 class Interrupt:
-    """A flag by which any thread ends the steps that another one takes, at the end of the step."""
+    """A flag that ends another thread's steps at the end of the current one."""
 
     def __init__(self) -> None:
         """Start without interruption."""
@@ -46,15 +46,15 @@ class StepLimit(NamedTuple):
     """When steps end, whatever the sentences do."""
 
     steps: int
-    """After so many."""
+    """Maximum number."""
     seconds: float
-    """After the step in which so much time has passed."""
+    """Seconds; the step that exceeds them is the last."""
     interrupt: Interrupt
-    """After the step in which it is set."""
+    """Flag; the step during which it is set is the last."""
     steps_after_done: int = 0
-    """So many after the first step in which a sentence is done, for others that will be done soon."""
+    """Steps after the first one that finishes a sentence, for others that finish soon."""
     seconds_after_done: float = math.inf
-    """Before a step after that one that would end so much later."""
+    """Seconds after that step; a step that would exceed them is not taken."""
 
 
 ONE_STEP = StepLimit(1, math.inf, Interrupt())
@@ -91,7 +91,7 @@ class Taken(NamedTuple):
     done: list[Done]
     """Sentences that are done."""
     inspected: list[int]
-    """Sentences of which, in the last step, a hypothesis has ended or is missing, with which nothing was done."""
+    """Sentences with a hypothesis that ended in the last step or is missing, left untouched."""
 
 
 class Decode(ctypes.Structure):
@@ -137,7 +137,7 @@ class DecodeSteps:
             beams: Bookkeeping of the hypotheses.
             dead_score: Score of a beam position without hypothesis.
             rows: Names of all inputs and outputs of the decoder with a row for each sentence, if steps may follow one
-                in which a sentence is done. It then changes places with the last one, in `links`, too, and the decoder
+                that finishes a sentence. It then changes places with the last one, in `links`, too, and the decoder
                 works on the others.
         """
         # They hold the memory that the library works on.
@@ -163,15 +163,15 @@ class DecodeSteps:
         limit: StepLimit,
         later: Mapping[str, Tensor] = NOTHING,
     ) -> Taken:
-        """Take at least one step, on the arrays to which slots and hypotheses were fitted last.
+        """Take at least one step, on the arrays that slots and hypotheses were last fitted to.
 
         Args:
             links: Token and parent of each hypothesis after each step, [batch, step, 2, beam]; those of all steps but
                 the last are added.
             next_link: Where in `links` the next step goes.
-            endings_left: Number of endings with which a sentence is done, or 0 if their number does not decide,
+            endings_left: Number of endings that finish a sentence, or 0 if their number does not decide,
                 [batch]; changed.
-            later: Inputs of the decoder from the second step on, in place of what is bound.
+            later: Inputs of the decoder from the second step on, in place of the bound ones.
 
         Raises:
             GraphError: The graph fails.

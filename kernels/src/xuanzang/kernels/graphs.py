@@ -68,7 +68,7 @@ class BoundTensor(ctypes.Structure):
 
 
 class GraphFunctions:
-    """The open functions. Those that fail return 0 or less, and `fault` says why."""
+    """The open functions. A failing one returns 0 or less, and `fault` says why."""
 
     def __init__(self, library: Path) -> None:
         """Open the functions of a library that `find_kernels` has found."""
@@ -97,7 +97,7 @@ class Graph:
 
         Args:
             library: Library that `find_kernels` has found.
-            threads: Threads of one operation; more than 1 for those that onnxruntime shares between all graphs.
+            threads: Threads of one operation; more than 1 for the threads that onnxruntime shares between all graphs.
             disabled_optimizers: Names of onnxruntime's optimisers to leave out.
 
         Raises:
@@ -158,7 +158,7 @@ class BoundTensors:
             structures.append(BoundTensor(name.encode(), *memory, is_output))
         self._structures = array_of(BoundTensor, len(tensors))(*structures)
         self.address = ctypes.addressof(self._structures)
-        """Address at which the library finds the structures."""
+        """Address of the structures for the library."""
 
 
 class GraphBinding:
@@ -208,10 +208,10 @@ class GraphBinding:
 
 
 class SharedColumns:
-    """File in which graphs have their weights as the library packs them; other processes may map it as well.
+    """File of packed weights; other processes may map it as well.
 
-    Graphs that the thread opens within the context write what is not there yet, if the file is open for writing. What
-    is there is compared with what they would write, so it may be damaged, and any graphs may come with any file.
+    Graphs that the thread opens within the context write missing weights, if the file is open for writing. What
+    is there is compared with the expected bytes, so the file may be damaged or belong to other graphs.
     """
 
     def __init__(self, library: Path, descriptor: int) -> None:
@@ -225,7 +225,7 @@ class SharedColumns:
         self._descriptor = descriptor
         self._address: int | None = None
         self.has_all = False
-        """Whether all weights are in the file, once the context is left."""
+        """True if all weights are in the file, once the context is left."""
 
     def __enter__(self) -> Self:
         """Begin; a context is entered once."""

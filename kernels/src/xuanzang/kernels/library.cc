@@ -71,7 +71,7 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
   return index < supported.size() ? supported[index]->isa : nullptr;
 }
 
-// Returns the sizes of the structures that Python gives, which has to know them as they are.
+// Returns the sizes of the structures that Python gives, which must match them.
 XUANZANG_EXPORT const int64_t* XuanzangStructureSizes() {
   using namespace xuanzang;
   static const int64_t sizes[] = {sizeof(SlotStep), sizeof(BeamStep), sizeof(SessionSettings), sizeof(BoundTensor),

@@ -11,7 +11,7 @@ namespace xuanzang {
 // The versions of onnxruntime that these kernels work with: at least 1.kMinMinor, below 2.
 constexpr long kMajor = 1, kMinMinor = 23;
 
-// The running onnxruntime is not one that these kernels work with.
+// These kernels do not work with the running onnxruntime.
 struct Incompatible : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

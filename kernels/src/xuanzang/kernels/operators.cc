@@ -21,7 +21,7 @@ std::atomic<const Library*> known_library{nullptr};
 
 }  // namespace
 
-// The operators for one instruction set; those that multiply by matrices only where it has products of its own.
+// The operators for one instruction set; operators that multiply by matrices only where it has its own products.
 class Operators {
  public:
   Operators(const OrtApi& api, const Simd& simd)

@@ -5,7 +5,7 @@
 namespace xuanzang {
 namespace {
 
-// Copies the part of four rows that lies in a panel: `count` columns of `rows` rows, and zeros for those that are not.
+// Copies the part of four rows that lies in a panel: `count` columns of `rows` rows, and zeros for missing rows.
 void copy_rows(const int8_t* from, size_t stride, size_t rows, size_t count, int8_t (&to)[4][kPanel]) {
   for (size_t i = 0; i < 4; ++i) {
     if (i < rows && count == kPanel) {

@@ -35,7 +35,7 @@ class PackedColumns {
   // Takes the integers from where other processes have the same, if there is such a place.
   void share();
 
-  // These columns, or if there are none those that are given to a run, whose inputs begin with number `first`.
+  // These columns or, if there are none, the columns of a run, whose inputs begin with number `first`.
   const PackedColumns& or_read(const Context& context, size_t first, PackedColumns& given) const {
     if (vocab_size_) return *this;
     given = PackedColumns(QuantizedMatrix::read(context, first));

@@ -19,7 +19,7 @@ class Parts {
   size_t size(size_t part) const { return first(part + 1) - first(part); }
 
  private:
-  // Whole runs of what is multiplied at once.
+  // Whole runs of simultaneous products.
   static size_t most(const Simd& simd) { return (48 + simd.projected - 1) / simd.projected * simd.projected; }
 
   size_t rows_, count_;
@@ -127,7 +127,7 @@ void FeedForward::compute(const Context& context, const Kept& kept) {
   const States x(context, inner);
   float* const target = x.output(context, outer).data;
   const Simd& simd = context.simd();
-  // What is below 0 becomes 0.
+  // Negative values become 0.
   const Rounding rounding{1.0f / outer.x_scale(), outer.x_zero(), 0.0f};
   const size_t operations = x.count() * (inner.depth() * inner.vocab_size() + outer.depth() * outer.vocab_size());
   const Parts parts(context.simd(), x.count());

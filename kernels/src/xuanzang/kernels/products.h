@@ -1,4 +1,4 @@
-// Products of quantised states with weights: linear layers, and the two of a feed-forward network with what is between.
+// Products of quantised states with weights: linear layers, and the two of a feed-forward network with its activation.
 #pragma once
 
 #include "custom_op.h"

@@ -11,11 +11,11 @@
 namespace xuanzang {
 namespace {
 
-// What a thread keeps from one step to the next.
+// State that a thread keeps from one step to the next.
 struct Buffers {
   StepLogits::Buffers logits;
-  std::vector<float> maxima, sums;  // Of the logits of each block and of their exponentials, [row, block].
-  std::vector<Best> found, best;    // Of the logits, [part, row]; of the log-probabilities, [row].
+  std::vector<float> maxima, sums;  // Per block, of logits and their exponentials, [row, block].
+  std::vector<Best> found, best;    // Logits, [part, row]; log-probabilities, [row].
   std::vector<float> norms;         // Logarithms of the sums of all exponentials, [row].
   Selection selection;
 };
@@ -54,7 +54,7 @@ class Step {
 
   // Finds the best log-probabilities of all hypotheses.
   void search(const Context& context) {
-    // Parts of the vocabulary for the threads; what is found does not depend on them.
+    // Parts of the vocabulary for the threads; results do not depend on them.
     constexpr size_t kParts = 4;
     const size_t blocks = logits_.blocks(), rows = logits_.rows();
     if (inspected_.elements()) {
@@ -149,7 +149,7 @@ class Step {
     return std::find(banned_.data, end, static_cast<int64_t>(position)) != end;
   }
 
-  // Turns what was found of a hypothesis into its best log-probabilities.
+  // Turns a hypothesis's best logits into log-probabilities.
   void finish(size_t row, size_t parts) {
     const size_t first = row * logits_.blocks(), end = first + logits_.blocks();
     const float maximum = *std::max_element(buffers_.maxima.begin() + first, buffers_.maxima.begin() + end);

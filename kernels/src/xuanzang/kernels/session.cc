@@ -3,7 +3,7 @@
 namespace xuanzang {
 namespace {
 
-// Returns what one of onnxruntime's functions makes.
+// Returns the result of one of onnxruntime's functions.
 template <typename T, typename... Parameters, typename... Arguments>
 T* made(const OrtApi& api, OrtStatus* (*function)(Parameters...), Arguments... arguments) {
   T* object = nullptr;

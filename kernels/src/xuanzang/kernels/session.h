@@ -13,12 +13,12 @@ namespace xuanzang {
 // Arguments of XuanzangOpenGraph.
 struct SessionSettings {
   const char* path;
-  int64_t threads;                  // of one operation; more than 1 for those that all graphs of the process share
+  int64_t threads;                  // of one operation; more than 1: the threads that all graphs of the process share
   const char* disabled_optimizers;  // names with semicolons between them
 };
 
 // A graph on the CPU, with the operators for the chosen instruction set. Any number of threads may run it at the same
-// time, each with a binding of its own.
+// time, each with its own binding.
 class Session {
  public:
   // Throws std::runtime_error with onnxruntime's message if it cannot be opened.
@@ -53,7 +53,7 @@ class Binding {
   void bind(const BoundTensor& tensor);
   void run() const;
 
-  // What was bound to a name last.
+  // The last binding of a name.
   const BoundTensor& bound(const std::string& name) const;
   // Binds, for the next runs, only the first rows of that.
   void bind_rows(const std::string& name, int64_t rows);

@@ -10,7 +10,7 @@
 namespace xuanzang {
 namespace {
 
-// Mappings begin at whole pages, of 64 KiB on some systems; what lies between two blocks is never read.
+// Mappings begin at whole pages, of 64 KiB on some systems; the gaps between blocks are never read.
 constexpr size_t kAlignment = 65536;
 
 bool write_all(int descriptor, const int8_t* bytes, size_t count, size_t position) {
@@ -47,7 +47,7 @@ std::shared_ptr<const int8_t> SharedColumns::placed(const int8_t* bytes, size_t 
     const size_t size = static_cast<size_t>(state.st_size);
     if (size >= position + count || (size <= position && write_all(descriptor_, bytes, count, position))) {
       auto block = mapped(count, PROT_READ, MAP_SHARED, descriptor_, position);
-      // What was there is compared, so that whoever wrote it need not be believed.
+      // Existing content is compared, so its writer need not be trusted.
       if (block && !std::memcmp(block.get(), bytes, count)) {
         blocks_.push_back({block, count});
         return block;

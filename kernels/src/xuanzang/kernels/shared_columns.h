@@ -8,10 +8,10 @@
 
 namespace xuanzang {
 
-// Zeros in pages of the process, which are given back when nobody needs them. Pieces of the heap would be kept.
+// Zeros in pages of the process, which are given back when unused. Pieces of the heap would be kept.
 std::shared_ptr<int8_t> own_pages(size_t count);
 
-// Blocks of a file, one after another in the order in which matrices are packed. They stay mapped as long as this
+// Blocks of a file, one after another in the order of packing. They stay mapped as long as this
 // lives.
 class SharedColumns {
  public:
@@ -26,7 +26,7 @@ class SharedColumns {
     return used() ? used()->placed(bytes, count) : nullptr;
   }
 
-  // Whether all matrices are in the file.
+  // True if all matrices are in the file.
   bool has_all() const { return has_all_; }
 
   // Takes the pages out of the process; they come back from the system's cache when they are read.

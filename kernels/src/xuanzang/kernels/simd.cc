@@ -95,7 +95,7 @@ constexpr const char* kForcedIsa = "XUANZANG_KERNELS_ISA";
 
 #if defined(XUANZANG_HAS_AMX)
 
-// Whether the processor multiplies matrices of 8-bit integers in tiles, and the system lets this process do so.
+// True if the processor multiplies 8-bit matrices in tiles, and the system permits it to this process.
 bool may_use_tiles() {
   constexpr unsigned kTiles = 1u << 24, kIntegers = 1u << 25;
   constexpr long kAskForState = 0x1023, kTileData = 18;

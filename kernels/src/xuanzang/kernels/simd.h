@@ -23,7 +23,7 @@ struct KeyValues {
   const float* values;
   size_t head_stride;  // Floats from a head to the next.
   size_t d_head;
-  const size_t* offsets;  // Where key and value of each position begin, for the first head.
+  const size_t* offsets;  // Offsets of each position's key and value, for the first head.
   size_t count;           // Positions.
   const float* bias;      // 0 for visible positions, else kHidden: [beam / 4, padded, 4].
   size_t padded;          // Positions, padded to whole vectors of weights.
@@ -37,7 +37,7 @@ struct Queries {
   size_t heads;
 };
 
-// How floats become the integers 0 to 255.
+// Conversion of floats to the integers 0 to 255.
 struct Rounding {
   float per_unit;  // Integers per 1.0.
   float zero;      // The integer that stands for 0.0.
@@ -55,7 +55,7 @@ struct Norm {
 // The columns of a matrix of 8-bit integers, [column, size].
 struct Columns {
   const int8_t* integers;
-  const float* scale;  // Of the products with each column.
+  const float* scale;  // Scale of each column's products.
   const float* bias;   // Added to the scaled products.
   size_t size;
 };
@@ -71,7 +71,7 @@ constexpr size_t kMaxProjected = 32;
 struct Panels {
   const int8_t* integers;  // [panel, depth / 4, 64, 4].
   const int32_t* start;    // Added to the products with each column.
-  const float* scale;      // Of these sums.
+  const float* scale;      // Scale of these sums.
   const float* bias;       // Added to the scaled sums.
   size_t depth;            // A multiple of 4.
   int32_t zero;            // The integer of the rows that stands for 0.0; start is its products' sum, negated.

@@ -40,7 +40,7 @@ struct Inputs {
 
   Tensor<const float> projected;
   size_t heads, d_model;
-  std::vector<size_t> ends{0};  // Of the tokens of each sentence, after the beginning of the first.
+  std::vector<size_t> ends{0};  // End of each sentence's tokens, from the beginning of the first.
   Rounding rounding;
 };
 

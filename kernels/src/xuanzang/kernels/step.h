@@ -33,7 +33,7 @@ struct BeamStep {
   int64_t* inspected;                // [batch], out: sentences with an ended or missing hypothesis, in order
 };
 
-// What becomes of slots whose page does not exist when no page is free.
+// Handling of slots without a page when no page is free.
 enum class Pages { kMayLack, kMustSuffice };
 
 // Lets every hypothesis see what its parent saw, and the lowest slot that no hypothesis of the sentence sees, for its

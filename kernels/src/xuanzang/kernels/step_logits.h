@@ -26,10 +26,10 @@ struct Shortlist {
 
 class StepLogits {
  public:
-  // What a thread keeps from one step to the next.
+  // State that a thread keeps from one step to the next.
   struct Buffers {
     std::vector<size_t> live;     // The rows that have continuations.
-    std::vector<uint8_t> states;  // Of these rows, [live row, depth].
+    std::vector<uint8_t> states;  // States of these rows, [live row, depth].
   };
 
   // Reads the states, input 0, and the edits, whose inputs begin with number `edits`. shortlist: null if every sentence
@@ -68,7 +68,7 @@ class StepLogits {
     }
   }
 
-  // Returns a single logit of a row, all of which are live.
+  // Returns a single logit of a row; all rows are live.
   float at(size_t row, size_t position) const;
 
   // Returns the id of a piece that a sentence may choose.

@@ -75,7 +75,7 @@ class AdvanceSlots:
         """Advance by one step.
 
         Returns:
-            Number of hypotheses whose slot lies on a page that is missing, as no page is free any more; None, with
+            Number of hypotheses whose slot lies on a missing page, because no page is free; None, with
             nothing changed, if a sentence has too few slots or a parent does not exist.
 
         Raises:
@@ -87,7 +87,7 @@ class AdvanceSlots:
 
     @property
     def address(self) -> int:
-        """Address at which the library finds the arrays."""
+        """Address of the arrays for the library."""
         return ctypes.addressof(self._step)
 
     def fit(self, arrays: SlotArrays) -> None:
@@ -151,7 +151,7 @@ class ContinueBest:
 
     @property
     def address(self) -> int:
-        """Address at which the library finds the arrays."""
+        """Address of the arrays for the library."""
         return ctypes.addressof(self._step)
 
     def fit(self, *arrays: npt.NDArray[Any]) -> None:
@@ -160,7 +160,7 @@ class ContinueBest:
             self._bind(arrays)
 
     def inspected(self, count: int) -> list[int]:
-        """Return the first sentences of those that the library has found last."""
+        """Return the first of the sentences that the library has found last."""
         found: list[int] = self._inspected[:count].tolist()
         return found
 

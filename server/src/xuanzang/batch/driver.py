@@ -16,14 +16,14 @@ from xuanzang.batch.planning import Plan, make_plan
 from xuanzang.batch.records import Record, replaced
 
 RunShards = Callable[[Sequence[Shard], Path], Iterator[int]]
-"""Function that translates shards into a folder of parts and yields the number of each as it is finished."""
+"""Function that translates shards into a folder of parts and yields the number of each finished one."""
 
 ShowProgress = Callable[[int, int], None]
 """Callback with the lines that are done and the lines of the job."""
 
 
 def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str, Any]:
-    """Translate what is not translated yet, and join it.
+    """Translate the missing shards, and join all.
 
     Args:
         job: Job to begin or to continue.
@@ -34,7 +34,7 @@ def run_job(job: Job, run_shards: RunShards, *, show: ShowProgress) -> dict[str,
         Sums over all shards: lines, failed, characters, core_seconds.
 
     Raises:
-        BatchError: The job cannot go on; what is finished stays finished.
+        BatchError: The job cannot go on; finished shards are kept.
     """
     plan = make_plan(job)
     _require_inputs_apart(job, plan)

@@ -1,7 +1,7 @@
 """Errors that end a job; all of them say what to do.
 
 BatchError
-├── InputError           the input, or what is asked of it, does not fit
+├── InputError           the input, or the request, does not fit
 ├── OtherJobError        the output belongs to another job
 └── ChangedInputError    the input changed while it was translated
 """
@@ -22,7 +22,7 @@ class OtherJobError(BatchError):
 
 
 class ChangedInputError(BatchError):
-    """The input is no longer what it was when the job began."""
+    """The input has changed since the job began."""
 
 
 class RowError(Exception):

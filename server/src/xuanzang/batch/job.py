@@ -26,7 +26,7 @@ class RowFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Model and options; those that are None have the default of the model."""
+    """Model and options; None stands for the model's default."""
 
     model: str
     """Name and version, such as "zh-en/2"."""

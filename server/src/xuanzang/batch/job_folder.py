@@ -1,4 +1,4 @@
-"""The folder beside the output that says which job writes it, and what is done of it."""
+"""The folder next to the output that records its job and the progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobFolder:
 
         Args:
             output: File or folder that the job writes.
-            others: Other files that the job writes beside it.
+            others: Other files that the job writes.
         """
         self._output = output
         self._others = others

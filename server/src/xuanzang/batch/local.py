@@ -23,7 +23,7 @@ def run_locally(job: Job, models: Path, shards: Sequence[Shard], folder: Path, *
         cores: Threads that translate; 0 for one per usable core.
 
     Yields:
-        Number of each shard as it is finished.
+        Number of each finished shard.
     """
     with closing(Translator(models, job.decoding, cores=cores)) as translator:
         worker = Worker(job, folder, translator)

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster: Ray Data hands them to a pool of workers, each a process with an engine of its own."""
+"""Shards on a Ray cluster: Ray Data hands them to a pool of workers, each a process with its own engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_on_ray(
         address: Address of a cluster; "local" for one on this machine, which ends with the job.
 
     Yields:
-        Number of each shard as it is finished.
+        Number of each finished shard.
     """
     ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="WARNING")
     try:

@@ -32,7 +32,7 @@ class Plan:
         return sum(source.rows for source in self.sources)
 
     def require_unchanged(self) -> None:
-        """Compare the files with what they were when they were planned.
+        """Compare the files with their planned state.
 
         Raises:
             ChangedInputError: One has changed.

@@ -1,4 +1,4 @@
-"""Records of finished shards; a shard is finished when its record exists and fits the part beside it."""
+"""Records of finished shards; a shard is finished when its record exists and matches its part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Failure:
     """Its row there, 1 for the first."""
     reason: str
     text: str
-    """The text, or what can be shown of the row."""
+    """The text, or the printable part of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Translator:
         Raises:
             BundleError: The bundle cannot be served.
             EngineError: The model does not take the options.
-            InputError: The model is not what it was.
+            InputError: The model has changed.
         """
         # As the server does, and for its reason: the event loop must not wait for long for a worker's Python.
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -49,7 +49,7 @@ class Translator:
             raise
 
     def translate(self, texts: Sequence[str]) -> list[str | Refusal]:
-        """Translate texts; one that is refused does not disturb the others.
+        """Translate texts; a refused one does not disturb the others.
 
         Args:
             texts: Texts in the source language.

@@ -53,7 +53,7 @@ _OF_MANY = (
 
 
 def known_models(pair: str = "") -> list[KnownModel]:
-    """Return the models that are known to exist, small ones first, for a pair with those that OPUS-MT's rule names."""
+    """Return the known models, small ones first; for a pair also those that OPUS-MT's rule names."""
     of_pairs = [each for each in _OF_PAIRS if not pair or each.languages == pair]
     return [*of_pairs, *(_by_rule(pair) if pair and not of_pairs else ()), *_OF_MANY]
 

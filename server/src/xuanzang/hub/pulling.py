@@ -1,6 +1,6 @@
 """From the name of a published model to a bundle in the folder of the models.
 
-A checkpoint is imported and exported by the commands `xuanzang import` and `export`, each in a process of its own,
+A checkpoint is imported and exported by the commands `xuanzang import` and `export`, each in a separate process,
 whose memory is free afterwards. Unfinished work is in a hidden folder and is renamed when it is complete: a pull may be
 killed at any point, and the next one continues. The commands hold the lock as well: the next pull waits for a command
 that has outlived its parent, and does not repeat its work.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _PULLED_FILE = "pulled.json"
 _OUTSIDE_NAMES = re.compile(r"[^a-z0-9._-]+")
 _GIGABYTE = 1e9
-# Measured at 77 and 615 million parameters: 1.4 and 3.9 GB, the larger of import and export.
+# At 77 and 615 million parameters: 1.4 and 3.9 GB, the larger of import and export.
 _MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.2, 1.1e9
 # The checkpoint, then the graphs in both precisions.
 _DISK_PER_WEIGHT_BYTE = 2.7
@@ -148,7 +148,7 @@ def _pull_bundle(
     place = _place(request.repository, PathName(manifest.model)) / str(manifest.version)
     listed = {file.name for file in manifest.files} | {"manifest.json"}
     unfinished.remove()
-    # A bundle is checked in folders of its own names.
+    # A bundle is checked in folders with its names.
     scratch = unfinished.emptied(f"{manifest.model}/{manifest.version}")
     for name in listed & set(files):
         shutil.copyfile(downloaded / name, scratch / name)
@@ -218,7 +218,7 @@ def _work(request: PullRequest, origin: Mapping[str, object]) -> str:
 
 
 def _run(arguments: Sequence[str], scratch: Path) -> str:
-    """Run a command of this program in a process of its own and return its output.
+    """Run a command of this program in a separate process and return its output.
 
     Args:
         arguments: Name of the command, and its arguments.

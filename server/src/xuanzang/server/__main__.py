@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_keys_command(flags, os.environ)
     if command == "serve":
         return _run_server(flags)
-    # What is installed may name commands of another version.
+    # Installed entry points may name commands of another version.
     return fail(f"xuanzang {command}", "xuanzang-server has no such command; install it again")
 
 
@@ -79,7 +79,7 @@ def _run_server(flags: Sequence[str]) -> int:
 
 
 def _with_models(settings: ServeCommand) -> ServeCommand:
-    """Pull what is named, or raise HubError, and return the settings with the folder to serve."""
+    """Pull the named models, or raise HubError, and return the settings with the folder to serve."""
     named = "models" in settings.model_fields_set
     if settings.pull:
         repository = settings.models if named else default_repository(os.environ)
@@ -99,7 +99,7 @@ def _with_models(settings: ServeCommand) -> ServeCommand:
 
 
 def _agree(model: str, repository: Path) -> None:
-    """Ask the user for a pull; raise HubError if that is declined, or if nobody can be asked."""
+    """Ask the user for a pull; raise HubError if that is declined, or without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise HubError(f"{model} is not in {repository}: --yes pulls it, or `xuanzang pull {model}` before")
     sys.stderr.write(f"xuanzang: {model} is not in {repository}. Pull it? [Y/n] ")

@@ -37,7 +37,7 @@ _RETRY_SECONDS = 1.0
 
 
 class BrokenServerError(OSError):
-    """The serving loop of gRPC or a worker ended although nobody stopped it: the process must be replaced."""
+    """The serving loop of gRPC or a worker ended without being stopped: the process must be replaced."""
 
 
 def raise_descriptor_limit() -> None:
@@ -83,7 +83,7 @@ class Signals:
         """Name of the first signal that ends the process."""
         self.stop = asyncio.Event()
         self.hurry = asyncio.Event()
-        """Set if accepted work is not to be finished."""
+        """Set to abandon accepted work."""
         self.reload = asyncio.Event()
 
     def take(self, number: int) -> None:
@@ -190,7 +190,7 @@ class Server:
         await self._open_detector()
 
     async def _open_detector(self) -> None:
-        """Open the detector of languages; while that fails, as without descriptors, what is served stays served."""
+        """Open the detector of languages; while that fails, as without descriptors, serving goes on."""
         failed = False
         while True:
             try:
@@ -211,7 +211,7 @@ class Server:
             await self.reload()
 
     async def reload(self) -> None:
-        """Take over changed keys, certificates, glossaries and models; what is not valid is logged, the old stays."""
+        """Take over changed keys, certificates, glossaries and models; invalid ones are logged and ignored."""
         _LOGGER.info("reloading")
         try:
             await self.rpc.reload()
@@ -233,7 +233,7 @@ class Server:
         facts: dict[str, object] = {"signal": signals.name, "limit_seconds": self.drain_timeout_seconds}
         _LOGGER.info("draining", extra=facts | {"requests": self.rpc.running})
         await self.rpc.close()
-        # What is admitted is answered, also if a thread still reads its language.
+        # Admitted requests are answered, even if a thread still reads their language.
         await self.engine.router.idle()
         self.engine.drain()
         if self.admin:
@@ -254,7 +254,7 @@ class Server:
         _LOGGER.info("stopped", extra={"seconds": took, "drained": finished and not unsent})
 
     async def _finish(self, signals: Signals, began: float) -> bool:
-        """Wait for accepted work, and log what is left of it; return whether all of it was done."""
+        """Wait for accepted work, log the rest, and return whether all was done."""
         seconds = self.drain_timeout_seconds
         joining = asyncio.create_task(self.engine.join(seconds - min(_SENDING_SECONDS, seconds / 3)))
         hurrying = asyncio.create_task(signals.hurry.wait())

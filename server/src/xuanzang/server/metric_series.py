@@ -35,7 +35,7 @@ class _Number:
             self.value += amount
 
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
-        """Return what is shown of it under the name of its metric."""
+        """Return its sample under the name of its metric."""
         yield Sample(name + self.ending, labels, self.value)
 
 
@@ -82,7 +82,7 @@ class Histogram:
         self._lock = threading.Lock()
 
     def observe(self, value: float, exemplar: dict[str, str] | None = None, *, times: int = 1) -> None:
-        """Count a value so many times, with labels of an example of it, such as the id of a trace."""
+        """Count a value `count` times, with labels of an exemplar, such as the id of a trace."""
         bucket = bisect_left(self._bounds, value)
         with self._lock:
             self._counts[bucket] += times
@@ -91,7 +91,7 @@ class Histogram:
             self._exemplars[bucket] = Exemplar(exemplar, value, time.time())
 
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
-        """Return what is shown of it under the name of its metric."""
+        """Return its samples under the name of its metric."""
         with self._lock:
             counts, total = list(accumulate(self._counts)), self._sum
         for bucket, (bound, count) in enumerate(zip(self._bounds, counts, strict=True)):
@@ -166,7 +166,7 @@ def metric(kind: type[Kind], documentation: str, buckets: Sequence[float] = ()) 
 def metrics_by(
     kind: type[Kind], documentation: str, buckets: Sequence[float] = (), **values: Sequence[str]
 ) -> Mapping[str, Kind]:
-    """Declare a metric with a label of its own, the only one of `values`; each of them has a series."""
+    """Declare a metric with one label; each of `values` has a series."""
     [(label, each)] = values.items()
     declared: Any = Metric(kind, documentation, buckets, label, each)
     return cast(Mapping[str, Kind], declared)

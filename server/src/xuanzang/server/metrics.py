@@ -32,7 +32,7 @@ QUALITY_FLAGS = (
 """Suspicions about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
 
 UNSERVED_TEXTS = ("refused", "passed")
-"""Outcomes of texts in languages that no model translates; "passed": their callers get them back as they are."""
+"""Outcomes of texts in languages that no model translates; "passed": their callers get them back unchanged."""
 
 TIERS = ("common", "light")
 """Tiers of the scheduler by their numbers."""
@@ -42,7 +42,7 @@ STATUS_CODES = (
     *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
 )
 
-# Steps take 1 to 10 ms and single short sentences little more, so many of the bounds lie there.
+# Steps take 1 to 10 ms and single short sentences little more, hence the density of bounds there.
 DURATION_BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.0075, 0.01),
     *(0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60),

@@ -1,4 +1,4 @@
-"""The HTTP endpoint for Prometheus: one thread with an event loop of its own, and a bounded number of connections."""
+"""The HTTP endpoint for Prometheus: one thread with its own event loop, and a bounded number of connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MetricsEndpoint:
     def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
         """Bind the address, or raise OSError, and answer scrapes."""
         self._application = make_wsgi_app(registry)
-        # The oldest first. A new connection closes it, so that those who never send a request keep nobody out.
+        # The oldest first. A new connection closes it, so that silent connections keep no scraper out.
         self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)

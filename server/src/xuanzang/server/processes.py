@@ -3,9 +3,9 @@
     parent                                    server i of N, each on the same address (SO_REUSEPORT)
     ├ starts the first, then the others  ──►  loads its models                          ──► loaded
     ├ lets all answer together           ◄──► open
-    ├ tells all what one is asked        ◄──► change: load, unload, reload
+    ├ passes on changes to all           ◄──► change: load, unload, reload
     ├ adds up their metrics              ───► GET /metrics of each, with the label `process`
-    ├ restarts one that ends, with back-off
+    ├ restarts ended servers, with back-off
     └ forwards SIGTERM, SIGINT, SIGQUIT, SIGHUP
 
 The parent imports no gRPC and opens no model. A server whose line breaks has lost its parent, and drains.
@@ -148,7 +148,7 @@ class Parent:
                 return max(status, 0)
             facts = {"server": process.number, "reason": _ending(status)}
             if not self._is_open:
-                # What keeps one from starting would keep it from starting again.
+                # The cause of a failed start would fail the next one, too.
                 _LOGGER.error("a server did not start", extra=facts)
                 return status or 1
             steady = time.monotonic() - began > _STEADY_SECONDS
@@ -197,7 +197,7 @@ class Parent:
         return await ending
 
     def _flags_of(self, process: _Process) -> Iterator[str]:
-        """Yield what a server is told besides the flags of all: the last of several equal flags counts."""
+        """Yield a server's flags in addition to the common ones; the last of equal flags counts."""
         settings, count = self._settings, len(self._processes)
         yield from ("--processes", "1", "--metrics-address", "127.0.0.1:0")
         for name in ("address", "admin_address", "health_address"):
@@ -274,7 +274,7 @@ class _SummedMetrics(Collector):
         self._processes = processes
 
     def collect(self) -> Iterator[Metric]:
-        """Scrape the servers, one after another; one that does not answer is left out and shown as not up."""
+        """Scrape the servers, one after another; a silent one is left out and shown as not up."""
         up = GaugeMetricFamily("nmt_process_up", "Whether a server of several answers.", labels=["process"])
         restarts = CounterMetricFamily("nmt_process_restarts", "Times that a server ended.", labels=["process"])
         families: dict[str, Metric] = {}
@@ -340,7 +340,7 @@ def _held(address: str) -> Iterator[str]:
     host, port = split_address(address)
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as alone:
-        # Without SO_REUSEPORT this fails beside any other listener.
+        # Without SO_REUSEPORT this fails if there is another listener.
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             alone.bind(place)

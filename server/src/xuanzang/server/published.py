@@ -52,7 +52,7 @@ def published_bundle(
 ) -> Path:
     """Return the bundle of a published model, which is pulled if it is not there; HubError: it cannot be had.
 
-    `report` gets lines on what is being done; an exception of `before_pull` ends the call.
+    `report` gets lines on the progress; an exception of `before_pull` ends the call.
     """
     if there := pulled_bundle(repository, name):
         return there
@@ -73,7 +73,7 @@ def json_object(path: Path) -> Mapping[str, object]:
 
 
 def folder_of(models: str | os.PathLike[str]) -> Path:
-    """Return a folder of bundles: the one that is given or, for the name of a published model, one with it alone.
+    """Return a folder of bundles: the given one or, for the name of a published model, one with it alone.
 
     The model is pulled unless it is there; HubError says why it cannot be had.
     """

@@ -1,7 +1,7 @@
 """Settings of the server, each a flag and an environment variable.
 
 `--max-batch-sentences 16` and `XUANZANG_MAX_BATCH_SENTENCES=16` are equivalent; the flag wins. Settings of the engine
-and limits on RPCs are declared beside the code that they govern, in `engine/settings.py` and `rpc/limits.py`.
+and limits on RPCs are declared next to the code that they govern, in `engine/settings.py` and `rpc/limits.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class TimeLimits:
     def __init__(self) -> None:
         self.begun: dict[TimeLimit, None] = {}
         self.looks_at = math.inf
-        """Time at which the timer looks for those that are over; none is over earlier."""
+        """Time of the timer's next check; none expires earlier."""
         self._timer: asyncio.TimerHandle | None = None
 
     def look_at(self, time: float) -> None:
@@ -45,7 +45,7 @@ class TimeLimit:
         """Make a limit that is not in force yet, on the clock of the loop."""
         self._limits, self.until = limits, until
         self.is_over = False
-        """Whether the time came while the task was inside."""
+        """True if the time came while the task was inside."""
 
     def __enter__(self) -> TimeLimit:
         """Begin."""

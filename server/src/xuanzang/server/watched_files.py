@@ -25,7 +25,7 @@ class Reloadable(Protocol):
         """Return whether a file has changed since the last question; asked in a thread."""
 
     async def reload(self) -> None:
-        """Take over what is new in the files; keep what there is if they are not valid."""
+        """Take over changed files; keep the previous state if they are invalid."""
 
 
 FileState = tuple[int, ...] | None
@@ -33,7 +33,7 @@ FileState = tuple[int, ...] | None
 
 
 class ReadStates:
-    """States in which files were last read: a change is over once the file was read, not once it was seen.
+    """States of the files when last read: a change is over once the file was read, not once it was seen.
 
     A file that cannot be read, because descriptors are scarce or its owner is wrong, is therefore tried at every look.
     """

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all: the one way in which the server and its commands write."""
+"""Files that are written as a whole or not at all: the only writer of the server and its commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIX = ".."
 _SUFFIX = ".tmp"
 _ANY_RANDOM = "?" * 8
 """Stands for the random part that `tempfile` gives a name."""
-# Of a pipe, nobody may be writing the other end.
+# A pipe may have no writer at its other end.
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _MOUNTS = Path("/proc/self/mountinfo")
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "beegfs", "ceph", "glusterfs", "gpfs", "lustre"} | {
@@ -27,10 +27,10 @@ _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "beegfs", "ceph", "gluste
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = _MODE, keeps_owner: bool = True) -> None:
-    """Write a file beside its place and rename it, so that no reader and no crash sees a part of it.
+    """Write a file under another name and rename it, so that no reader and no crash sees a part of it.
 
     When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it and
-    `keeps_owner` is true. With an OSError it is as it was.
+    `keeps_owner` is true. An OSError leaves it unchanged.
     """
     handle, temporary = temporary_beside(path)
     try:
@@ -51,7 +51,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = _MODE, keeps_owner: b
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes that ask for the same lock waiting; it needs no file of its own, but a folder that opens."""
+    """Keep other processes that ask for the same lock waiting; it needs no file, but a folder that opens."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -92,7 +92,7 @@ def open_private(path: Path) -> int | None:
 def is_remote(folder: Path) -> bool:
     """Return whether a folder, or where it would be made, is on a file system of other machines.
 
-    What is mapped from there ends the process when another machine removes it. False where the system does not tell,
+    A file mapped from there ends the process when another machine removes it. False where the system does not tell,
     as only Linux does.
     """
     try:
@@ -116,7 +116,7 @@ def file_system(device: int, mounts: str) -> str:
 def temporary_beside(path: Path) -> tuple[int, Path]:
     """Create a file beside a path, locked as long as it is open; return its descriptor and its name.
 
-    Whoever asks for it renames or removes it; `remove_abandoned` does after a crash. Nobody else may read or write it.
+    The caller renames or removes it; `remove_abandoned` does after a crash. Only its user may read or write it.
     """
     while True:
         handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{path.name}.", suffix=_SUFFIX, dir=path.parent)

@@ -1,4 +1,4 @@
-"""What is done with text before and after its translation: sentences, tokens, languages, terms and markup.
+"""Processing of text before and after its translation: sentences, tokens, languages, terms and markup.
 
 >>> from xuanzang.text.language_detection import LanguageChoice, LanguageDetector, read
 >>> from xuanzang.text.sentences import split_sentences

@@ -38,12 +38,12 @@ class Segment:
     """End token included; empty for text that is copied: white space, characters that the tokeniser drops, and what the
     model cannot take and cutting would spoil."""
     is_forced_cut: bool = False
-    """True if the sentence was cut before it where no reader would pause, because the model takes no more."""
+    """True if the sentence was cut here, where no reader would pause, because of the model's limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceFormat:
-    """How a model reads sentences, and which ids name languages."""
+    """A model's reading of sentences, and the ids that name languages."""
 
     source_languages: tuple[str, ...]
     """BCP-47 codes, at least one."""
@@ -59,7 +59,7 @@ class SentenceFormat:
     language_prefix_ids: Mapping[str, int]
     """Ids before a sentence that name the target language."""
     target_language_ids: Mapping[str, int]
-    """Ids with which translations begin, by language."""
+    """Ids that translations begin with, by language."""
     max_source_length: int
     """Maximum source tokens of a sentence, the end token counted."""
     target_vocab_size: int
@@ -87,10 +87,10 @@ class TextCodec:
         self.source, self.target = tokenizers
         self.target_phrases = target_phrases or TargetPhrases(self.target, sentence_format.target_vocab_size)
         self._before, self._after = _framing(sentence_format, source_language, target_language)
-        # Ids of a sentence besides those of its text.
+        # Ids of a sentence in addition to its text's.
         self._added = len(self._before) + len(self._after)
         self.target_prefix_ids = _ids_of(sentence_format.target_language_ids, target_language)
-        """Ids with which every hypothesis begins: that of the target language, if it has one."""
+        """Ids that every hypothesis begins with: the target language's, if it has one."""
         self._normalization = sentence_format.normalization
         self.source_language, self.target_language = primary(source_language), primary(target_language)
         """Primary subtags of the languages."""
@@ -135,7 +135,7 @@ class TextCodec:
         segments = []
         for before, each in zip([" ", *parts], parts, strict=False):
             source_ids = self._segment(each).source_ids
-            # What is too long still is copied.
+            # Parts that are still too long are copied.
             fits = refuse_long or len(source_ids) <= self.max_source_length
             is_forced = is_forced_cut(before, each)
             segments.append(Segment(text=each, source_ids=source_ids if fits else (), is_forced_cut=is_forced))

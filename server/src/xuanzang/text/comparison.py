@@ -64,7 +64,7 @@ def _lacks(wanted: Iterable[Decimal], found: Collection[Decimal]) -> bool:
 
 
 def _same_values(value: Decimal) -> Iterator[Decimal]:
-    """Yield a number and, of a decade, what it is called with its century or without it."""
+    """Yield a number and, of a decade, its names with and without the century."""
     yield value
     if _CENTURY <= value < _CENTURY + 200:
         yield value % 100
@@ -123,7 +123,7 @@ def _sequences(text: str, length: int) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How alike two translations of the same texts are."""
+    """Agreement of two translations of the same texts."""
 
     exact_match: float
     """Share of equal translations, 0 to 1."""

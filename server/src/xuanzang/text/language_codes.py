@@ -1,4 +1,4 @@
-"""BCP-47 codes of languages: which of those that are offered another one means."""
+"""BCP-47 codes of languages: the offered code that a requested one means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MEANT = {
     **dict.fromkeys(("tur", "turkish"), "tr"),
     **dict.fromkeys(("hin", "hindi"), "hi"),
 }
-"""Codes of much used languages by what is written in their place: countries, ISO 639-2, names."""
+"""Codes of common languages by their substitutes: countries, ISO 639-2, names."""
 
 _TRADITIONAL = frozenset({"hant", "hk", "mo", "tw"})
 

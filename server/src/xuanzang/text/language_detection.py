@@ -1,6 +1,6 @@
 """The language of a text, by its script and, with the libraries of the extra `detection`, by its words.
 
-A text whose language the caller does not name is read as one that is translated, copied, or refused.
+A text without a named language is translated, copied, or refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_READ_CHARACTERS = 1000
 """Characters of a text that are looked at; more would change no answer."""
 
-# Languages that are told apart, besides those of the models: the most written ones. Each more takes probability from
+# Languages that are distinguished in addition to the models': the most written ones. Each more takes probability from
 # the others, most of all in texts of one word.
 _COMMON = frozenset(
     (
@@ -52,7 +52,7 @@ _PLAINLY_KANA = 0.5
 """Share of kana that no Chinese text reaches by quoting Japanese."""
 _PROSE_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-# Of what is detected with this probability 92% to 98% is right, the more the longer the text.
+# Detections with this probability are 92% to 98% right, long texts more often.
 _MIN_SURE = 0.5
 # It takes more to refuse a text that could be translated: benchmarks/language_readings.py counts both errors.
 _MAX_SERVED = 0.01
@@ -87,7 +87,7 @@ class Detection:
     is_prose: bool = True
     """True if the words are no names and headings, which may be in any language."""
     is_phrase: bool = False
-    """True if it has two words or more, of which only the first may begin with a capital letter, as in no name."""
+    """True if it has two words or more and, unlike names, only the first may begin with a capital letter."""
 
     @property
     def languages(self) -> list[DetectedLanguage]:
@@ -132,14 +132,14 @@ class LanguageDetector:
             self._rank()
 
     def detect(self, text: str, languages: Iterable[str] = ()) -> Detection:
-        """Find out about the language of a text; `languages` are told apart besides the most written ones."""
+        """Find out about the language of a text; `languages` are added to the most written ones."""
         sample = _sample(text)
         writing = writing_of(sample)
         if not writing.letters:
             return Detection(writing=writing)
         candidates = _written_in(writing.script, frozenset(languages))
         is_latin = writing.script == LATIN
-        # Whether words begin with small letters: some of a sentence do, those of names, headings and abbreviations not.
+        # True for words with a small initial: sentences have some; names, headings and abbreviations have none.
         small = [word[0].islower() for word in _words(sample, LATIN)] if is_latin else []
         return Detection(
             writing=writing,
@@ -247,7 +247,7 @@ class LanguageChoice:
 
 
 def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Reading:
-    """Find out how a text without tags is to be read."""
+    """Find out how to read a text without tags."""
     found = detector.detect(text, choice.languages)
     if not found.writing.letters:
         return Reading(kind=TextKind.UNCERTAIN, has_letters=False)
@@ -312,7 +312,7 @@ def _probability(found: Detection, codes: tuple[str, ...]) -> float:
 
 
 def _has_letters_of(text: str, sources: Collection[str], *, besides: str = "") -> bool:
-    """Return whether any part of a text is written in a script of the source languages, besides one script."""
+    """Return whether any part of a text is written in a script of the source languages other than the given one."""
     scripts = scripts_of("".join(set(text))).keys() - {besides}
     return any(is_written_in(primary(code), script) or not is_known(script) for script in scripts for code in sources)
 

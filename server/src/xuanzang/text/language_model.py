@@ -1,6 +1,6 @@
 """The model of py3langid, unpacked into a file and mapped from there by every process that tells languages.
 
-Packed it has 5 MB and takes half a second to unpack. Unpacked it has 33 MB, of which a process keeps in memory only
+Packed it has 5 MB and takes half a second to unpack. Unpacked it has 33 MB, and a process keeps in memory only
 the labels that it tells apart and what its texts touch, and processes of one machine share that.
 """
 
@@ -27,7 +27,7 @@ Rank: TypeAlias = Callable[[str, frozenset[str]], Iterable[tuple[str, float]]]
 
 _Array: TypeAlias = npt.NDArray[np.generic]
 _LAYOUT = b"links, weights by label"
-"""What the arrays of a kept model are; a part of `packed_digest`, since files of other layouts may be kept."""
+"""Layout of the arrays of a kept model; a part of `packed_digest`, since files of other layouts may be kept."""
 
 
 def packed_digest() -> str:
@@ -74,7 +74,7 @@ def mapped_rank(labels_of: Callable[[frozenset[str]], Container[str]], open_mode
 
 
 def _encoded(text: str) -> bytes:
-    """Return what is read of a text, as the library does."""
+    """Return the bytes of a text that the library reads."""
     return unicodedata.normalize("NFC", text.lower() if text.isupper() else text).encode(errors="surrogatepass")
 
 
@@ -91,7 +91,7 @@ class _Features:
 
     Their automaton (Aho and Corasick 1975) follows its links where the library has a row of 256 states for each state,
     40 MB in all. The children of a state stand side by side, by their last byte, from `base` on; what else stands there
-    has other parents. The root has 256, of which those that it lacks are itself.
+    has other parents. The root has 256; missing ones are the root itself.
     """
 
     def __init__(self, values: Any) -> None:

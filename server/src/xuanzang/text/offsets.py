@@ -39,7 +39,7 @@ def _runs_of_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
 def nfkc(text: str) -> str:
     """Return the NFKC form of a text in time that is linear in it.
 
-    Marks are put in order, for which Python takes time that is quadratic in their number. No text has more than some of
+    Marks are put in order, which takes Python quadratic time. No text has more than some of
     them in a row; in one that has, they keep their order over longer distances, as in Unicode's stream-safe format.
     """
     if text.isascii():
@@ -74,7 +74,7 @@ def _independent_runs(text: str) -> Iterator[str]:
 
 
 def _is_independent(run: str, character: str) -> bool:
-    """Return whether a character neither composes with what is before it nor changes its order."""
+    """Return whether a character neither composes with its predecessor nor changes its order."""
     if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
         return False
     # A character composes with the end of a run at most, and long runs are of combining characters.
@@ -150,7 +150,7 @@ def _apply(rule: _Rule, text: str, origins: list[Span]) -> tuple[str, list[Span]
 
 
 def _origins_of(new: str, old: str, origins: Sequence[Span]) -> list[Span]:
-    """Give the characters that stay their own spans, and those between them the span of all that was replaced."""
+    """Give the characters that stay their own spans, and those between them the span of the replaced characters."""
     least = min(len(new), len(old))
     first = next((i for i in range(least) if new[i] != old[i]), least)
     last = next((i for i in range(least - first) if new[-1 - i] != old[-1 - i]), least - first)

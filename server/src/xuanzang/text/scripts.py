@@ -10,12 +10,12 @@ from functools import lru_cache
 from types import MappingProxyType
 
 CJK = "CJK"
-"""The script of Chinese characters, and the family of scripts that stand beside them in Japanese."""
+"""The script of Chinese characters, and the scripts that Japanese mixes with them."""
 LATIN = "LATIN"
 """The script whose letters stand in texts of all languages."""
 KANA = frozenset({"HIRAGANA", "KATAKANA"})
 WITH_CHINESE = KANA | {"HANGUL"}
-"""Scripts that stand beside Chinese characters."""
+"""Scripts that are mixed with Chinese characters."""
 _LANGUAGES: Mapping[str, str] = MappingProxyType(
     {
         CJK: "ja lzh wuu yue zh",

@@ -24,7 +24,7 @@ _WHITE_SPACE = re.compile(r"\s+")
 _NEXT = re.compile(r"\s*+(\S)")
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
-# What marks an item of a list, a heading or a quoted line, before white space. Of pictures and circled numbers none is
+# Markers of list items, headings and quoted lines, before white space. Of pictures and circled numbers none is
 # needed, and pictures may end a line, too.
 _MARKER = r"(?:[-–—*+•·●○▪◦>]|#{1,6}|\[[ xX]\]|\d{1,3}[.)])"
 _PICTURES = r"[①-⑳\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\U0001f000-\U0001faff]++"
@@ -41,7 +41,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _NOWHERE = (sys.maxsize, sys.maxsize)
-# Where neither letters nor white space nor signs of ASCII are for so long there may be characters without shape.
+# Longer runs without letters, white space and ASCII signs may hold characters without shape.
 _ODD_RUN = re.compile(r"[^\w\s!-~]{5}|^[^\w\s!-~]+$")
 _SHAPELESS = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
 _MARKS = frozenset({"Mn", "Mc", "Me"})
@@ -49,7 +49,7 @@ _MAX_MARKS = 4
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 Count = Callable[[str], int]
 """Counter of the source tokens of a stretch of text."""
-# Where a sentence is cut, best first: after commas, at white space, between scripts.
+# Places to cut a sentence, best first: after commas, at white space, between scripts.
 _CLAUSES = re.compile(r".*?(?:[，、]|,(?!\d))+|.+", re.DOTALL)
 _WORDS = re.compile(r"\S+\s*|\s+")
 _SCRIPTS = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]+")
@@ -59,7 +59,7 @@ _MAX_COMBINING_MARKS = 16
 
 
 def is_copied(seen: str) -> bool:
-    """Return whether a part of a text, of which so much is seen, stays as it is: it has no words.
+    """Return whether a part of a text, given by its visible characters, has no words and is copied.
 
     That is white space, markers of lines, pictures, and rules of signs such as "-----" and "═════".
     """
@@ -67,7 +67,7 @@ def is_copied(seen: str) -> bool:
 
 
 def seen_text(text: str) -> str:
-    """Return a text without what nobody sees of it: long runs of controls, formats and marks, but the first marks.
+    """Return a text without its invisible characters: long runs of controls, formats and marks, but the first marks.
 
     To a tokeniser each of these characters is as much as a word, or more.
     """
@@ -78,7 +78,7 @@ def seen_text(text: str) -> str:
 
 
 def before_seen(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Map spans of what is seen of a text to the text itself."""
+    """Map spans of the visible text to the text itself."""
     if not (unseen := _unseen(text)):
         return list(spans)
     hidden = {place for start, end in unseen for place in range(start, end)}
@@ -87,7 +87,7 @@ def before_seen(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def _unseen(text: str) -> list[Span]:
-    """Return the places of what nobody sees of a text."""
+    """Return the places of a text's invisible characters."""
     if not _ODD_RUN.search(text):
         return []
     categories = {character: unicodedata.category(character) for character in set(text)}
@@ -238,7 +238,7 @@ class Joiner:
         self._end = " "
 
     def add(self, segment: str, *, is_last: bool = False) -> str:
-        """Return the text that a segment adds: white space as it was, always if it is last, or a translation."""
+        """Return the text that a segment adds: unchanged white space, always if it is last, or a translation."""
         is_superfluous = not self._spaced and self._end in _FULL_WIDTH_ENDS and not segment.strip(" ")
         if not segment or (is_superfluous and not is_last):
             return ""
@@ -281,7 +281,7 @@ def is_forced_cut(left: str, right: str) -> bool:
 
 
 def _atoms(sentence: str, places: Iterable[re.Pattern[str]], count: Count, max_tokens: int) -> list[str]:
-    """Cut what is too long in ever worse places."""
+    """Cut overlong parts, in ever worse places."""
     atoms = [sentence]
     for place in places:
         atoms = [part for atom in atoms for part in ([atom] if count(atom) <= max_tokens else place.findall(atom))]

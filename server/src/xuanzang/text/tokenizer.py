@@ -64,7 +64,7 @@ class TableTokenizer(Tokenizer):
 
     Either may have pieces that the other lacks. A piece of the model that the table lacks is unknown. A piece that only
     the table has, perhaps of the other language, is still recognised where the model finds nothing in the text but
-    unknown characters, and is written as it is. Ids that are no text are decoded to nothing.
+    unknown characters, and is written unchanged. Ids without text decode to nothing.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Side:
 
 
 def open_tokenizers(source: Side, target: Side, read: Callable[[str], bytes]) -> tuple[Tokenizer, Tokenizer]:
-    """Open the tokenisers of source and target, one if both sides have the same files, of which each is read once.
+    """Open the tokenisers of source and target, one if both sides have the same files; each file is read once.
 
     Raises:
         TokenizerError: A file is no SentencePiece model, or has other pieces than its side says.
@@ -192,7 +192,7 @@ def open_tokenizers(source: Side, target: Side, read: Callable[[str], bytes]) ->
 
 def _processor(name: str, content: bytes) -> SentencePieceProcessor:
     if not content:
-        # SentencePiece takes it for no model at all, not for a faulty one.
+        # SentencePiece does not recognise it as a model.
         raise TokenizerError([f"{name} is empty"])
     try:
         return SentencePieceProcessor(model_proto=content)

@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 
 
 class TraditionalWriter:
-    """Writes simplified text as it is written elsewhere. Threads may share it."""
+    """Converts simplified text to a regional form. Threads may share it."""
 
     def __init__(self, write: Callable[[str], str], simplify: Callable[[str], str]) -> None:
         """Write by functions from simplified to traditional text, and back, for texts that the caller gives."""
@@ -62,7 +62,7 @@ class TraditionalWriter:
 
 
 def settled_by(writer: TraditionalWriter | None, *, whole: bool) -> Callable[[str], str] | None:
-    """Return the function from the beginning of a sentence to what is certain of it as it will be written.
+    """Return the function from the beginning of a sentence to its final part as it will be written.
 
     `whole`: whether nothing is certain before the sentence is whole, because parts of it are the caller's.
     """

@@ -67,7 +67,7 @@ class PlaceholderFamily(enum.Enum):
     BRACES = "braces"
     """Fields and blocks in braces."""
     ICU = "icu"
-    """ICU messages, of which the literal text of branches is translated."""
+    """ICU messages; the literal text of their branches is translated."""
     TEMPLATES = "templates"
     """Tags of templates."""
     TAGS = "tags"
@@ -104,7 +104,7 @@ class GlossaryMatch:
     """A term or protected text of a text, and what became of it."""
 
     source: str
-    """The text as it is in the source."""
+    """The text in the source."""
     source_start: int
     """Its first character."""
     source_end: int
@@ -143,6 +143,6 @@ class Variant(NamedTuple):
     ids: tuple[int, ...]
     """Its tokens, at least one."""
     guards_start: bool
-    """True if it may follow only a token after which a word may begin."""
+    """True if it may only follow a token that ends a word."""
     guards_end: bool
     """True if it counts only if its last word does not go on."""

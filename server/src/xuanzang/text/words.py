@@ -19,7 +19,7 @@ _UNSPACED = re.compile(f"[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff{_
 # Those of them that put none between clauses either: kana, Bopomofo, Han.
 _NEVER_SPACED = re.compile(f"[{_EAST_ASIAN}]")
 
-# Marks with which words and phrases begin, and marks after which a space is written.
+# Marks that begin words and phrases, and marks that a space follows.
 _APART_BEFORE = frozenset('#.$@~`"“‘«([-/')
 _APART_AFTER = frozenset(".,;:!?)]")
 _APOSTROPHES = frozenset("'’")
@@ -45,7 +45,7 @@ def joins(character: str) -> bool:
 
 
 def begins_apart(phrase: str) -> bool:
-    """Return whether a phrase begins with what must not be joined to a word before it: a letter, or as in ".NET"."""
+    """Return whether a phrase's beginning must not be joined to the word before it: a letter, or as in ".NET"."""
     return joins(phrase[:1]) or phrase[:1] in _APART_BEFORE
 
 

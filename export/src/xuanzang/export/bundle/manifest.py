@@ -86,7 +86,7 @@ def _provenance(checkpoint: Checkpoint, tool_versions: Mapping[str, str]) -> man
         tool_versions=tool_versions,
     )
     provenance.create_time.GetCurrentTime()
-    # What is trained further is still under the licence of what it began with.
+    # A model that is trained further keeps the licence of its origin.
     if imported := checkpoint.training.get("imported") or checkpoint.training.get("parent"):
         provenance.source.CopyFrom(
             manifest_pb2.Source(

@@ -1,4 +1,4 @@
-"""The certificate of a bundle: what was measured at export."""
+"""The certificate of a bundle: measurements of the export."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Certificate(BaseModel):
     """By name of the pairs: sentences, BLEU and chrF of the float32 graphs and the shipped, and of each the change with
     its 90% interval (`…_change`, `…_change_low`, `…_change_high`); empty for float32."""
     agreement: dict[str, float]
-    """Of the translations by the shipped graphs with those by the float32 graphs: sentences, chrF of one against the
+    """Translations by the shipped graphs compared with the float32 graphs': sentences, chrF of one against the
     other, and share that is the same, `equal`; empty for float32."""
     signatures: list[str]
-    """sacreBLEU's signatures of BLEU and chrF, or of chrF if it is all that was measured."""
+    """sacreBLEU's signatures of BLEU and chrF, or of chrF alone."""
     step_milliseconds: dict[str, dict[str, float]]
     """By precision, then position: median time of a decoder step of 8 sentences and 4 hypotheses."""
     samples: list[Sample]

@@ -44,7 +44,7 @@ _MIN_RUNS, _MAX_SECONDS = 5, 2.0
 
 
 def return_freed_memory() -> None:
-    """Free what refers to itself, such as graphs of onnxruntime, and let glibc give back what it keeps of it."""
+    """Free reference cycles, such as graphs of onnxruntime, and let glibc return their memory."""
     gc.collect()
     # Only glibc has it, and only there it is needed.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
@@ -56,7 +56,7 @@ def step_milliseconds(
 ) -> float:
     """Return the median time of one decoder step with a history of `position` tokens per hypothesis.
 
-    After a few steps, those of a large model are no more than fit in some seconds.
+    After a few steps, a large model takes as many as fit in some seconds.
     """
     config = onnx_model.config
     memory = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
@@ -86,7 +86,7 @@ class _Measured(NamedTuple):
 
 
 class Certifier:
-    """Measures one set of graphs after the other; no two are open at the same time, nor is torch beside them."""
+    """Measures one set of graphs after the other; only one is open at a time, and never together with torch."""
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ class _TorchFollower:
         return beam.done or kept
 
     def _search(self, log_probs: Tensor) -> None:
-        """Take the step that a search takes, which has no more to do for sentences that are done."""
+        """Take a step of the search, which skips finished sentences."""
         prefixes = self._batch.prefixes
         forced = [prefix[self.steps] for prefix in prefixes] if prefixes and self.steps < len(prefixes[0]) else []
         log_probs = restrict(log_probs.view(len(self._beams), self._beam_size, -1), self._model.config, forced)

@@ -28,7 +28,7 @@ Translations = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each sentence, best first."""
 _BATCH_SENTENCES = 32
 _WIDE = 1024
-"""Width from which a batch of so many sentences takes gigabytes for its keys, values and logits."""
+"""Width above which a batch takes gigabytes for its keys, values and logits."""
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 """Names of the metrics for people, by their names in keys and flags."""
 _REMEDIES = {
@@ -68,7 +68,7 @@ def paired_change(metric: Metric, before: Sequence[str], after: Sequence[str], r
     sentences = len(references)
     changes = []
     for _ in range(RESAMPLES // _BATCH):
-        # How often each sentence is drawn, so that a product sums the statistics.
+        # Draws per sentence, so that a product sums the statistics.
         draws = generator.multinomial(sentences, np.full(sentences, 1 / sentences), size=_BATCH)  # [draw, sentence]
         sums = [draws @ statistics for statistics in systems]  # [draw, statistic]
         changes += [_score(metric, second) - _score(metric, first) for first, second in zip(*sums, strict=True)]

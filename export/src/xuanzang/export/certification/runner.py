@@ -59,9 +59,9 @@ class OnnxModel:
         Args:
             decoder: Graph of a decoder step.
             folder: Folder of the file of their weights, unless they hold these.
-            threads: Threads inside one operation; 0 for those that torch has, two at most.
+            threads: Threads inside one operation; 0 for as many as torch has, two at most.
         """
-        # No more than torch has, for which they are measured: on busy cores two wait for each other.
+        # At most as many as torch has, which measures them: on busy cores two wait for each other.
         threads = threads or min(2, torch.get_num_threads())
         self.config = config
         # The larger one first, whose largest weight is in memory twice while it is opened.
@@ -86,7 +86,7 @@ class OnnxModel:
         return {**pages, "source_page_owners": tensor(owners), **memory}
 
     def empty_pages(self, pages: int) -> Tensors:
-        """Return keys and values before the first decoder step, with so many pages for all sentences."""
+        """Return keys and values before the first decoder step, with `pages` pages for all sentences."""
         return self._empty(self.decoder, "past_key_values.", pages=pages)
 
     def _empty(self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int) -> Tensors:
@@ -96,7 +96,7 @@ class OnnxModel:
         return {value.name: tensor(np.zeros(shape, dtype=floats)) for value in wanted}
 
     def step(self, feed: Tensors) -> Candidates:
-        """Run one decoder step, which writes its keys and values into those that it is given."""
+        """Run one decoder step, which writes its keys and values into the given ones."""
         binding = self.decoder.io_binding()
         for name, value in feed.items():
             binding.bind_ortvalue_input(name, value)
@@ -195,7 +195,7 @@ def translate_batch(
 
 
 def _forced(candidates: Candidates, token_ids: npt.NDArray[np.int64]) -> Candidates:
-    """Return the candidates of a step in which each sentence has only one choice, which costs nothing."""
+    """Return the candidates of a step that leaves each sentence a single choice, at no cost."""
     scores = np.full_like(candidates.scores, DEAD_SCORE)
     scores[:, 0] = 0.0
     ids = np.broadcast_to(token_ids[:, None], candidates.ids.shape)

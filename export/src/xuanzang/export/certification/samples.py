@@ -1,4 +1,4 @@
-"""The sentences of an export: what they leave unknown, and which of them a server replays."""
+"""The sentences of an export: what they leave unknown, and the samples that a server replays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW_SENTENCES = 200
 _NAMED = 4
 """Directions that are named; more would say less."""
 SAMPLES = 8
-"""Sentences that the server replays, at most: no more than torch has confirmed."""
+"""Sentences that the server replays, at most: only sentences that torch has confirmed."""
 _FAR_AHEAD = 0.02
 """Lead of a hypothesis that no processor changes, in nats: between AVX2 and AVX-512 scores differ by up to 0.001."""
 

@@ -118,7 +118,7 @@ def page_inputs(batch: int, pages: int) -> tuple[npt.NDArray[np.int64], npt.NDAr
 
 
 def first_hypotheses(batch: int, beam_size: int, bos_id: int) -> LiveHypotheses:
-    """Return the hypotheses before the first step, of which only one of each sentence may be continued.
+    """Return the hypotheses before the first step; only one of each sentence may be continued.
 
     Args:
         batch: Number of sentences.

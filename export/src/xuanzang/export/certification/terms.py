@@ -26,7 +26,7 @@ def measure_terms(
     translations: Translations,
     translate: Callable[[Sequence[Example]], Translations],
 ) -> manifest_pb2.Terms:
-    """Translate sentences in which a word of another translation stands for one of theirs.
+    """Translate sentences with one word replaced by a word of another translation.
 
     Args:
         checkpoint: Exported model, for the languages of the sentences.
@@ -38,7 +38,7 @@ def measure_terms(
     pairs = [
         (example, text)
         for example, text in zip(examples, best_texts(checkpoint, translations), strict=False)
-        # Of a model of many languages those that it translates between by default.
+        # A model of many languages is tested on its default pair.
         if checkpoint.source_ids(example.source) == example.source_ids
     ]
     requests = made_requests(pairs, checkpoint.source_tokenizer, checkpoint.target_tokenizer)[:REQUESTS]

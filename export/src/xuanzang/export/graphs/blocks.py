@@ -128,11 +128,11 @@ class Blocks:
         choose_listed(self.graph, self.graph.known(logits, "batch", "beam", "piece"), *self._listed_ids(always))
 
     def _listed_ids(self, always: Ints) -> tuple[str, str]:
-        """Return the places of pieces never chosen, of which there are none, and the ids of the shared pieces."""
+        """Return the places of pieces never chosen (none), and the ids of the shared pieces."""
         return self.graph.constant("banned_ids", [], np.int64), self.graph.constant("always_ids", always, np.int64)
 
     def _shortlisted(self, projection: nn.Linear, always: Ints) -> tuple[Linear, Linear]:
-        """Return the projection onto all pieces, and onto those that all sentences share."""
+        """Return the projection onto all pieces, and onto the pieces that all sentences share."""
         # The first id after the vocabulary is of a piece never chosen.
         everything = self._projection(projection, 1).filled()
         return everything, everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])

@@ -15,7 +15,7 @@ from xuanzang.export.operators.products import EPSILON, add_norm_quantize
 
 
 class _Sequence(NamedTuple):
-    """Three nodes, each of which takes the output of the one before."""
+    """Three nodes that each take the output of the one before."""
 
     add: onnx.NodeProto
     norm: onnx.NodeProto

@@ -54,7 +54,7 @@ class Linear(NamedTuple):
 
 
 class Floats:
-    """Weights as they were trained, or rounded to 16 bits: for GPUs, which compute with these twice as fast."""
+    """Trained weights, or rounded to 16 bits: for GPUs, which compute with these twice as fast."""
 
     def __init__(self, name: str) -> None:
         """Compute in "float32" or "float16", as in the manifest."""
@@ -124,7 +124,7 @@ class Int8:
         ]
 
     def columns(self, graph: GraphBuilder, layer: Linear) -> list[str]:
-        """Add the constants with which `chosen_logits` multiplies integers; return their names."""
+        """Add the constants that `chosen_logits` needs to multiply integers; return their names."""
         weight, scale = quantize_columns(layer.weight)
         x_scale, x_zero = _affine(self._ranges[layer.name])
         scale *= np.float32(x_scale)

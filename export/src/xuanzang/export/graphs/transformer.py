@@ -32,7 +32,7 @@ from xuanzang.model.network.transformer import Transformer
 
 
 class SourceTokens(NamedTuple):
-    """Names of what is known of each token."""
+    """Names of each token's attributes."""
 
     places: str
     """Sentence and position, [1, token, 2]."""
@@ -45,7 +45,7 @@ class SourceTokens(NamedTuple):
 
 
 def source_tokens(graph: GraphBuilder) -> SourceTokens:
-    """Add nodes that find the tokens of `source_ids`, of which each sentence has as many as `source_lengths` says."""
+    """Add nodes that find the tokens of `source_ids`, `source_lengths` for each sentence."""
     length = graph.op("Squeeze", graph.op("Shape", "source_ids", start=1, end=2))
     columns = graph.op("Range", graph.scalar(0), length, graph.scalar(1))
     real = graph.op("Less", columns, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
@@ -117,10 +117,10 @@ def decoder_graph(model: Transformer, precision: Precision, weights: WeightStore
 def shortlist_decoder_graph(
     model: Transformer, precision: Precision, always: Ints, weights: WeightStore | None = None
 ) -> onnx.ModelProto:
-    """Build the graph of a decoder step in which each sentence chooses among a shortlist of pieces.
+    """Build the graph of a decoder step with a shortlist of pieces for each sentence.
 
     Logits of the pieces that all sentences share are one product; those of a sentence's own pieces are computed for
-    each sentence by itself, so that nothing depends on its neighbours, not even rounding.
+    each sentence alone, so that nothing depends on its neighbours, not even rounding.
 
     Args:
         model: Trained weights.

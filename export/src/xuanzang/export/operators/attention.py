@@ -66,7 +66,7 @@ def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
 
 
 def _name(operator: str, floats: str) -> str:
-    """Return a name of its own for a type that has no kernel."""
+    """Return a separate name for a type that has no kernel."""
     return operator if floats == "float32" else f"{operator}_{floats}"
 
 

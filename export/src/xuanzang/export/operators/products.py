@@ -1,4 +1,4 @@
-"""Products of 8-bit states with 8-bit weights, and what stands between two of them."""
+"""Products of 8-bit states with 8-bit weights, and the operations between two of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _product(graph: GraphBuilder, x: str, matrix: tuple[str, ...] | list[str], *
 
 
 def chosen_logits() -> onnx.FunctionProto:
-    """Return the operator that multiplies the hypotheses of each sentence by columns of its own.
+    """Return the operator that multiplies the hypotheses of each sentence by its own columns.
 
     Inputs: x, integers [batch, beam, in]; columns, integers [out, in]; their scales and biases [out]; ids, the columns
     of each sentence [batch, choice].

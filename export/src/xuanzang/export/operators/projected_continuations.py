@@ -76,7 +76,7 @@ def choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> No
 
 
 def choose_listed(graph: GraphBuilder, logits: str, banned_ids: str, common_ids: str) -> None:
-    """Edit logits [batch, beam, common + choice], choose and inspect; look up the ids of what was chosen."""
+    """Edit logits [batch, beam, common + choice], choose and inspect; look up the chosen ids."""
     edited = edit_logits(graph, logits)
     choose(graph, edited, banned_ids, ids="chosen")
     inspect(graph, edited, banned_ids, ids="row_chosen")

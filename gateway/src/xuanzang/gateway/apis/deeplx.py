@@ -26,7 +26,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 KEY_HINT = "?token=KEY, or the header authorization: Bearer KEY"
-"""Where programs put a key that have a field for an address only."""
+"""Place of the key in programs whose only field is an address."""
 _OWN = frozenset({"text", "source_lang", "target_lang", "tag_handling"})
 
 

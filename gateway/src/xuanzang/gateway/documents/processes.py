@@ -121,7 +121,7 @@ class DocumentProcesses:
 
     async def _asked(self, request: bytes) -> tuple[Outcome, bytes]:
         while self._idle:
-            # One that was killed while it was idle has not begun, and the next is asked.
+            # A process that was killed while idle has not begun; the next one is asked.
             with suppress(_NotBegunError):
                 return await self._asked_of(self._idle.pop(), request)
         try:
@@ -171,7 +171,7 @@ async def _begun(process: Process, request: bytes) -> bool:
     source, target = process.stdout, process.stdin
     if source is None or target is None:
         return False
-    # Whether it is whole does not matter if the process has ended: its answer will be missing.
+    # It may be incomplete if the process has ended: then its answer will be missing.
     with suppress(ConnectionError):
         target.write(request)
         await target.drain()

@@ -46,7 +46,7 @@ class StoredDocument:
     id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES).upper())
     """Public name, in capital letters as at DeepL."""
     key: str = field(default_factory=lambda: secrets.token_hex(_KEY_BYTES).upper(), repr=False)
-    """Secret of those who may fetch it."""
+    """Secret required to fetch it."""
     state: DocumentState = DocumentState.QUEUED
     translation: DocumentTranslation | None = None
     """Result, once it is done."""
@@ -114,7 +114,7 @@ class DocumentStore:
         """Forget a document, and end its translation.
 
         Args:
-            document: One that `find` has returned.
+            document: Document that `find` has returned.
         """
         if self._kept.pop(document.id, None) and document.state is not DocumentState.FAILED:
             self._places.release(document.holder)

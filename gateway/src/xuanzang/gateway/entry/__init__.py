@@ -1,1 +1,1 @@
-"""Entry of a request: who calls, what is read of it, and how many are answered at a time."""
+"""Entry of a request: its caller, its body, and the limits on concurrent requests."""

@@ -56,7 +56,7 @@ def checked_id(chosen: str) -> str:
 
 
 def key_in(headers: Headers) -> str | None:
-    """Return the API key in a header of its own or in `authorization`, with or without a scheme.
+    """Return the API key in a dedicated header or in `authorization`, with or without a scheme.
 
     Raises:
         RefusedError: `authorization` has another scheme.
@@ -96,7 +96,7 @@ class Callers:
             key: Its key, or None.
             address: Its network address, as `network_of` returns it.
         """
-        # Where no key is needed, a caller may invent any number of keys.
+        # Where no key is needed, a caller may invent any number of them.
         return Holder(address, address if self.anonymous or not key else _digest(key))
 
     def caller_of(

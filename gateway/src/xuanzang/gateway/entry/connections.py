@@ -36,7 +36,7 @@ class ConnectionLimits:
     receive_seconds: float
     """Time for the head of a request to arrive, and again for its body."""
     send_seconds: float
-    """Longest time in which a caller takes nothing of its answer."""
+    """Longest time without progress in sending an answer."""
 
 
 class Connections:
@@ -52,7 +52,7 @@ class Connections:
         """Take in a connection, at the cost of another one if there are too many.
 
         Returns:
-            Whether there is room; requests in progress keep their connections.
+            True if there is room; requests in progress keep their connections.
         """
         crowd: dict[BoundedProtocol, None] = {}
         if len(self._by_address.get(newcomer.address, ())) >= self._limits.of_address:

@@ -1,4 +1,4 @@
-"""Order in which requests begin: network addresses take turns, so a crowd from one hardly delays the others."""
+"""Order of starting requests: network addresses take turns, so a crowd from one hardly delays the others."""
 
 from __future__ import annotations
 

@@ -137,12 +137,12 @@ class GrpcServer:
         self._server.start()
 
     def begin_stop(self) -> None:
-        """Take no more calls, and drain."""
+        """Refuse new calls, and drain."""
         if self._stopping is None:
             self._stopping = self._server.stop(self._drain_seconds)
 
     async def stop(self) -> None:
-        """Take no more calls, and wait for the last one."""
+        """Refuse new calls, and wait for the last one."""
         self.begin_stop()
         if self._stopping is not None:
             await asyncio.to_thread(self._stopping.wait)

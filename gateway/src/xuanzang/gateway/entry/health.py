@@ -18,11 +18,11 @@ from xuanzang.client import (
 _SECONDS = 2.0
 _PAUSE_SECONDS = 0.25
 _FIRST_SECONDS = 1.0
-"""Time after which an answer that has not come makes the gateway ask whether the server lives."""
+"""Time without an answer after which the gateway checks the server's health."""
 
 
 class Health:
-    """Says whether the server answers; one that asks for a key does. Many probes at once are one question."""
+    """Health of the server, which also counts as healthy if it requires a key. Concurrent probes share one call."""
 
     def __init__(self, client: AsyncTranslationClient) -> None:
         """Ask nothing yet."""

@@ -24,7 +24,7 @@ class _FirstFault(FailFast):
 
 
 Several = Annotated[list[Element], _FirstFault()]
-"""A list of which only the first fault is looked for: there may be hundreds of thousands."""
+"""A list that is only searched for its first fault: there may be hundreds of thousands."""
 
 
 class Message(BaseModel):
@@ -68,7 +68,7 @@ def validated(kind: type[Asked], body: bytes, *, names: Mapping[str, str] = Mapp
 
 def _path(location: tuple[int | str, ...], names: Mapping[str, str]) -> str:
     first = names.get(str(location[0]), location[0]) if location else ""
-    # Of a field that may be a string or a list, pydantic adds the one that it tried.
+    # For a field of several types, pydantic adds the type that it tried.
     rest = [each for each in location[1:] if each != "str" and not str(each).startswith("list[")]
     path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in (first, *rest))
     return path.removeprefix(".")

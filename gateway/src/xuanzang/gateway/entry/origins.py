@@ -1,4 +1,4 @@
-"""Hosts and origins: by which name the gateway is addressed, and which page of a browser calls it."""
+"""Hosts and origins: the name that addresses the gateway, and the browser's page that calls it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bytes of callers as values: JSON, forms, multipart forms and their charset, each within limits.
 
 Whatever a caller sends is decoded here and nowhere else. Functions whose time grows with a body run in `ReadingThread`,
-and what they call in C is short, because it holds the interpreter lock.
+and their calls into C are short, because it holds the interpreter lock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 _MAX_HEADER_BYTES = 4096
 """Size of a header with parameters, whose parsing takes quadratic time."""
 _AT_ONCE_BYTES = 16 * 1024
-"""Size up to which a request is read in the event loop."""
+"""Maximum size of a request that is read in the event loop."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # RFC 5987; the parser leaves it out.
 _EXTENDED_FILE_NAME = re.compile(rb";\s*filename\*\s*=\s*\"?utf-8'[^']*'([^;\"\s]*)", re.IGNORECASE)

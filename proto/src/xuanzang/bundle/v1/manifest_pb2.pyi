@@ -85,8 +85,8 @@ class _StoppingEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     STOPPING_FIRST_FINISHED: _Stopping.ValueType  # 1
     """The same."""
     STOPPING_NONE_BETTER: _Stopping.ValueType  # 2
-    """When, in addition, no live hypothesis, divided by its present length, is better than the worst finished one that
-    counts: that of the best so many. With and without length penalty.
+    """When, in addition, no live hypothesis, divided by its present length, is better than the worst of the finished ones
+    that fill the beam. With and without length penalty.
     """
 
 class Stopping(_Stopping, metaclass=_StoppingEnumTypeWrapper):
@@ -99,8 +99,8 @@ has.
 STOPPING_FIRST_FINISHED: Stopping.ValueType  # 1
 """The same."""
 STOPPING_NONE_BETTER: Stopping.ValueType  # 2
-"""When, in addition, no live hypothesis, divided by its present length, is better than the worst finished one that
-counts: that of the best so many. With and without length penalty.
+"""When, in addition, no live hypothesis, divided by its present length, is better than the worst of the finished ones
+that fill the beam. With and without length penalty.
 """
 global___Stopping = Stopping
 

@@ -394,7 +394,7 @@ class SearchCandidate(google.protobuf.message.Message):
     of finished ones.
     """
     rank: builtins.int
-    """Rank among the returned hypotheses, 1 for the best. Only of a finished one that is returned."""
+    """Rank among the returned hypotheses, 1 for the best. Set only if it is returned."""
     def __init__(
         self,
         *,

@@ -33,12 +33,12 @@ class _ContentFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """Text without tags."""
     CONTENT_FORMAT_HTML: _ContentFormat.ValueType  # 2
     """HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
-    style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+    style, svg and math, and of elements with translate="no" or the class notranslate, stays unchanged, and so do tags,
     attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
     """
     CONTENT_FORMAT_XML: _ContentFormat.ValueType  # 3
     """Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
-    What stays as it is and the limits are those of HTML.
+    Unchanged content and limits are as for HTML.
     """
 
 class ContentFormat(_ContentFormat, metaclass=_ContentFormatEnumTypeWrapper):
@@ -50,12 +50,12 @@ CONTENT_FORMAT_TEXT: ContentFormat.ValueType  # 1
 """Text without tags."""
 CONTENT_FORMAT_HTML: ContentFormat.ValueType  # 2
 """HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
-style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+style, svg and math, and of elements with translate="no" or the class notranslate, stays unchanged, and so do tags,
 attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
 """
 CONTENT_FORMAT_XML: ContentFormat.ValueType  # 3
 """Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
-What stays as it is and the limits are those of HTML.
+Unchanged content and limits are as for HTML.
 """
 global___ContentFormat = ContentFormat
 
@@ -869,7 +869,7 @@ class TranslationSettings(google.protobuf.message.Message):
     """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
     return_alternatives: builtins.bool
     """If true, the hypotheses are alternatives: they start with the `options.num_hypotheses` most likely tokens after
-    `options.target_prefix`, each continued by a search of its own. Not together with `options.sampling`.
+    `options.target_prefix`, each continued by its own search. Not together with `options.sampling`.
     """
     return_scores: builtins.bool
     """If true, hypotheses carry their score."""
@@ -1105,7 +1105,7 @@ class GlossaryEntry(google.protobuf.message.Message):
     """
     @property
     def targets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Translations, 1 to 8, each of 1 to 200 characters, kept as they are written. Every hypothesis holds one of them
+        """Translations, 1 to 8, each of 1 to 200 characters, kept as written. Every hypothesis holds one of them
         for each time that the term occurs. Equal to the source: the term is not translated.
         """
 

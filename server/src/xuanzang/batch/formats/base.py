@@ -26,7 +26,7 @@ class Row:
     """One row of the input."""
 
     text: str
-    """Text to translate; for a faulty row what can be shown of it."""
+    """Text to translate; for a faulty row its printable part."""
     fault: str = ""
     """Reason why the row cannot be translated; empty if it can."""
 

@@ -1,6 +1,6 @@
 r"""Files of lines, each ended by "\n": plain text, columns between tabs, JSON.
 
-Bytes that are not UTF-8 make one line faulty and are written as they were.
+Bytes that are not UTF-8 make one line faulty and are written unchanged.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class TabSeparated:
 class JsonLines:
     """A text is a value of an object; the object of the output has the translation, null for a faulty line.
 
-    What stood in the line is copied, not written anew, so that numbers and order stay as they were. A line that is no
-    object becomes one that has the translation alone; an object that has the key of the translation stays as it was.
+    The line is copied, not written anew, so numbers and order are unchanged. A line that is no
+    object becomes one that has the translation alone; an object that has the key of the translation is unchanged.
     """
 
     def __init__(self, field: str, output_field: str) -> None:

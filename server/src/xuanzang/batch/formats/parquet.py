@@ -20,7 +20,7 @@ except ImportError as error:
 
 
 class Parquet(Format):
-    """Tables; shards do not cross row groups, so that no more than one is decoded to read a shard."""
+    """Tables; shards do not cross row groups, so reading one decodes a single row group."""
 
     def __init__(self, field: str, output_field: str) -> None:
         """Choose the columns.

@@ -45,7 +45,7 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
         self._metrics = metrics
         self._clock = clock
         self._callers: dict[str, KeyCaller] = {}
-        # Stands in for ids that the file does not have: nobody knows its key.
+        # Stands in for ids that the file does not have; its key is unknown.
         self._nobodys = new_key("nobody")[1]
         super().__init__([file], kept="the old keys stay in use", count=partial(metrics.reloaded, "keys"))
         self._use(read_keys(file))
@@ -137,7 +137,7 @@ class Authenticator:
                 its sender anonymous.
             WrongRoleError: The key is for another purpose.
         """
-        # Without keys of its own, the server leaves the header to proxies that have a use for it.
+        # Without a keys file, the server leaves the header to proxies that use it.
         presented = _presented(metadata) if self.keys else set()
         if self.keys and len(presented) == 1:
             caller = self.keys.caller_of(presented.pop())
@@ -155,7 +155,7 @@ class Authenticator:
     def anonymous_caller(self, network: str, address: IPAddress | None, name: str) -> Caller:
         """Return a caller without a key.
 
-        Anybody can send any name, so a name counts only within the network of its sender, unless a trusted proxy sends
+        A caller can send any name, so a name counts only within the network of its sender, unless a trusted proxy sends
         it.
 
         Args:

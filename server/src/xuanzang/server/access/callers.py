@@ -1,4 +1,4 @@
-"""Callers: who may call, who sends an RPC, and what is charged to whom."""
+"""Callers: permission to call, the sender of an RPC, and charges to quotas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Caller:
     def charged(self, texts: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
         """Charge a request to the caller; what becomes of it decides whether its characters are given back.
 
-        A quota that is smaller than the request raises InvalidInputError, one that is used up QuotaExceededError, and a
+        A quota smaller than the request raises InvalidInputError, a used-up one QuotaExceededError, and a
         key that has been revoked since UnauthenticatedError.
         """
         return _FREE
@@ -198,13 +198,13 @@ class GlossaryWriters:
     """Callers who may store glossaries, delete them and read their entries."""
 
     def __init__(self, setting: str = "") -> None:
-        """Read the setting: ids of API keys with commas between them, or "*"; empty for nobody."""
+        """Read the setting: ids of API keys with commas between them, or "*"; empty for no caller."""
         self._anybody = setting == ANYBODY
         self._key_ids = frozenset(filter(None, setting.split(",")))
 
     @property
     def exist(self) -> bool:
-        """True if the server stores glossaries at all."""
+        """True if the server stores glossaries."""
         return bool(self._key_ids)
 
     def require(self, caller: Caller) -> None:

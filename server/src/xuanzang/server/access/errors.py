@@ -7,7 +7,7 @@ from xuanzang.server.metric_series import Counter
 
 
 class UnauthenticatedError(Exception):
-    """The caller has no valid API key; the message does not say what is wrong with it."""
+    """The caller has no valid API key; the message does not name the fault."""
 
     def __init__(self, message: str, counter: Counter) -> None:
         self._counter = counter

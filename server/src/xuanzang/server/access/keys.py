@@ -1,4 +1,4 @@
-"""API keys: what one is, and the file that holds them."""
+"""API keys, and the file that holds them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ModelName = Annotated[str, Field(pattern=r"^[^\s/]+(/[0-9]+)?$", max_length=256)
 
 
 Role = Literal["caller", "admin"]
-"""What a key is for: "caller" translates, "admin" administers models. None is for both."""
+"""Role of a key: "caller" translates, "admin" administers models. No key has both."""
 _MODE = 0o600
 
 
@@ -56,7 +56,7 @@ class ApiKey(BaseModel):
     models: Annotated[tuple[ModelName, ...], Field(min_length=1)] | None = None
     """Allowed models, as "NAME" or "NAME/VERSION"; None for all."""
     role: Role = "caller"
-    """What the key is for: translation, or the administration of models."""
+    """Role of the key: translation, or the administration of models."""
     revoked: bool = False
 
     def is_of(self, presented: str) -> bool:
@@ -68,7 +68,7 @@ class ApiKey(BaseModel):
 def new_key(name: str, **allowed: object) -> tuple[str, ApiKey]:
     """Make a key and its entry in the keys file, or raise ValidationError; only its holder keeps the key.
 
-    What the key allows are fields of the entry, such as `requests_per_minute`.
+    The key's permissions are fields of the entry, such as `requests_per_minute`.
     """
     key_id = secrets.token_hex(_ID_BYTES)
     key = f"xz_{key_id}_{secrets.token_hex(_SECRET_BYTES)}"
@@ -112,7 +112,7 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
 
 
 def change_keys(file: Path, change: Callable[[tuple[ApiKey, ...]], Sequence[ApiKey]]) -> None:
-    """Change the entries of a keys file, or make it; nobody sees it half written, and no other change is lost.
+    """Change the entries of a keys file, or make it; readers never see half of it, and no other change is lost.
 
     If it is a link, its target is replaced. KeysFileError says that it cannot be read or written.
     """

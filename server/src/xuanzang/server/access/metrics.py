@@ -36,7 +36,7 @@ class _Shared:
     access_refusals = metrics_by(
         Counter,
         "RPCs and texts without a valid key.",
-        # No key, none that is known, a right one that is revoked, or one for another purpose.
+        # No key, an unknown, a revoked one, or one for another purpose.
         reason=("missing", "invalid", "revoked", "role"),
     )
     keys = metric(Gauge, "API keys in use, without revoked ones.")

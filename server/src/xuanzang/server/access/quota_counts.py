@@ -1,4 +1,4 @@
-"""What has been used of the quotas of keys: numbers in this process, or in a file that processes share."""
+"""Usage of the quotas of keys: numbers in this process, or in a file that processes share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLACE_BYTES = _DIGEST_BYTES + _NUMBERS * _NUMBER_BYTES
 
 
 class KeyCounts:
-    """The numbers of one key. What is read and written under `lock` belongs together."""
+    """The numbers of one key. Reads and writes under `lock` are atomic."""
 
     def __init__(
         self, numbers: MutableSequence[float] | memoryview[float], *, process: int = 0, file: int | None = None
@@ -92,7 +92,7 @@ class SharedCounts:
 
     def __init__(self, path: Path, *, process: int) -> None:
         """Map the file, and make it if it is not there; `process` is the number of this process."""
-        # A description of its own: locks belong to it.
+        # A separate file description, because locks belong to it.
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._file, MAX_SHARED_KEYS * _PLACE_BYTES)
         self._map = mmap.mmap(self._file, MAX_SHARED_KEYS * _PLACE_BYTES)

@@ -1,4 +1,4 @@
-"""Quotas of a key: buckets for what fits into a minute, and places for what is in translation."""
+"""Quotas of a key: buckets for amounts per minute, and places for sentences in translation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Bucket:
         return None if limit == _UNLIMITED else int(limit)
 
     def change(self, limit: int | None) -> None:
-        """Change the limit; what has been used stays used."""
+        """Change the limit; usage is kept."""
         old, level = self._filled()
         if old == (limit or _UNLIMITED):
             return
@@ -50,7 +50,7 @@ class Bucket:
         self._set(limit or _UNLIMITED, max(0.0, (limit or 0) - used))
 
     def seconds_until(self, amount: int) -> float:
-        """Return the seconds after which an amount, at most the limit, can be taken if nobody takes any before.
+        """Return the seconds after which an amount, at most the limit, can be taken if none is taken before.
 
         They are rounded up to whole milliseconds, as callers get them.
         """
@@ -105,8 +105,8 @@ class Places:
         """Hold places while sentences are in translation.
 
         Raises:
-            InvalidInputError: There are never so many places.
-            QuotaExceededError: There are not so many now.
+            InvalidInputError: The limit is smaller than the number of places.
+            QuotaExceededError: Too few places are free now.
         """
         with self._counts.lock():
             self._require(count)
@@ -122,7 +122,7 @@ class Places:
             self._mean_seconds = mean + _NEWEST_SHARE * (seconds - mean)
 
     def _seconds_until(self, freed: int) -> float:
-        """Estimate when so many places will be free again, each being held as long as others were."""
+        """Estimate the seconds until the given places are free, each held as long as earlier ones were."""
         if self._mean_seconds is None:
             return _UNMEASURED_SECONDS
         return max(self._mean_seconds * freed / self._counts.sentences, _MIN_WAIT_SECONDS)

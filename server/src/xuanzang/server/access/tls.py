@@ -41,7 +41,7 @@ class TLSFiles:
 
 
 class Certificates(NamedTuple):
-    """Contents of the files, and the times at which they expire."""
+    """Contents of the files, and their times of expiry."""
 
     key: bytes
     chain: bytes
@@ -62,7 +62,7 @@ class ReloadedTLS(ReloadedContent[Certificates]):
         super().__init__(watched, kept="the old certificate stays in use", count=partial(metrics.reloaded, "tls"))
         self.first = self._read()
         """Certificates of the beginning."""
-        # gRPC asks for news in threads of its own; a deque gives each to one of them.
+        # gRPC asks for changes in its own threads; a deque gives each to one of them.
         self._news: deque[Certificates] = deque(maxlen=1)
         metrics.watch("tls")
         metrics.set_expiries(self.first.expiries)
@@ -86,7 +86,7 @@ class ReloadedTLS(ReloadedContent[Certificates]):
         _LOGGER.info("certificate reloaded", extra={"file": str(self._files.certificate)})
 
     def news(self) -> Certificates | None:
-        """Return what has changed since the last question, from any thread; None if nothing has."""
+        """Return the change since the last call, from any thread; None without one."""
         try:
             return self._news.popleft()
         except IndexError:
@@ -94,7 +94,7 @@ class ReloadedTLS(ReloadedContent[Certificates]):
 
 
 def _first_expiry(authorities: str) -> float:
-    """Return the time at which the first of some authorities expires, Unix seconds."""
+    """Return the earliest expiry of some authorities, Unix seconds."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_verify_locations(cadata=authorities)
     facts: list[dict[str, Any]] = context.get_ca_certs()

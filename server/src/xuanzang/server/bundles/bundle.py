@@ -95,9 +95,9 @@ def _id_faults(sample: Sample, dimensions: manifest_pb2.Dimensions) -> Iterator[
 
 
 def certified_loss(bundle: Bundle) -> float:
-    """Return the points of chrF by which the shipped graphs are worse than float32; negative if they are better.
+    """Return the loss of chrF of the shipped graphs against float32, in points; negative if they are better.
 
-    BundleError: the certificate states no quality, or is not any more the one that was verified.
+    BundleError: the certificate states no quality, or has changed since it was verified.
     """
     content = read_limited(bundle.directory, CERTIFICATE, MAX_CERTIFICATE_BYTES)
     listed = {file.name: file.sha256 for file in bundle.manifest.files}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-# Reasons go to the log; a hostile file must not fill it, and a person reads no more than these.
+# Reasons go to the log; a hostile file must not fill it, and these are enough for a reader.
 MAX_REASONS = 20
 MAX_REASON_CHARACTERS = 500
 

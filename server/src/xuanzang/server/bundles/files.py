@@ -1,4 +1,4 @@
-"""Reading of a bundle's files: regular files of its volume only, no more bytes than a limit, and documents in JSON."""
+"""Reading of a bundle's files: regular files of its volume only, within a limit of bytes, and documents in JSON."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
 
 
 def read_document(directory: Path, name: str, limit: int, kind: type[Document], *, what: str) -> Document:
-    """Read a document in JSON; BundleError says what it is not, or as `read_limited` does."""
+    """Read a document in JSON; BundleError names its faults, or as `read_limited` does."""
     content = read_limited(directory, name, limit)
     try:
         return kind.model_validate_json(content)
@@ -102,7 +102,7 @@ def read_document(directory: Path, name: str, limit: int, kind: type[Document], 
 
 
 def validation_faults(error: ValidationError) -> str:
-    """Return the first faults of a document and the number of the others, without what stands in it."""
+    """Return the first faults of a document and the number of the others, without its content."""
     faults = error.errors(include_input=False, include_context=False, include_url=False)
     lines = [f"{'.'.join(map(str, fault['loc'])) or 'content'}: {fault['msg']}" for fault in faults]
     more = f"; {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
@@ -121,7 +121,7 @@ def digest_of(file: BufferedReader) -> tuple[str, FileState]:
     digest, left = hashlib.sha256(), state.size
     if not left:
         return digest.hexdigest(), state
-    # Pages of its own go back to the system; a piece of the heap would stay.
+    # Separate pages go back to the system; a piece of the heap would stay.
     with mmap.mmap(-1, min(left, _DIGEST_BYTES)) as pages, memoryview(pages) as chunk:
         while left > 0 and (count := file.readinto(chunk[:left])):
             digest.update(chunk[:count])
@@ -130,7 +130,7 @@ def digest_of(file: BufferedReader) -> tuple[str, FileState]:
 
 
 def changed_files(directory: Path, states: Sequence[tuple[str, FileState]]) -> Iterator[str]:
-    """Find files that are not any more what they were."""
+    """Find files that have changed."""
     for name, before in states:
         try:
             with open_regular(directory, name) as file:

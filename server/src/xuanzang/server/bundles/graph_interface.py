@@ -34,7 +34,7 @@ _MAX_LAYERS = 1024
 
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
-    """Find where the graphs of a manifest differ from those that the server drives."""
+    """Find differences between a manifest's graphs and the server's expectations."""
     encoder_inputs = {"source_ids": _ID_MATRIX, **_SOURCES, **_key_values("past_cross_key_values", manifest)}
     present = _key_values("present_cross_key_values", manifest)
     decoder_inputs, decoder_outputs = _decoder_inputs(manifest), _decoder_outputs(manifest)

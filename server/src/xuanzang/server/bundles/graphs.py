@@ -1,4 +1,4 @@
-"""Graphs of a bundle: their weights lie in its weights file and in no other; and those that return their attention."""
+"""Graphs of a bundle: their weights lie in its weights file only; and variants that return their attention."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _is_finite(file: BufferedReader, span: WeightSpan) -> bool:
 
 
 def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str]:
-    """Find what is wrong with the references of graphs to other files, and with the weights that they refer to.
+    """Find faults of the graphs' references to other files, and of the weights referred to.
 
     onnxruntime maps these files into memory; it must be led to no other file, and to no byte outside it.
     """
@@ -116,7 +116,7 @@ def _tensors(message: Message) -> Iterator[graph_pb2.OnnxTensor]:
 
 
 def _reference(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> WeightSpan | str | None:
-    """Return the bytes that a tensor refers to, or what is wrong with that; None if it has its own."""
+    """Return the bytes that a tensor refers to, or the fault of the reference; None if it has its own."""
     if not tensor.external_data and tensor.data_location != _IN_ANOTHER_FILE:
         return None
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -137,7 +137,7 @@ def _number(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionGraph:
-    """A graph that returns states of its attention besides its own outputs."""
+    """A graph that returns states of its attention in addition to its outputs."""
 
     content: bytes
     """The ONNX model; its weights lie in the bundle's folder."""

@@ -76,7 +76,7 @@ def manifest_digest(directory: Path) -> str:
 def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[str]:
     """Find all faults that a manifest in a folder MODEL/VERSION shows without the other files."""
     if manifest.format != FORMAT:
-        # In another format nothing else need mean what it means here.
+        # In another format all other fields may differ in meaning.
         remedy = "; export the checkpoint again with xuanzang export" if 0 < manifest.format < FORMAT else ""
         return [f"format is {manifest.format}; this server reads format {FORMAT}{remedy}"]
     return [

@@ -20,7 +20,7 @@ Number = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 
 
 class Feature(BaseModel):
-    """One number that is measured of a sentence, and what it says. Weights are of the standardised value."""
+    """One measurement of a sentence. Weights are of the standardised value."""
 
     model_config = PARSED
 
@@ -35,7 +35,7 @@ class Feature(BaseModel):
 
 
 class FlagLimits(BaseModel):
-    """Bounds of what is usual for the pair of languages."""
+    """Usual bounds for the pair of languages."""
 
     model_config = PARSED
 

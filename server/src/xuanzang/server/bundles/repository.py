@@ -138,7 +138,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def load_bundle(directory: Path) -> Bundle:
-    """Read the bundle in `<root>/<model>/<version>` and check all that can be checked without running its graphs.
+    """Read the bundle in `<root>/<model>/<version>` and check it as far as possible without running its graphs.
 
     BundleError names all faults that were found.
     """

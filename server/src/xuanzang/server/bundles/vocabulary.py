@@ -54,7 +54,7 @@ class Vocabulary(Sequence[str]):
 
 
 def read_vocabulary(directory: Path, name: str, size: int) -> Vocabulary:
-    """Read a table of so many different pieces; BundleError names every fault."""
+    """Read a table of the given number of distinct pieces; BundleError names every fault."""
     content = read_limited(directory, name, MAX_VOCABULARY_BYTES)
     try:
         pieces = json.loads(content)
@@ -72,7 +72,7 @@ def _faults(pieces: Any, size: int) -> Iterator[str]:
         return
     if len(pieces) != size:
         yield f"has {len(pieces)} pieces; the dimensions say {size}"
-    # One look at all of them takes a quarter of the time of one at each.
+    # A joint check takes a quarter of the time of single ones.
     if not _are_texts(pieces):
         wrong = [index for index, piece in enumerate(pieces) if not _are_texts([piece])]
         yield f"has no text at index {_listed(wrong)}"

@@ -11,7 +11,7 @@ Array = npt.NDArray[np.generic]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# numpy keeps so many freed blocks of each size below this one, in bytes, for the next array of that size.
+# numpy keeps this number of freed blocks of each size below this one, in bytes, for the next array.
 _KEPT_BLOCKS, _KEPT_BYTES = 7, 1024
 
 _Number = TypeVar("_Number", bound=np.generic)
@@ -23,7 +23,7 @@ class Order(NamedTuple):
     kept: Ints
     """Their batch indices so far, [batch]."""
     moved: Ints
-    """New batch indices of those that get another one."""
+    """New batch indices of the sentences that move."""
 
     @classmethod
     def of(cls, kept: Ints) -> Self:

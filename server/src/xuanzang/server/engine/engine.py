@@ -124,8 +124,8 @@ class Engine:
         Args:
             trial_loader: Trial loader of bundles in another process; None to trust them.
             promotion: How versions go live; None for the defaults.
-            cache: Folder in which the unpacked model of the detector is kept; None for none.
-            packed_weights: Folder in which packed weights are shared with other processes; None to share none.
+            cache: Folder for the unpacked model of the detector; None for none.
+            packed_weights: Folder for packed weights shared with other processes; None to share none.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
@@ -173,7 +173,7 @@ class Engine:
         )
 
     async def _release(self, model: LoadedModel) -> None:
-        """Let go what is held of a model that no call uses."""
+        """Release everything held of a model that no call uses."""
         await self._threads.drop(model)
         if self._answers is not None:
             self._answers.drop(model.bundle.manifest_sha256)
@@ -206,7 +206,7 @@ class Engine:
         """
         take_small_blocks()
         self._report_machine()
-        # What is copied into the folder from now on is found by the watch.
+        # Later copies into the folder are found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await self.live.open_all(self._threads.tokenizing)
         kept = await self._state_file.read(matters=self._holds)
@@ -222,7 +222,7 @@ class Engine:
         self._watching.append(asyncio.create_task(reload_when_changed([self.glossaries, self.promoter])))
 
     async def open_detector(self) -> None:
-        """Read what tells languages apart, beside translations; until then texts without a language wait for it."""
+        """Load the language detector during translations; until then texts without a language wait for it."""
         await asyncio.get_running_loop().run_in_executor(self._threads.tokenizing, self._detector.open)
 
     def _report_machine(self) -> None:
@@ -248,7 +248,7 @@ class Engine:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
         Args:
-            call: Texts, one of the engine's models, and how they are to be translated.
+            call: Texts, one of the engine's models, and the options of the translation.
             caller: Identity of the caller: callers take turns.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             record: New record, which the engine fills in.
@@ -276,7 +276,7 @@ class Engine:
         record: CallRecord | None = None,
         **arguments: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
-        """Translate the text of a call and yield its beginning as soon as it is certain; closing cancels the work.
+        """Translate the text of a call and yield its beginning as soon as it is final; closing cancels the work.
 
         Arguments and errors are those of `translate`.
 
@@ -322,11 +322,11 @@ class Engine:
         self.live.close()
 
     def hurry(self) -> None:
-        """Let `join` wait for work no longer; what is left is answered with an error."""
+        """Make `join` stop waiting for work; remaining work is answered with an error."""
         self._calls.hurry()
 
     async def reload(self) -> None:
-        """Take over what has changed in the folder of the models and of the glossaries, and in the state of promotion.
+        """Take over changes in the folders of models and glossaries, and in the state of promotion.
 
         Raises:
             EngineError: The folder has no bundle, or the engine is stopping.

@@ -19,7 +19,7 @@ class FieldViolation:
     field: str
     """Path to the faulty field, such as "contents[3]" or "options.beam_size"."""
     description: str
-    """What is wrong and what the limit is."""
+    """The fault and the limit."""
 
 
 class EngineError(Exception):
@@ -74,7 +74,7 @@ class ModelNotFoundError(EngineError):
 
 
 class ModelStateError(EngineError):
-    """The state of a model, or of its folder, does not allow what is asked; the message says why."""
+    """The state of a model, or of its folder, does not allow the request; the message says why."""
 
 
 class GlossaryNotFoundError(EngineError):
@@ -103,7 +103,7 @@ class OverloadedError(EngineError):
     def __init__(self, message: str, *, retry_after_seconds: float, reason: str = "queue") -> None:
         """Make an error with an estimated wait.
 
-        `reason` is a word for logs: what there is too little of, such as "queue", "deadline", "places" or "quota".
+        `reason` is a word for logs: the scarce resource, such as "queue", "deadline", "places" or "quota".
         """
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
@@ -111,7 +111,7 @@ class OverloadedError(EngineError):
 
 
 class ModelOverloadedError(OverloadedError):
-    """A model with limits of its own has as much to do as it may; other models may have room."""
+    """A model with limits has reached them; other models may have room."""
 
 
 class MemoryLimitError(EngineError):
@@ -119,7 +119,7 @@ class MemoryLimitError(EngineError):
 
 
 class DrainingError(EngineError):
-    """The engine finishes what it has accepted and takes nothing new."""
+    """The engine finishes accepted work and refuses new work."""
 
 
 class DeadlineExceededError(EngineError):

@@ -1,4 +1,4 @@
-"""Glossaries of the server: files glossaries/NAME.tsv beside the models, read again when they change, and stored."""
+"""Glossaries of the server: files glossaries/NAME.tsv next to the models, read again when they change, and stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 _HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
 _DISPLAY_NAME = re.compile(r"#\s*(display_name):\s*(\S.{0,1023})")
 _MAX_FAULTS = 3
-# Of what a caller stores.
+# Limits on stored glossaries.
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,6}")
 MAX_DISPLAY_NAME_CHARACTERS = 1024
 _VERSION = re.compile(r"\S{0,64}")
@@ -59,7 +59,7 @@ class Glossary:
     """BCP-47 code."""
     target_language: str
     version: str
-    """What its author has written; may be empty."""
+    """Version named by its author; may be empty."""
     display_name: str
     """Name for people; may be empty."""
     sha256: str
@@ -98,12 +98,12 @@ class GlossaryFolder:
         return self._glossaries[name]
 
     def have_changed(self) -> bool:
-        """Return whether the folder has other files than those that were last read."""
+        """Return whether the folder has changed since it was last read."""
         files = _files_in(self.path)
         return files is not None and bool(self._states.changed(files) or self._states.files - set(files))
 
     async def reload(self) -> None:
-        """Read new and changed files; keep what there is of those that are not valid."""
+        """Read new and changed files; keep the previous version of invalid ones."""
         async with self._reading:
             await self._reload()
 
@@ -207,7 +207,7 @@ def _faults(headers: dict[str, str], entries: Sequence[GlossaryEntry]) -> Iterat
 
 
 def entry_faults(entry: GlossaryEntry) -> Iterator[tuple[str, str]]:
-    """Find what is wrong with an entry without white space at the ends of its texts."""
+    """Find faults of an entry whose texts have no white space at their ends."""
     if not 1 <= len(entry.source) <= MAX_SOURCE_CHARACTERS:
         yield "source", f"must have 1 to {MAX_SOURCE_CHARACTERS} characters, has {len(entry.source)}"
     if not 1 <= len(entry.targets) <= MAX_TARGETS:
@@ -227,7 +227,7 @@ class GlossaryDraft:
     """BCP-47 code."""
     target_language: str
     version: str
-    """What its author wants; may be empty."""
+    """Version named by its author; may be empty."""
     display_name: str = ""
     entries: Sequence[GlossaryEntry]
     """Its entries, without white space at the ends of their texts."""
@@ -259,7 +259,7 @@ class GlossaryStore:
         raise GlossaryNotFoundError("the server holds no glossary of that name; ListGlossaries names them")
 
     async def create(self, file: GlossaryFile, *, replace: bool = False) -> Glossary:
-        """Store a glossary; one that is there with the same content stays, another one only without `replace`.
+        """Store a glossary; an existing one with the same content is kept; another is replaced only with `replace`.
 
         Raises:
             GlossaryExistsError: There is another one of its name.

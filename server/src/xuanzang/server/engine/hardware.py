@@ -43,7 +43,7 @@ def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
 
 
 def _cpu_quota(groups: Path) -> tuple[int, int]:
-    """Return the microseconds of CPU time in each period of so many; 0 or less for no quota."""
+    """Return the microseconds of CPU time per period, and the period; 0 or less for no quota."""
     for read in (_quota_2, _quota_1):
         try:
             return read(groups)
@@ -64,7 +64,7 @@ def _quota_1(groups: Path) -> tuple[int, int]:
 
 
 def default_workers(provider: str, intra_op_threads: int) -> int:
-    """Return the number of workers that use all cores, with so many threads each."""
+    """Return the number of workers that use all cores, with the given threads each."""
     # A GPU runs the steps of one worker after another anyway.
     return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)
 
@@ -86,7 +86,7 @@ def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
 
 
 def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
-    """Describe the processor: its model and what it can do, which decide how products are computed."""
+    """Describe the processor: its model and features, which decide how products are computed."""
     try:
         first, _, _ = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")
     except OSError:
@@ -96,7 +96,7 @@ def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def flush_denormals() -> bool:
-    """Let the calling thread, and those that it starts from now on, take denormal floats for zero, on Linux on x86-64.
+    """Let the calling thread, and threads that it starts later, treat denormal floats as zero, on Linux on x86-64.
 
     The exponentials of hidden positions pass through them on their way to 0 in the softmax of onnxruntime, which takes
     six times as long for it on Intel's processors: these leave denormals to microcode. Returns whether that was done.
@@ -125,11 +125,11 @@ def give_way() -> bool:
 
 
 def return_free_memory() -> bool:
-    """Return the memory that the C library holds free to the system, above all that of the calling thread.
+    """Return the C library's free memory to the system, above all the calling thread's.
 
-    Each thread has a heap of its own. `malloc_trim` frees what lies below a used block, in every heap, but not the end
+    Each thread has its own heap. `malloc_trim` frees what lies below a used block, in every heap, but not the end
     of a thread's heap: that is cut only when the thread frees a block and the end exceeds a threshold, which the C
-    library raises up to 64 MB by itself.
+    library raises to at most 64 MB.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

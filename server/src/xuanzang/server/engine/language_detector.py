@@ -31,7 +31,7 @@ def shared_detector(folder: Path | None = None) -> LanguageDetector:
 def kept_model(folder: Path) -> BinaryIO:
     """Open the unpacked model in a folder, written there first if it is not there or damaged.
 
-    Its name has two digests: of what it was unpacked from, and of what the file must hold. Nothing is kept on a file
+    Its name has two digests: of the packed model, and of the file's content. Nothing is kept on a file
     system of other machines; see `is_remote`.
     """
     from xuanzang.text import language_model  # noqa: PLC0415 - an extra
@@ -62,7 +62,7 @@ def kept_model(folder: Path) -> BinaryIO:
 
 
 def _found(folder: Path, packed: str) -> BinaryIO | None:
-    """Open what a folder has of a packed model; None if there is none that is to be trusted."""
+    """Open a folder's copy of a packed model; None if there is no trustworthy one."""
     return next(filter(None, map(_opened, folder.glob(f"{_PREFIX}{packed}-*{_SUFFIX}"))), None)
 
 

@@ -1,4 +1,4 @@
-"""Quality of a translation: flags of what is suspicious about it, and the probability that it is acceptable."""
+"""Quality of a translation: flags for suspicious signs, and the probability that it is acceptable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_DEVIATIONS = 4.0
 # Beyond it the probability is 0 or 1 in double precision.
 _MAX_LOGIT = 35.0
 MIN_RATED_TOKENS = 6
-"""Source tokens from which on ratios of a sentence say something."""
+"""Minimum source tokens for meaningful ratios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def _deviation(scores: Sequence[float]) -> float:
 
 FEATURES: Mapping[str, Callable[[SearchedSentence], float]] = MappingProxyType(
     {
-        # Of the target tokens: mean probability; standard deviation and minimum of the log-probabilities.
+        # Target tokens: mean probability; standard deviation and minimum of the log-probabilities.
         "mean_probability": lambda each: sum(map(math.exp, each.token_scores)) / len(each.token_scores),
         "score_deviation": lambda each: _deviation(each.token_scores),
         "min_score": lambda each: min(each.token_scores),
@@ -115,7 +115,7 @@ class Estimator(Protocol):
 
     @property
     def limits(self) -> FlagLimits:
-        """Bounds of what is usual."""
+        """Usual bounds."""
 
     def probability(self, sentence: SearchedSentence) -> float:
         """Return the probability that a translation is acceptable."""
@@ -143,7 +143,7 @@ class QualityEstimator:
 
 
 def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[QualityFlag]:
-    """Yield what is suspicious, each flag at most once."""
+    """Yield the flags that apply, each at most once."""
     source, target = map(nfkc, (sentence.source, sentence.target))
     if has_repetition(target) and not has_repetition(source):
         yield QualityFlag.REPETITION

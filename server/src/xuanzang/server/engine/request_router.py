@@ -36,9 +36,9 @@ from xuanzang.text.language_detection import (
 )
 from xuanzang.text.types import Reading, TextKind
 
-# The event loop waits for the reading of so many characters, a millisecond; a thread reads more.
+# Maximum characters read on the event loop, a millisecond; a thread reads more.
 _SHORT_CHARACTERS = 2000
-# A thread reads so many at once, in some milliseconds, so that the texts of others find a thread.
+# Characters that a thread reads at once, in some milliseconds, so that other texts find a thread.
 _SLICE_CHARACTERS = 8000
 # Part of the time for a text that does not depend on its length, in characters.
 _CHARACTERS_PER_TEXT = 64
@@ -64,7 +64,7 @@ class RequestRouter:
     def __init__(
         self, live: LiveModels, threads: Executor, detector: LanguageDetector, unserved: Mapping[str, Counter]
     ) -> None:
-        """Choose among models, none of which is loaded yet; `unserved` counts texts by what becomes of them."""
+        """Choose among models; none is loaded yet. `unserved` counts texts by outcome."""
         self._unserved = unserved
         self._detector = detector
         self._live = live
@@ -72,7 +72,7 @@ class RequestRouter:
         self._reading = 0
         self._read = asyncio.Event()
         self._read.set()
-        # What was found in the catalog, which never changes: another one takes its place.
+        # Results for the catalog, which never changes: another one takes its place.
         self._catalog = live.catalog
         self._routes: dict[tuple[str, str, str], Route] = {}
         self._choices: dict[tuple[str, str], LanguageChoice] = {}
@@ -82,7 +82,7 @@ class RequestRouter:
         return tuple(self._live.catalog.served)
 
     def _forget(self) -> None:
-        """Forget what was found, in another catalog or for too many combinations."""
+        """Forget the results, for another catalog or too many combinations."""
         self._catalog = self._live.catalog
         self._routes.clear()
         self._choices.clear()
@@ -190,7 +190,7 @@ class RequestRouter:
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def idle(self) -> None:
-        """Wait until the texts of no request are being read: those that were have reached the engine then."""
+        """Wait until no request's texts are being read; all have then reached the engine."""
         await self._read.wait()
 
     async def detect_languages(
@@ -215,7 +215,7 @@ class RequestRouter:
 
 
 def _read_characters(texts: Iterable[str]) -> int:
-    """Return the characters of texts that are read, and those that take as long as to begin with each text."""
+    """Return the characters of texts, plus the equivalent cost of starting each text."""
     return sum([min(len(text), MAX_READ_CHARACTERS) + _CHARACTERS_PER_TEXT for text in texts])
 
 
@@ -251,7 +251,7 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
 
     Args:
         models: Served models.
-        model: "zh-en" for its default version, "zh-en/1" for that version, empty for the one that fits the languages.
+        model: "zh-en" for its default version, "zh-en/1" for that version, empty for the model of the languages.
         source_language: BCP-47 code or empty. "zh-Hans-CN" also finds a model for "zh-Hans", else one for "zh".
         target_language: BCP-47 code or empty, matched in the same way.
 
@@ -369,7 +369,7 @@ def _only_one(models: Sequence[ServedModel], source_language: str, target_langua
 
 
 def _route(served: ServedModel, source_language: str, target_language: str) -> Route:
-    """Return a model and those of its languages that are meant; raise InvalidInputError for one that it needs."""
+    """Return a model and the requested languages; raise InvalidInputError for a missing one."""
     needs_source = served.needs_source_language and not source_language
     needs_target = served.needs_target_language and not target_language
     violations = [

@@ -1,4 +1,4 @@
-"""Settings of the engine: how it uses the machine, what it accepts, and which versions of models go live."""
+"""Settings of the engine: use of the machine, limits on requests, and promotion of versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, DirectoryPath, Field
 Provider = Literal["cpu", "cuda", "auto"]
 """Execution provider of onnxruntime; auto takes cuda where there is one."""
 Promotion = Literal["direct", "gate", "manual"]
-"""How a version goes live: as soon as it is loaded, if it passes the gate, or by command."""
+"""Rule for going live: as soon as it is loaded, if it passes the gate, or by command."""
 
 _PIN = re.compile(r"([^/\s]+)/([1-9][0-9]{0,8})")
 _LIMIT = re.compile(r"([^=\s]+)=([1-9][0-9]{0,6})")
@@ -39,7 +39,7 @@ Limits = Annotated[str, AfterValidator(partial(_checked, _LIMIT, _LIMITS))]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLimits:
-    """What each version of a model may take at most; None for no limit of its own."""
+    """Limits on each version of a model; None for no limit."""
 
     workers: int | None = None
     """Workers that decode with it at the same time."""
@@ -56,23 +56,23 @@ UNLIMITED = ModelLimits()
 
 
 class EngineSettings(BaseModel):
-    """How the engine uses the machine, and what it accepts."""
+    """Use of the machine, and limits on requests."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     provider: Provider = "auto"
-    """What runs the models; auto takes cuda where onnxruntime offers it, else cpu."""
+    """Provider that runs the models; auto takes cuda where onnxruntime offers it, else cpu."""
     workers: int = Field(default=0, ge=0, le=256)
     """Threads that translate; 0: one per usable core."""
     intra_op_threads: int = Field(default=1, ge=1, le=256)
     """Threads that each worker uses inside one operation."""
     kernels: bool = True
-    """Whether the decoder's own operators run as the C++ kernels of xuanzang-kernels, where those were built
+    """Run the decoder's own operators as the C++ kernels of xuanzang-kernels, where they were built
     (--kernels), or as standard operators of onnxruntime (--no-kernels)."""
     shortlist: str = ""
-    """Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one."""
+    """Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for all that have one."""
     detection: bool = True
-    """Whether languages are detected by their words, if the libraries of the extra `detection` are installed; they are
+    """Detect languages by their words, if the libraries of the extra `detection` are installed; they are
     read once the server serves, and take up to 75 MB where texts come without a language. Without them only scripts
     tell languages apart."""
     max_batch_sentences: int = Field(default=32, ge=1, le=1024)
@@ -146,18 +146,18 @@ def _in_a_folder(path: Path) -> Path:
 
 
 class PromotionSettings(BaseModel):
-    """How versions of a model go live."""
+    """Rules for the live version of a model."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     promotion: Promotion = "direct"
-    """How a new version goes live, so that it answers requests that name none: direct, as soon as it is loaded, if it
+    """Rule by which a new version goes live and answers requests that name none: direct, once it is loaded, if it
     is the highest; gate, once it has passed the gate; manual, by `xuanzang admin promote`, which asks the gate."""
     promotion_state: Annotated[Path, AfterValidator(_in_a_folder)] | None = None
     """File that keeps pins and live versions from one start to the next; unset: .promotion.json in the folder of the
     models, if that can be written."""
     golden_sets: DirectoryPath | None = None
-    """Folder of the golden sets, MODEL.tsv with lines of source, tab and reference, by which the gate judges; a model
+    """Folder of the golden sets, MODEL.tsv with lines of source, tab and reference, for the gate; a model
     without one passes no gate."""
     gate_max_chrf_loss: float = Field(default=1.0, ge=0, le=100)
     """Maximum points of chrF by which a version may be worse than the live one on its golden set."""

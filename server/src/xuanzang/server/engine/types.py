@@ -38,9 +38,9 @@ class SamplingOptions:
     """Random choice of tokens, instead of a search for the best ones."""
 
     top_k: int
-    """Number of likeliest tokens from which each token is drawn, 1 to 256."""
+    """Number of likeliest tokens to draw from, 1 to 256."""
     top_p: float
-    """Share of their probability from which each token is drawn, likeliest first; over 0, 1 for all."""
+    """Share of their probability to draw from, likeliest first; over 0, 1 for all."""
     temperature: float
     """Divisor of the logits, over 0 and at most 10: below 1 likely tokens are drawn more often, above 1 less often."""
     seed: int
@@ -64,7 +64,7 @@ class DecodingOptions:
     coverage_penalty: float = 0.0
     """Weight of the penalty on source tokens that got little attention, 0 to 10; 0 for none."""
     repetition_penalty: float = 1.0
-    """Factor by which tokens that a hypothesis has get less likely, if over 1, or more likely, if under; 0.1 to 10."""
+    """Factor on tokens that a hypothesis has: less likely above 1, more likely below; 0.1 to 10."""
     no_repeat_ngram_size: int = 0
     """Length of token sequences that may occur only once in a sentence, 0 to 16; 0 for no limit."""
     target_prefix: str = ""
@@ -72,9 +72,9 @@ class DecodingOptions:
     suppressed_texts: tuple[str, ...] = ()
     """Texts whose usual sequences of tokens no hypothesis may hold, at most 64, each of 1 to 100 characters."""
     sampling: SamplingOptions | None = None
-    """Random choice of tokens, with a beam_size of 1; each hypothesis is drawn by itself. None to search."""
+    """Random choice of tokens, with a beam_size of 1; each hypothesis is a separate draw. None to search."""
     return_alternatives: bool = False
-    """True if hypotheses differ in the token after target_prefix, each continued by a search of its own."""
+    """True if hypotheses differ in the token after target_prefix, each continued by its own search."""
     token_details: bool = False
     """True if hypotheses come with scores and alignment of their tokens."""
     partial_on_deadline: bool = False
@@ -107,7 +107,7 @@ class QualityFlag(enum.Enum):
     CUT = "cut"
     """A sentence over the model's limit was cut where no reader would pause."""
     SOURCE_LANGUAGE = "source_language"
-    """The source is in another language than the one that it was translated from; of a few words: probably."""
+    """The source is in another language than the named one; for a few words, probably."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Hypothesis:
     matches: tuple[GlossaryMatch, ...] = ()
     """Terms that the text has, in its order."""
     quality: Quality | None = None
-    """How far to trust it, if that was asked for."""
+    """Estimate of its quality, if requested."""
     lost_placeholders: tuple[str, ...] = ()
     """Placeholders that the translation lost, so that the text is the source."""
 
@@ -178,7 +178,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What runs the graphs of all models: provider, kernels and the version of onnxruntime."""
+    """Runtime of all graphs: provider, kernels and the version of onnxruntime."""
 
     execution_provider: str
     """"cpu" or "cuda"."""
@@ -205,7 +205,7 @@ class Route:
 class CallerId(NamedTuple):
     """Identity of a caller, neither logged nor a label: the share that it divides with others, and its name there.
 
-    A share is what one key or one network address may have, however many names use it. Names without a key are not
+    A share belongs to one key or one network address, whatever names use it. Names without a key are not
     proved, so a name means nothing outside its share.
     """
 
@@ -225,7 +225,7 @@ class ModelState(enum.Enum):
     LOADING = "loading"
     """It is being verified, tried and loaded."""
     RETIRING = "retiring"
-    """It takes no new requests and finishes those that it has."""
+    """It refuses new requests and finishes accepted ones."""
     UNLOADED = "unloaded"
     """It is in the folder of the models and not loaded."""
     REFUSED = "refused"
@@ -246,6 +246,6 @@ class ModelStatus:
     """True if it is the default version whatever others are loaded."""
     running_requests: int = 0
     refusal_reasons: tuple[str, ...] = ()
-    """Reasons for which the bundle in the folder is refused; one that was loaded before may be serving."""
+    """Reasons for refusing the bundle in the folder; an earlier one may still be serving."""
     is_previous: bool = False
     """True if it was live before, so that a rollback goes back to it."""

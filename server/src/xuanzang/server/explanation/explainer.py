@@ -1,4 +1,4 @@
-"""Explanations of translations: few at once, beside the workers, and nothing while none is made."""
+"""Explanations of translations: few at once, outside the workers, and at no cost while none is made."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AttentionChoice:
     layers: Sequence[int] = ()
     """Layers from 0, each at most once; empty for all."""
     heads: bool = False
-    """True if each head is returned, besides the mean."""
+    """True to return each head in addition to the mean."""
 
 
 def head_weights(queries: Floats, keys: Floats, *, causal: bool = False) -> Floats:
@@ -87,7 +87,7 @@ def chosen_weights(
 
 
 class Account:
-    """Makes the explanation of one search, in a thread of its own."""
+    """Makes the explanation of one search, in a separate thread."""
 
     def __init__(self, search: RecordedSearch, codec: TextCodec, graphs: AttentionGraphs, *, max_tokens: int) -> None:
         self._search, self._codec, self._graphs = search, codec, graphs
@@ -95,7 +95,7 @@ class Account:
         self._tokens = _tokens(search.found[0], self._eos_id)[:max_tokens]
 
     def make(self, choice: AttentionChoice, *, max_weights: int, stopped: Callable[[], bool]) -> pb.Explanation:
-        """Make the explanation, with at most so many weights, until `stopped` is true."""
+        """Make the explanation within the limit of weights, until `stopped` is true."""
         search, recorder = self._search, self._search.recorder
         self._require_few_weights(choice, max_weights)
         decoding = ForcedDecoding(self._graphs, search.source_ids, search.options)
@@ -189,7 +189,7 @@ class Explainer:
 
     def __init__(self, engine: Engine, limits: ExplanationLimits) -> None:
         self._engine, self._limits = engine, limits
-        # Of the models that were explained of late; those of another are opened when they are asked for.
+        # Graphs of recently explained models; others are opened on request.
         self._graphs: WeakKeyDictionary[LoadedModel, AttentionGraphs] = WeakKeyDictionary()
         self._threads: ThreadPoolExecutor | None = None
         self._running = 0

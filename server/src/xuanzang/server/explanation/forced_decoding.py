@@ -36,13 +36,13 @@ class AttentionGraphs:
         self._open: dict[str, tuple[onnxruntime.InferenceSession, AttentionGraph]] = {}
 
     def open_decoder(self) -> tuple[onnxruntime.InferenceSession, AttentionGraph]:
-        """Return the decoder, and what it shows."""
+        """Return the decoder, and its additional outputs."""
         manifest = self._bundle.manifest
         graph = manifest.shortlist.decoder if self.sessions.has_shortlist else manifest.decoder
         return self._opened(graph.file, attention_decoder, manifest.dimensions.num_decoder_layers)
 
     def open_encoder(self) -> tuple[onnxruntime.InferenceSession, AttentionGraph]:
-        """Return the encoder, and what it shows."""
+        """Return the encoder, and its additional outputs."""
         manifest = self._bundle.manifest
         return self._opened(manifest.encoder.file, attention_encoder, manifest.dimensions.num_encoder_layers)
 

@@ -37,7 +37,7 @@ class WatchedSearch:
     """Has the search of a call with one sentence recorded."""
 
     def __init__(self, *, max_tokens: int) -> None:
-        """Begin before the call, for a sentence and steps of at most so many tokens."""
+        """Begin before the call, with a limit on tokens of the sentence and steps."""
         self._max_tokens = max_tokens
         self._recorder = SearchRecorder(max_steps=max_tokens)
         self.search: RecordedSearch | None = None
@@ -53,7 +53,7 @@ class WatchedSearch:
         sentence.options = replace(sentence.options, recorder=self._recorder)
 
     def end(self, searches: Sequence[PlannedSearch], results: Sequence[SentenceResult]) -> None:
-        """Take what was found."""
+        """Take the result."""
         [planned], [result] = searches, results
         options = planned.sentence.options
         decoding = replace(options.decoding, no_repeat_ngram_size=self._recorder.no_repeat_ngram_size)
@@ -104,10 +104,10 @@ class SearchTree:
             }
 
     def _considered(self, step: RecordedStep) -> Iterator[pb.SearchCandidate]:
-        """Yield the candidates from which the search chose."""
+        """Yield the candidates of the search."""
         going_on = 0
         for score, token, parent in step.candidates:
-            # What is forbidden, and what continues no hypothesis.
+            # Forbidden tokens, and continuations of no hypothesis.
             if score <= DEAD_LIMIT or parent not in self._live:
                 continue
             candidate = self._pruned(self._live[parent], token)

@@ -48,14 +48,14 @@ _STOP_SECONDS = 5.0
 
 
 class TranslatorSettings(TypedDict, total=False):
-    """Keyword arguments of translators: what they take of the machine. Those left out have the server's defaults."""
+    """Keyword arguments of translators: their use of the machine. Those left out have the server's defaults."""
 
     workers: int
     """Threads that translate, up to 256; 0, the default: one per usable core."""
     intra_op_threads: int
     """Threads that each worker uses inside one operation, 1 to 256; 1 by default."""
     provider: Literal["cpu", "cuda", "auto"]
-    """What runs the models; "auto", the default: cuda where onnxruntime offers it, else cpu."""
+    """Provider that runs the models; "auto", the default: cuda where onnxruntime offers it, else cpu."""
     kernels: bool
     """True if the C++ kernels of xuanzang-kernels are used, where those were built; True by default."""
     shortlist: str
@@ -124,7 +124,7 @@ class AsyncTranslator:
         """Translate texts, any number of them, all or none; see `Translator.translate`."""
         checked = _checked(texts)
         deadline = _deadline(timeout)
-        # Without texts an empty one shows what is wrong with the options.
+        # Without texts an empty one reveals faults of the options.
         call = await self._read(settings_of(options), checked or ("",))
 
         async def answer(index: int, _: str) -> Translation:
@@ -152,7 +152,7 @@ class AsyncTranslator:
         max_in_flight: int | None = None,
         **options: Unpack[TranslateOptions],
     ) -> AsyncGenerator[StreamedTranslation, None]:
-        """Translate any number of texts as they come; see `Translator.translate_stream`."""
+        """Translate any number of texts as they arrive; see `Translator.translate_stream`."""
         return self.text_stream(texts, ordered=ordered, max_in_flight=max_in_flight, options=options).results()
 
     def text_stream(
@@ -272,7 +272,7 @@ class AsyncTranslator:
 
 
 def check_options(**options: Unpack[TranslateOptions]) -> None:
-    """Check options before models are loaded; what is a model's to say, `translate` says.
+    """Check options before models are loaded; `translate` checks those that depend on a model.
 
     Raises:
         InvalidInputError: Values that no model takes.

@@ -75,7 +75,7 @@ def _wire_value(name: str, value: Any) -> Any:
 
 
 class _OptionError(ValueError):
-    """A value that no field can hold; the message says what one can."""
+    """A value that no field can hold; the message names the range."""
 
 
 def _pattern(pattern: ProtectedPattern | str) -> ProtectedPattern:

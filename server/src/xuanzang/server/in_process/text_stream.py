@@ -47,7 +47,7 @@ class TextStream:
             await self.aclose()
 
     async def take(self) -> list[StreamedTranslation]:
-        """Wait for results and return those that are there; none at the end."""
+        """Wait for results and return the available ones; none at the end."""
         if self._driver is None:
             self._driver = asyncio.create_task(self._drive())
             self._driver.add_done_callback(lambda _: self._changed.set())

@@ -50,7 +50,7 @@ class Translation:
     """Provenance; None unless `return_provenance` is set."""
     detected_language: str = ""
     """Language of the text, spelled as in `list_models`, if `source_language` is not set: the detected one or, where
-    nothing tells, the one that it was translated from. Else empty."""
+    undetectable, the one of its translation. Else empty."""
     detected_language_confidence: float | None = None
     """Probability of that language, 0 to 1; None if it was not detected."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()

@@ -1,4 +1,4 @@
-"""Translation for callers without an event loop: the engine in a thread of its own."""
+"""Translation for callers without an event loop: the engine in a separate thread."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Translator:
         max_in_flight: int | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Iterator[StreamedTranslation]:
-        """Translate any number of texts as they come; a text that is refused yields a result with `error`.
+        """Translate any number of texts as they arrive; a refused text yields a result with `error`.
 
         Args:
             texts: Texts in the source language. An iterable that is no sequence is read by another thread. An exception
@@ -111,7 +111,7 @@ class Translator:
             max_in_flight: Maximum number of texts that were read and have no result yet; None: 256 per worker.
 
         Raises:
-            InvalidInputError: An option has no possible value; those that a model refuses are errors of the texts.
+            InvalidInputError: An option has an impossible value; options that a model refuses are errors of the texts.
             TypeError: A lone text instead of an iterable, a value of the wrong type, or an unknown option.
             ValueError: `max_in_flight` is out of range.
         """
@@ -179,7 +179,7 @@ class Translator:
             raise
 
     def _give_up(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Let what was begun end; a translator that is closed has ended it."""
+        """Wait for running work; a closed translator has ended it."""
         try:
             self._await(ending)
         except RuntimeError:

@@ -17,7 +17,7 @@ class CallerFacts(NamedTuple):
     """Kind of a caller."""
 
     kind: Literal["key", "client_id", "address", "refused"]
-    """What the caller is known by; "refused": it needs a valid key and has none."""
+    """Identification of the caller; "refused": it needs a valid key and has none."""
     key: str | None
     """Id of its key in the keys file."""
     address: AddressClass

@@ -27,7 +27,7 @@ STANDARD_OUTPUT = "-"
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
-# What is done for many at a time finds its code and data in the processor's caches: it takes half as long.
+# Work in batches finds its code and data in the processor's caches and takes half as long.
 _GATHERING_SECONDS = 0.2
 _MAX_WAITING = 10_000
 _CLOSE_SECONDS = 5.0
@@ -46,7 +46,7 @@ class AccessLog:
         self._append(b"")
 
     def write(self, lines: Sequence[Mapping[str, object]]) -> None:
-        """Add lines with one system call; those that cannot be written are counted."""
+        """Add lines with one system call; lines that cannot be written are counted."""
         try:
             self._append("".join(f"{_ENCODER.encode(facts)}\n" for facts in lines).encode())
             self._failing = False
@@ -61,7 +61,7 @@ class AccessLog:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             return
-        # Who calls when is for the server's operator and group only.
+        # Only the server's operator and group may see who calls when.
         file = os.open(self._target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         with os.fdopen(file, "ab") as log:
             log.write(data)
@@ -96,7 +96,7 @@ class Observation:
         peer: str,
         has_client_id: bool,
     ) -> RpcRecord | None:
-        """Begin the record of an RPC if somebody wants it; `caller` is None for one who may not call."""
+        """Begin the record of an RPC if it is needed; `caller` is None if it may not call."""
         span = None if self._tracing is None else self._tracing.begin(service, method, metadata)
         if span is None and self._access_log is None:
             return None
@@ -110,18 +110,18 @@ class Observation:
         return RpcRecord(request_id=request_id, method=method, caller=facts, span=span)
 
     def end(self, record: RpcRecord, code: str, code_number: int, seconds: float) -> None:
-        """Record the end of an RPC, whose record nobody may change any more."""
+        """Record the end of an RPC, whose record is final then."""
         record.end(code, code_number, seconds)
         self._add(record)
 
     def end_unread(self, method: str, code: str, rpcs: int, *, reason: str) -> None:
-        """Write a line for RPCs that were refused unread, with a word for what there was too little of."""
+        """Write a line for RPCs that were refused unread, with a word for the scarce resource."""
         if self._access_log is not None:
             line = {"time": date_of(time.time_ns()), "method": method, "code": code}
             self._add({**line, "reason": reason, "unread_rpcs": rpcs})
 
     def close(self) -> None:
-        """Send and write what waits, within a few seconds; what comes later is lost."""
+        """Send and write waiting records, within a few seconds; later ones are lost."""
         if self.observes:
             self._hand_over()
             self._groups.put(None)

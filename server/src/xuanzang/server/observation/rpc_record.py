@@ -46,7 +46,7 @@ class RpcRecord:
     fields: tuple[str, ...] = ()
     """Faulty fields of the request."""
     model: str | None = None
-    """Model of the last call, None before the first. It and all that follow hold once the calls are summed up."""
+    """Model of the last call, None before the first. It and the following fields hold once the calls are summed up."""
     version: int | None = None
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SIZES, 0))
     """Sizes of all calls together."""
@@ -61,7 +61,7 @@ class RpcRecord:
         return None if self.span is None else self.span.exemplar
 
     def call_ended(self, record: CallRecord) -> None:
-        """Take a call that has ended; one that never reached the engine says nothing."""
+        """Take an ended call; one that never reached the engine adds nothing."""
         if not record.model:
             return
         self._calls.append(record)

@@ -1,4 +1,4 @@
-"""Spans of one RPC: facts and times that are taken down meanwhile, of which the exporter makes spans."""
+"""Spans of one RPC: facts and times recorded meanwhile, which the exporter turns into spans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RpcSpan:
     """The span of an RPC that is sampled, and its parts."""
 
     context: ClassVar = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-    """What the queue of the SDK asks for, to find that it is sampled; not its ids."""
+    """Context that tells the SDK's queue that it is sampled; not its ids."""
 
     name: str
     trace_id: int

@@ -187,14 +187,14 @@ class Tracing:
         self._processor.force_flush()
 
     def close(self) -> None:
-        """Export what has ended, within a few seconds."""
+        """Export ended spans, within a few seconds."""
         # The SDK would wait half a minute for a collector that does not answer.
         closing = threading.Thread(target=self._processor.shutdown, name="tracing-close", daemon=True)
         closing.start()
         closing.join(_CLOSE_SECONDS)
 
     def _export(self, rpc: RpcSpan) -> None:
-        # The queue asks an element for its context, and hands it to the exporter as it is.
+        # The queue asks an element for its context, and hands it to the exporter unchanged.
         self._processor.on_end(cast("ReadableSpan", rpc))
 
 

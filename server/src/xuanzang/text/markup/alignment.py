@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
 
 class Word(NamedTuple):
-    """Characters of a translation that stay together, and what they come from."""
+    """Characters of a translation that stay together, and their origin."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class Word(NamedTuple):
     """None if it comes from nothing in particular."""
     weight: int
     middle: float
-    """Middle of what it comes from, if that is known."""
+    """Middle of its origin, if known."""
 
     def share_in(self, start: int, end: int) -> float:
         """Return how much of it comes from some characters, from -1 for nothing to 1 for all."""
@@ -74,7 +74,7 @@ class Stretch:
 
 
 class Alignment:
-    """A block's text beside its translation."""
+    """A block's text and its translation."""
 
     def __init__(self, source: str, text: str, stretches: Sequence[Stretch]) -> None:
         """Take both, and their stretches, at least one, which cover the source."""
@@ -106,7 +106,7 @@ class Alignment:
         return any(map(str.isalnum, self._source[start:end]))
 
     def is_latin(self, place: int) -> bool:
-        """Return whether a character of the translation is none of those that are words by themselves."""
+        """Return whether a character of the translation is not a word on its own."""
         return not _IDEOGRAPHS.match(self._text, place)
 
     def is_sign_before(self, source: int, place: int) -> bool:
@@ -180,7 +180,7 @@ def aligned_words(
 
 
 def _sign(character: str) -> str:
-    """Return a sign in the form in which those of two scripts are compared."""
+    """Return a sign in the form used to compare scripts."""
     return unicodedata.normalize("NFKC", character.translate(_SAME_SIGNS))
 
 
@@ -217,7 +217,7 @@ def _attended(tokens: Iterable[_PlacedToken], text: str, end: int, *, is_punctua
 
 
 def copies_of(text: str, source: str, verbatim: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
-    """Find what is not translated in the translation, unchanged, as a word of its own; yield both its places."""
+    """Find untranslated parts in the translation, as separate words; yield both places."""
     ends: dict[str, int] = {}
     for start, end in verbatim:
         original = source[start:end].strip()
@@ -238,7 +238,7 @@ def _copy(text: str, original: str, start: int) -> Span | None:
 
 
 def _corrected(sources: list[Source], start: int, end: int, copies: Iterable[tuple[Span, Span]]) -> list[Source]:
-    """Return the sources of a word, where what was copied unchanged comes from its original and nothing else does."""
+    """Return the sources of a word; only copied parts come from their originals."""
     for place, original in copies:
         if place[0] <= start and end <= place[1]:
             return [Source(*original, 1)]

@@ -20,7 +20,7 @@ from xuanzang.text.types import GlossaryMatch, TokenDetail
 
 
 class TranslatedSegment(Protocol):
-    """A segment of a block in translation; one that is copied is as it was."""
+    """A segment of a block in translation; a copied one is unchanged."""
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class SplitBlock(NamedTuple):
 
     @property
     def verbatim(self) -> tuple[Span, ...]:
-        """Places in its text of what is not translated."""
+        """Places of untranslated parts in its text."""
         return tuple((inline.start, inline.end) for inline in _all(self.block.inlines) if inline.is_verbatim)
 
     @property
@@ -67,7 +67,7 @@ class SplitDocument:
 
     content: str
     parts: tuple[str | SplitBlock, ...]
-    """Blocks, and what is between them and stays as it is."""
+    """Blocks, and the unchanged content between them."""
 
     @property
     def blocks(self) -> list[SplitBlock]:
@@ -96,7 +96,7 @@ def _all(inlines: Sequence[Inline]) -> Iterator[Inline]:
 def split_document(
     content: str, parts: Sequence[str | Block], codec: TextCodec, *, refuse_long: bool, terms: Terms = NO_TERMS
 ) -> SplitDocument:
-    """Cut the blocks of a content into sentences, none of which ends within a term.
+    """Cut the blocks of a content into sentences that never end within a term.
 
     With `refuse_long` a stretch without comma or white space stays whole, however long it is.
     """
@@ -105,7 +105,7 @@ def split_document(
 
 
 def _split_part(part: str | Block, *, codec: TextCodec, refuse_long: bool, terms: Terms) -> str | SplitBlock:
-    """Return a part as it is, or the sentences of a block and of those within it."""
+    """Return a part unchanged, or the sentences of a block and of those within it."""
     if isinstance(part, str):
         return part
     inlines = list(_all(part.inlines))
@@ -120,7 +120,7 @@ def _split_part(part: str | Block, *, codec: TextCodec, refuse_long: bool, terms
 
 
 def _without_language(segments: Sequence[Segment], words: Sequence[Span]) -> list[Segment]:
-    """Return segments, of which those with letters of placeholders alone are copied."""
+    """Return segments; segments whose only letters are placeholders' are copied."""
     result, start = list[Segment](), 0
     remaining = deque(words)
     for segment in segments:
@@ -214,7 +214,7 @@ def _stretches(split: SplitBlock, parts: Sequence[TranslatedSegment], pieces: Se
     ends = accumulate(map(len, pieces))
     verbatim = sorted(split.verbatim)
     for segment, part, source_start, new, end in zip(segments, parts, sources, pieces, ends, strict=False):
-        # What is added may begin with a space that is not of the part, or be nothing.
+        # The addition may begin with a space that is not of the part, or be nothing.
         start, source_end = end - min(len(new), len(part.text)), source_start + len(segment.text)
         words = None
         if segment.source_ids:

@@ -17,18 +17,18 @@ class Inline:
     start: int
     """First character of the block's text that it is around."""
     end: int
-    """Character after the last one; `start` of what is around nothing."""
+    """Character after the last one; `start` if it encloses nothing."""
     opening: str
-    """Characters before its content; all of what is not translated."""
+    """Characters before its content; all of an untranslated part."""
     closing: str = ""
     """Characters after its content."""
     children: tuple[Inline, ...] = ()
     is_verbatim: bool = False
     """True if the translation of its text is replaced by `opening`."""
     reaches_start: bool = False
-    """True if it began in a block before, so that it is around all that comes before its end."""
+    """True if it began in an earlier block, so it encloses everything before its end."""
     reaches_end: bool = False
-    """True if it ends in a block behind, so that it is around all that comes after its start."""
+    """True if it ends in a later block, so it encloses everything after its start."""
     placeholder: str = ""
     """Placeholder that the text of the element stands in for; empty if it is none."""
     is_ordered: bool = False
@@ -41,7 +41,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Text of which sentences are made, and the tags in it."""
+    """Text that is cut into sentences, and its tags."""
 
     text: str
     """Text without tags, with characters instead of references."""

@@ -15,7 +15,7 @@ from xuanzang.text.markup.document import ESCAPED, Block, Inline
 from xuanzang.text.markup.tokens import MarkupError, MarkupToken, TokenKind, html_tokens, xml_tokens
 from xuanzang.text.types import ContentFormat
 
-# White space of HTML and XML, between what is none.
+# White space of HTML and XML.
 _SPACE = re.compile(r"(?<=[^ \t\n\f\r])[ \t\n\f\r]++(?=[^ \t\n\f\r])")
 _WIDE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60\U00020000-\U0003ffff]")
 MAX_INLINE_DEPTH = 100
@@ -33,7 +33,7 @@ def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tupl
 
     Returns:
         The text with a space for each line break, or nothing between ideographs (CSS Text 3, 4.1.3), the elements at
-        their places in it, and the place of each of its characters in what it was made of.
+        their places in it, and the original place of each of its characters.
     """
     inlines = tuple(inlines)
     spaces = [space for space in _SPACE.finditer(text) if "\n" in space.group() or "\r" in space.group()]
@@ -94,7 +94,7 @@ class BlockBuilder:
             self._spellings[token.text].append(token.raw)
 
     def add_verbatim(self, raw: str, text: str = "") -> None:
-        """Add what is not translated: a tag without content, a comment, or an element with its text."""
+        """Add an untranslated part: a tag without content, a comment, or an element with its text."""
         start = self._length
         self._take(raw, text)
         self._add(Inline(start=start, end=self._length, opening=raw, is_verbatim=bool(text)))
@@ -227,7 +227,7 @@ def _joined(parts: Iterable[str | Block]) -> Iterator[str | Block]:
 
 
 class BlockSequence:
-    """The blocks of a content, and what is between them, as they are built."""
+    """The blocks of a content, and the parts between them, under construction."""
 
     def __init__(self, *, start: int = 0, keeps_lines: bool = False, escapes: Mapping[str, str] = ESCAPED) -> None:
         """Begin at a place of the content; the other arguments are those of a builder."""
@@ -243,7 +243,7 @@ class BlockSequence:
         self.builder = self._make(self.builder.place + len(raw))
 
     def parts(self) -> list[str | Block]:
-        """Return the blocks, and what is between them."""
+        """Return the blocks, and the parts between them."""
         return [*self._parts, *self.builder.build()]
 
 

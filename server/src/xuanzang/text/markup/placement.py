@@ -2,7 +2,7 @@
 
 An element goes around the contiguous words that come from its text: those whose shares in it have the greatest sum,
 where words that come from elsewhere count against. A tag without content, and the borders of an element around several
-sentences, go where the fewest words are on the wrong side. Elements are placed within their parents and beside their
+sentences, go where the fewest words are on the wrong side. Elements are placed within their parents and next to their
 siblings, so that whatever the words are, every tag is there once and none cross.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from xuanzang.text.markup.alignment import Alignment, Span, Stretch, Word
 from xuanzang.text.markup.document import Block, Inline
 
-# What a word counts that comes from nothing in particular: the fewer the better.
+# Weight of a word without an origin: the fewer the better.
 _UNKNOWN = -0.05
 # Attention to and from punctuation says less than that of words, and that of short words less than that of long ones.
 _PUNCTUATION_WEIGHT = 0.3
@@ -87,7 +87,7 @@ class Placed:
 
 
 class _Turn(IntEnum):
-    """Order in which siblings choose their places."""
+    """Order in which siblings are placed."""
 
     FROM_BEFORE = 0
     TO_BEHIND = 1
@@ -171,7 +171,7 @@ def _place(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span | Non
 
 
 def _with_signs(place: Span, source: Span, alignment: Alignment, space: FreeSpace) -> Span:
-    """Return a place with the signs at the ends of the source, such as the # of #42, where they are beside it."""
+    """Return a place with the signs at the ends of the source, such as the # of #42, if they are next to it."""
     start, end = place
     if space.is_free(start - 1) and alignment.is_sign_before(source[0], start):
         start -= 1
@@ -258,7 +258,7 @@ class _Writer(NamedTuple):
             yield self.spell(self.text[start : element.start])
             start = element.end
             if element.inline.is_space:
-                # What it stands for is the space of the text beside it.
+                # It stands for the adjacent space of the text.
                 start += self.text[start : min(start + 1, end)] == " "
                 yield element.inline.opening
                 continue
@@ -283,14 +283,14 @@ def _speller(spellings: Mapping[str, Sequence[str]], escapes: Mapping[str, str])
         references = left.get(found[0])
         if not references:
             return escapes[found[0]]
-        # The last one serves for all that the translation has more of.
+        # The last one serves for any further ones of the translation.
         return references.popleft() if len(references) > 1 else references[0]
 
     return partial(special.sub, reference)
 
 
 def _spaces(text: str, element: Placed, source: str) -> tuple[str, str]:
-    """Return the spaces that part what is not translated from the words beside it, unless the source has it so."""
+    """Return the spaces between an untranslated part and adjacent words, unless the source has none."""
     inline = element.inline
     before = _touches(text[max(0, element.start - 1) : element.start], source[max(0, inline.start - 1) : inline.start])
     after = _touches(text[element.end : element.end + 1], source[inline.end : inline.end + 1])

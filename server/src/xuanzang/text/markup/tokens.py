@@ -27,7 +27,7 @@ _BLOCKS = frozenset(
     "select source summary table tbody td template textarea tfoot th thead title tr track ul video".split()
 )
 _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
-# What ends nowhere goes on to the end of the content, so that no end is looked for twice.
+# A part without an end extends to the end of the content, so no end is searched for twice.
 _MARKUP = re.compile(
     rf"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?:{_ATTRIBUTE})*+[\s/]*+>"
     r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
@@ -82,7 +82,7 @@ def unescaped(raw: str) -> str:
 
 
 def _shortened(number: re.Match[str]) -> str:
-    """Return the same number without zeros before it, or one that is too large, too."""
+    """Return the same number without zeros before it, or another that is also too large."""
     return (number[1] or "") + ((number[2] or number[3]).lstrip("0")[:9] or "0")
 
 
@@ -145,7 +145,7 @@ _Event = tuple[int, TokenKind, str, Mapping[str, str | None]]
 def _events(document: bytes) -> list[_Event]:
     """Return what expat reports, with its position in bytes."""
     found: list[_Event] = []
-    # Expat has no limits of its own against what the document type is refused for.
+    # Expat does not limit entity expansion, so the document type is refused.
     parser = expat.ParserCreate("utf-8")
 
     def add(kind: TokenKind, name: str = "", attributes: Mapping[str, str | None] = _NONE) -> None:
@@ -170,7 +170,7 @@ def _refuse_doctype(*_: object) -> NoReturn:
 def xml_tokens(content: str) -> list[MarkupToken]:
     """Find the tags and the text of XML, a document without document type or a part of one, or raise MarkupError.
 
-    An element is a block if it is not among text: its parent has no text of its own, and is a block, too.
+    An element is a block if it is not among text: its parent is a block without direct text.
     """
     is_document = content.lstrip().startswith("<?xml")
     encoded = content.encode()
@@ -213,9 +213,9 @@ def _xml_text(raw: str) -> Iterator[MarkupToken]:
 
 
 def _with_blocks(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:
-    """Mark the tags at which sentences end."""
+    """Mark the tags that end sentences."""
     has_text = _elements_with_text(tokens)
-    # Whether the elements that are open are among text, or within such.
+    # True where the open elements are among text, directly or not.
     inline = [has_text[0]]
     marked: list[MarkupToken] = []
     opened = 0

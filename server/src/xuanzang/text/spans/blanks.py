@@ -14,7 +14,7 @@ _INVISIBLE = (
     "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-# Scripts whose letters take other shapes beside them, and pictures, which they join.
+# Scripts whose letters these reshape, and pictures that they join.
 _JOINED = "\u0600-\u08ff\u0900-\u1cff\ua840-\uabff\ufb50-\ufefc\u2190-\u2bff\U00010000-\U0001faff"
 _JOINERS = "\u200c\u200d"
 _PICTURE = "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"

@@ -97,7 +97,7 @@ class Run:
         return self.text[start:end] if self.raws is None else "".join(self.raws[start:end])
 
     def tokens(self, start: int, end: int) -> Iterator[MarkupToken]:
-        """Yield the text between two places; a reference is a token of its own."""
+        """Yield the text between two places; a reference is a separate token."""
         if self.raws is None:
             if start < end:
                 yield MarkupToken(TokenKind.TEXT, self.text[start:end], text=self.text[start:end])
@@ -159,7 +159,7 @@ class Carrier:
         )
 
     def _spans(self, text: str, families: Set[PlaceholderFamily], more: Iterable[Found]) -> list[Found]:
-        """Find what is carried, in the order of the text; spans that touch are read as one."""
+        """Find the carried spans, in the order of the text; adjacent ones are joined."""
         found = sorted((*(find(text, families) if families else ()), *more), key=lambda span: (span.start, -span.end))
         kept: list[Found] = []
         for span in (_whole_name(text, each) if text[each.start] == "&" else each for each in found):
@@ -172,7 +172,7 @@ class Carrier:
                 kept.append(span)
         if len(kept) + self._count > MAX_PLACEHOLDERS:
             if not self._asks:
-                # Who asked for nothing gets what the model makes of them.
+                # Without a request for them, the model translates them.
                 return []
             raise MarkupError(f"must have at most {MAX_PLACEHOLDERS} placeholders")
         return kept

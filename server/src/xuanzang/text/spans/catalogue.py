@@ -42,7 +42,7 @@ class Found(NamedTuple):
     end: int
     role: Role
     is_ordered: bool = False
-    """True if its place among the others of its kind says what it stands for."""
+    """True if its position among others of its kind identifies it."""
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}+"
@@ -209,7 +209,7 @@ _TELLTALE = re.compile(
     r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9]=)(?!\w)|(?<=\w\()(?=\))|(?<=->)|(?<=[_\\]))",
     re.ASCII,
 )
-# Order in which families claim a mark, and what closes spans that begin with it.
+# Priority of families for a mark, and the closing marks of spans.
 _MARKED_ORDER = (
     *(Family.BRACES, Family.TEMPLATES, Family.VARIABLES, Family.PRINTF),
     *(Family.TAGS, Family.IDENTIFIERS, Family.HANDLES, Family.CODE),
@@ -225,7 +225,7 @@ class _Catalogue(NamedTuple):
     """Compiled patterns of some families."""
 
     marks: re.Pattern[str] | None
-    """Characters at which a span may begin."""
+    """Characters that a span may begin with."""
     patterns: Mapping[str, tuple[re.Pattern[str], tuple[Role, ...]]]
     """Pattern by mark, and the role of each of its groups."""
     within: re.Pattern[str] | None
@@ -247,7 +247,7 @@ def _catalogue(families: frozenset[Family]) -> _Catalogue:
 
 
 def _alternatives(patterns: Sequence[tuple[str, Role]]) -> tuple[re.Pattern[str], tuple[Role, ...]]:
-    """Join patterns, the first of which that matches counts, to one whose last group is the number of the pattern."""
+    """Join patterns, the first match winning, to one whose last group numbers the pattern."""
     joined = "|".join(f"(?:{pattern})(?P<p{number}>)" for number, (pattern, _) in enumerate(patterns))
     return re.compile(joined), tuple(role for _, role in patterns)
 

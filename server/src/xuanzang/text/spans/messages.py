@@ -27,7 +27,7 @@ class Literal(NamedTuple):
 
 
 class Syntax(NamedTuple):
-    """Characters that stay as they are within a sentence: an argument, the number of a plural, or quoted syntax."""
+    """Unchanged characters within a sentence: an argument, the number of a plural, or quoted syntax."""
 
     raw: str
 

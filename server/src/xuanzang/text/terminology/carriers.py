@@ -1,10 +1,10 @@
-"""In what form a model reads a term in a sentence of the other language: with an article, in quotes, or as it is.
+"""The form of a term in a sentence of the other language: with an article, in quotes, or unchanged.
 
-A model writes around a term what it reads around it. Chinese has no articles, so it writes none for "printer" in
-请把 printer 关掉。, but keeps one that is in its source. "The click" ruins a sentence where the term is a verb, and "my
+A model copies the surroundings of a term. Chinese has no articles, so it writes none for "printer" in
+请把 printer 关掉。, but keeps an article of its source. "The click" ruins a sentence where the term is a verb, and "my
 the printer" one where it has a determiner. So an article is put only where the words around a term say that it is a
 noun without determiner. An English name of several words may fall apart, as in "Let's talk about it tomorrow Xinhua
-Dictionary.", and a Chinese name may go on, as 钉钉 in 请打开钉钉子。 In quotes a name stays as it is; the translation
+Dictionary.", and a Chinese name may go on, as 钉钉 in 请打开钉钉子。 In quotes a name stays unchanged; the translation
 is given without them.
 """
 
@@ -15,7 +15,7 @@ import re
 from xuanzang.text.offsets import Span
 
 WRITTEN_QUOTES = re.compile('["“”「」]')
-"""What models write for the quotes of a carrier."""
+"""Characters that models write for a carrier's quotes."""
 _QUOTES = re.compile('["＂“”„‟‘«»「」『』﹁﹂﹃﹄〝〞《》〈〉]')
 _NAME = re.compile(r"[A-Z][\w'-]*(?: [A-Za-z'-]+)* [A-Z][A-Za-z'-]+", re.ASCII)
 _NOUN = re.compile(r"(?:[\w.]+[ -])*[a-z]{2,}", re.ASCII)
@@ -34,7 +34,7 @@ _CLAUSE_BEGINS = re.compile(r"(?:^|[，。：；！？,.:;!?“\"（(、]\s*)$")
 _PREDICATE = re.compile(
     r"需要|必须|应|可以|可能|会|能|将|已|不|没|未|无法|正在|也|都|又|太|很|是|有|在|坏|被|和|与|显示"
 )
-# What belongs to somebody, or is one of several, has a determiner.
+# Nouns with an owner or a number have a determiner.
 _OF = re.compile(r"(?<![我你您他她它们己])的$")
 _COUNTED = re.compile(r"[一二两三四五六七八九十几这那每某该此各哪本新][^，。；：、]{0,8}的$")
 _NOUN_ENDS = re.compile(r"$|[，。；：、？！,.;:?!）)]|的|是|和|与|或|上|中|里|内|会|将|可|被|不|没|已|以")
@@ -46,7 +46,7 @@ def has_quotes(sentence: str) -> bool:
 
 
 def as_read(sentence: str, place: Span, target: str, *, languages: tuple[str, str], may_quote: bool = True) -> str:
-    """Return a translation as it is put into a place of a sentence.
+    """Return the form of a translation for its place in a sentence.
 
     Args:
         sentence: The sentence.

@@ -1,9 +1,9 @@
-"""Sentences in which translations stand in the place of their terms, as the model reads them.
+"""Sentences whose terms are replaced by their translations, for the model.
 
 A model that reads 请打开 WeChat。 translates around the term. One that reads 请打开微信。 and must write "WeChat"
 translates 微信 as well, and writes both.
 
-Source: Dinu et al. 2019, arXiv:1906.01105, who train a model on such sentences; most models copy what is in the target
+Source: Dinu et al. 2019, arXiv:1906.01105, who train a model on such sentences; most models copy words in the target
 language without that.
 """
 
@@ -33,11 +33,11 @@ class TextWithTerms:
     """In the order of the text."""
 
     def before(self, spans: Iterable[Span]) -> list[Span]:
-        """Map spans to the sentence as it was; each part of a translation stands for the whole term."""
+        """Map spans to the original sentence; each part of a translation stands for the whole term."""
         return [(self._start_before(start), self._end_before(end)) for start, end in spans]
 
     def after(self, place: int) -> int:
-        """Map an end in the sentence as it was to this one; within a term to its end, or as far from its beginning."""
+        """Map an end in the original sentence to this one; within a term to its end, or as far from its beginning."""
         shift = 0
         for new, old in self.replacements:
             if place <= old[0]:

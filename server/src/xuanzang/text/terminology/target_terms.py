@@ -1,6 +1,6 @@
 """Terms in a translation: whether they are there, and how they are written.
 
-A translation is kept as it is asked for, but for what a reader expects of any word: a lower-case one may have a capital
+A translation is kept as requested, but with the changes that any word may have: a lower-case one may have a capital
 at the beginning of the sentence, and an English noun its plural. A model that copies a name from its source may still
 write "the Wandering Earth" for "The Wandering Earth", or "泽菲2 号" for "泽菲2号". What differs so little is no reason
 for another search: it is spelled as asked. "It" is no way to write "IT", nor is "us" one to write "US".
@@ -80,7 +80,7 @@ class TargetTerms:
         return [text[start:end] for start, end in pairwise([0, *ends])]
 
     def _changes(self, text: str) -> list[tuple[Span, str]]:
-        """Find what stands for terms and is spelled otherwise, and what is to be dropped, in the order of the text."""
+        """Find terms in other spellings, and characters to drop, in the order of the text."""
         places = _Places(text, is_english=self.is_english)
         missing = [term for term, reason in self._longest_first() if places.take(term)[1] < 0 and reason is None]
         found = [place for term in missing if term.pattern is None and (place := places.take_alike(term))]
@@ -91,7 +91,7 @@ class TargetTerms:
         return sorted(self.found, key=lambda found: -max(map(len, found[0].targets)))
 
     def _capitalised(self, text: str) -> str:
-        """Return a sentence with a capital if a lower-case term begins it: the model copies a term as it is."""
+        """Return a sentence with a capital if a lower-case term begins it: the model copies a term unchanged."""
         begun = len(text) - len(text.lstrip(_OPENING_MARKS))
         first, capital = text[begun : begun + 1], _capital(text[begun:])[:1]
         is_sentence = self.begins_sentence and text.rstrip(_CLOSING_MARKS)[-1:] in _ENDS
@@ -104,14 +104,14 @@ class TargetTerms:
 
 
 class _Places:
-    """Places of a translation, each of which keeps one term."""
+    """Places in a translation that each keep one term."""
 
     def __init__(self, text: str, *, is_english: bool) -> None:
         self._text, self._is_english = text, is_english
         self._taken: list[Span] = []
         """In the order of the text, and apart."""
         self._searched: dict[str, int] = {}
-        """Where each form is looked for next: before, all its places are taken."""
+        """Start of the next search for each form; all earlier places are taken."""
 
     def take(self, term: FoundTerm) -> tuple[str, int]:
         """Take the first place of a translation of a term where no other was taken; return both, or "" and -1."""
@@ -185,13 +185,13 @@ class _Places:
         return start
 
     def _end_of_taken(self, start: int, end: int) -> int:
-        """Return the greatest end of what was taken of some characters; 0 if they are free."""
+        """Return the greatest taken end among some characters; 0 if they are free."""
         last = bisect_left(self._taken, (end,)) - 1
         return self._taken[last][1] if last >= 0 and self._taken[last][1] > start else 0
 
 
 def _inflects(term: FoundTerm, target: str) -> bool:
-    """Return whether a translation is a word of the target language, not what stays as it is in the source."""
+    """Return whether a translation is a word of the target language, not a copy of the source."""
     return term.pattern is None and target != term.source
 
 

@@ -54,7 +54,7 @@ class GlossaryEntry:
 
     source: str
     targets: tuple[str, ...]
-    """Translations, at least one, any of which will do."""
+    """Acceptable translations, at least one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class FoundTerm:
     end: int
     source: str
     targets: tuple[str, ...]
-    """Texts any of which a translation must hold."""
+    """Texts of which a translation must hold one."""
     pattern: ProtectedPattern | None = None
     """Pattern that found it; None for an entry."""
 
@@ -127,7 +127,7 @@ NO_TERMS = Terms()
 
 
 def normalized(text: str) -> str:
-    """Return a text in the form in which terms are compared."""
+    """Return a text in the form used to compare terms."""
     return nfkc(text)
 
 

@@ -173,7 +173,7 @@ class DeepL(Api):
         )
 
     async def refuse(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
-        """Answer what is not there."""
+        """Answer calls that do not exist here."""
         message = "this gateway has no such call of DeepL's API: docs/protocols.md lists those that it has"
         return JSONResponse({"message": message}, HTTPStatus.NOT_FOUND)
 
@@ -208,7 +208,7 @@ def _options(parameters: Parameters) -> TranslateOptions:
     if tags is not None:
         chosen["content_format"] = cast("ContentFormat", tags)
     if "placeholders" in parameters.names:
-        # This gateway's addition, as it is to protect them without tags.
+        # This gateway's addition, as is protecting them without tags.
         families = ",".join(parameters.texts("placeholders"))
         chosen["placeholders"] = [family.strip() for family in families.split(",") if family.strip()]
     return chosen

@@ -64,7 +64,7 @@ def require_json(given: Parameters) -> None:
         given: Parameters of the address.
 
     Raises:
-        RefusedError: One of those that clients add to any address asks for another form, or is unknown.
+        RefusedError: A parameter of the address requests another form, or is unknown.
     """
     for name in ("alt", "$alt"):
         form = given.scalar(name) or "json"
@@ -75,7 +75,7 @@ def require_json(given: Parameters) -> None:
 
 
 def refusals(state: SharedState) -> list[Route]:
-    """Return the addresses of version 3 that nothing answers; those of what is answered come before them."""
+    """Return the addresses of version 3 that nothing answers; answered ones come before them."""
 
     async def refuse(_call: Call) -> NoReturn:
         await asyncio.sleep(0)

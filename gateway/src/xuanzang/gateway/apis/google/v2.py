@@ -27,7 +27,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "content_format": "format",
     }
 )
-# What clients add to any address, and a list that the official client sends empty.
+# Parameters that clients add to any address, and a list that the official client sends empty.
 _HARMLESS = frozenset({"key", "cid", "alt", "$alt", "prettyPrint", "quotaUser", "fields", "userIp"})
 _GENERAL_MODELS = ("base", "nmt")
 _READ = frozenset({"q", "source", "target", "format", "model", UNSERVED})

@@ -80,7 +80,7 @@ class GoogleV3:
             model=served_model(request.model) or None,
             glossary_name=stored_glossary(glossary, field="glossary_config.glossary") if glossary else None,
         )
-        # Of all that a request has in gRPC and in JSON, labels alone may have names that Google does not know.
+        # Of all parts of a request, only labels may have names that Google does not know.
         options |= unserved(request.labels.get(UNSERVED), field=f"labels.{UNSERVED}")
         job = TranslationJob(
             texts=texts,

@@ -21,7 +21,7 @@ from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_numb
 from xuanzang.gateway.errors import Fault, RefusedError
 
 _Answer = Callable[[Any, Call], Awaitable[Message]]
-# What clients add to addresses: the key, and how the answer is to be written.
+# Parameters that clients add to addresses: the key, and the form of the answer.
 _OF_ADDRESSES = frozenset({"$alt", "alt", "key", "prettyPrint", "$prettyPrint", "quotaUser", "fields"})
 
 

@@ -23,7 +23,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     {"contents": "q", "source_language_code": "sl", "target_language_code": "tl", "content_format": "format"}
 )
 _READ = frozenset({"q", "sl", "tl", "dj", "format", "key", UNSERVED})
-# Of the page itself: who asks, in which language its own words are, and tokens of its protection.
+# Parameters of the page itself: its name, its own language, and tokens of its protection.
 _HARMLESS = frozenset({"client", "dt", "hl", "ie", "oe", "tk", "ts", "otf", "ssel", "tsel", "kc", "source", "v", "tc"})
 
 

@@ -173,7 +173,7 @@ class InferenceHttp:
         return JSONResponse(log_settings(await call.apart(partial(_changes, call))))
 
     async def refuse(self, call: Call) -> Response:
-        """Answer what is not there."""
+        """Answer calls that do not exist here."""
         raise not_offered(f"the gateway has no such call of the Open Inference Protocol, or not with {call.method}")
 
     async def no_regions(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
@@ -191,7 +191,7 @@ class InferenceHttp:
         return await call.apart(partial(_answer, inferred, inference.shape, is_binary=is_binary))
 
     def _read(self, call: Call) -> tuple[Inference, bool]:
-        """Return an inference, and whether its answer is to be binary."""
+        """Return an inference, and whether to answer in binary."""
         header, tensors = _parted(call)
         asked = json_object(header)
         _require_members(asked, _INFERENCE, "")

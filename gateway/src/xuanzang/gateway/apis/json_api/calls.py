@@ -108,7 +108,7 @@ class JsonApi(Api):
         return TranslationJob(texts=texts, source=source, target=target, options=_options(asked))
 
     async def stream(self, call: Call) -> Response:
-        """Answer /v1/translate/stream; an error before the first part has a status of its own."""
+        """Answer /v1/translate/stream; an error before the first part sets the HTTP status."""
         asked = await call.apart(partial(_read, messages.StreamRequest, call))
         source = asked.source_language
         options = _options(asked) | {"source_language": source, "target_language": asked.target_language}

@@ -21,7 +21,7 @@ from xuanzang.gateway.entry.parameters import UNSERVED, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
 SUMMARY = "x-document-summary"
-"""Header of the answer: what was done, as JSON."""
+"""Header of the answer: a summary, as JSON."""
 
 _NAMES = ("name", "source_language", "target_language", "model", "glossary_name", "column", UNSERVED)
 _LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,64}")

@@ -308,7 +308,7 @@ class _Events(Protocol):
 async def _stream(call: Call, text: str, options: TranslateOptions, events: _Events) -> Response:
     options = await with_served_codes(call, options)
     parts = call.client.translate_progressively(text, timeout=call.seconds, **options)
-    # An error before the first part has a status of its own.
+    # An error before the first part sets the HTTP status.
     first = await anext(parts)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_written(call, events, first, parts), media_type="text/event-stream", headers=headers)

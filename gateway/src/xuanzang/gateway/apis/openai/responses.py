@@ -1,4 +1,4 @@
-"""Responses of OpenAI's newer API: an object, or the events in which it grows."""
+"""Responses of OpenAI's newer API: an object, or the events that build it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// What is being translated: the text, the choices, the sentences found, and which of them is looked at.
+// The current translation: the text, the choices, the sentences found, and the selected one.
 
 import { Problem, events, post } from "./api.js";
 import { replaced, sentencesOf } from "./sentences.js";
@@ -171,7 +171,7 @@ export class Session extends EventTarget {
   }
 
   #part(written) {
-    // A text that is in the target language already comes back as it is: that is no translation to show.
+    // A text that is in the target language already comes back unchanged: there is no translation to show.
     if (this.source.startsWith(written)) return;
     this.#enter("writing");
     this.dispatchEvent(new CustomEvent("part", { detail: written }));

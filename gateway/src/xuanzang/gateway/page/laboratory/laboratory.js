@@ -1,4 +1,4 @@
-// How a translation came about: panels behind a disclosure, each filled when it is seen and out of date.
+// Origin of a translation: panels behind a disclosure, each filled when it is seen and out of date.
 
 import { post, worded } from "../core/api.js";
 import { byId, element } from "../core/dom.js";
@@ -96,7 +96,7 @@ export class Laboratory {
   #explain(sentence, kind = "cross", beamSize = null) {
     const options = {
       ...(beamSize ? { beam_size: beamSize } : {}),
-      // What was chosen is shown as it was chosen.
+      // A choice is shown as the reader made it.
       ...(sentence.isChosen ? { target_prefix: sentence.text } : {}),
     };
     const body = { ...this.#session.about(sentence), options, attention_kinds: [kind], attention_heads: true };

@@ -1,4 +1,4 @@
-// Timing and origin: where the time went, and everything on which the translation depends.
+// Timing and origin: where the time went, and everything that the translation depends on.
 
 import { button, copy, element } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";

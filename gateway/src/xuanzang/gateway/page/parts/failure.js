@@ -1,4 +1,4 @@
-// What goes wrong: said at the translation in the reader's words, with another try by hand or, where time may help, by
+// Failures: shown at the translation in the reader's words, with another try by hand or, where time may help, by
 // itself.
 
 import { worded } from "../core/api.js";

@@ -1,4 +1,4 @@
-// Glossary: terms of the reader and of the server, texts that stay as they are, and what became of each.
+// Glossary: terms of the reader and of the server, protected texts, and the outcome of each.
 
 import { get, worded } from "../core/api.js";
 import { button, byId, choice, element, icon, openDialog, saved } from "../core/dom.js";

@@ -1,4 +1,4 @@
-// Which languages and which model: what the server offers, and what is chosen.
+// Choice of languages and model among the server's.
 
 import { get } from "../core/api.js";
 import { byId, fillSelect } from "../core/dom.js";
@@ -41,7 +41,7 @@ export class Languages {
     ({ models: this.#models } = await get("/v1/models"));
     this.#offer();
     const targets = codes(this.#models, "target_languages");
-    // A reader wants what is foreign in the own language, unless another was chosen before.
+    // The target is the reader's language, unless another was chosen before.
     byId("target-language").value = [kept("target"), ui.language].find((each) => targets.includes(each)) ?? targets[0] ?? "";
     this.#changed();
   }

@@ -1,4 +1,4 @@
-// The source: what is typed, examples, and marks of the characters that words of the translation come from.
+// The source: typed text, examples, and marks of the characters that words of the translation come from.
 
 import { byId, button } from "../core/dom.js";
 import { text, ui } from "../core/language.js";
@@ -26,7 +26,7 @@ export class Source {
     session.addEventListener("failed", () => this.#count());
     ui.addEventListener("language", () => this.#count());
     this.#count();
-    // A browser may have kept what was written before the page was loaded anew.
+    // A browser may keep typed text when it reloads the page.
     if (this.#area.value) session.write(this.#area.value, 0);
   }
 

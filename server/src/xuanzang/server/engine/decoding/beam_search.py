@@ -1,9 +1,9 @@
 """Beam search over the candidates of each decoder step: plain numpy, many sentences at once.
 
-The rules are CTranslate2's. Of the 2 · beam best continuations of a sentence, those among the first `beam_size` that
+The rules are CTranslate2's. Among the 2 · beam best continuations of a sentence, those of the first `beam_size` that
 end in eos are finished, and the best `beam_size` others live on. A sentence is done when `beam_size` hypotheses are
 finished (without length penalty: when the best continuation of all is), or at its limit, where the first `beam_size`
-count as they are. A hypothesis scores sum / length^α, eos counted in both.
+count unfinished. A hypothesis scores sum / length^α, eos counted in both.
 """
 
 from __future__ import annotations
@@ -136,11 +136,11 @@ class BeamSearch:
         """Let the kernels take steps, at most `free_steps`.
 
         Args:
-            steps: Steps of the decoder, to which `beams` and `candidates`, its output, are bound.
+            steps: Steps of the decoder, bound to `beams` and `candidates`, its output.
             later: Inputs of the decoder from the second step on.
 
         Returns:
-            Their number, and what `advance` returns of them all; batch indices before, of the sentences as they are
+            Their number, and the joint result of `advance`; batch indices before, of the sentences as they are
             now, if some have changed places.
         """
         if self.continue_best:
@@ -260,7 +260,7 @@ class BeamSearch:
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
         if at_limit or not survivors:
             return True
-        # As if the best one that goes on ended with this step.
+        # As if the best live one ended with this step.
         going_on = float(survivors[0][0] / self._length(index) ** state.options.decoding.length_penalty)
         if state.is_enough(going_on):
             return True
@@ -271,7 +271,7 @@ class BeamSearch:
         return False
 
     def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
-        """Continue the sentences that require phrases; return those that are done."""
+        """Continue the sentences that require phrases; return the finished ones."""
         beams, done = self.beams, []
         limits = np.array([self.sentences[index].limit for index in self.required.indices.tolist()])
         for index, choice in self.required.choose(scores, inspection, limits - self._step):
@@ -362,7 +362,7 @@ class BeamSearch:
         )
 
     def committed(self, index: int) -> list[int]:
-        """Return the tokens with which every hypothesis begins that can still be the best: they will not change."""
+        """Return the common beginning of all hypotheses that can still be the best: its tokens are final."""
         live = self._live(index)
         begun = [self._history.shared(index, live, self._length(index))] if live else []
         begun += [self._ended(index, ending).target_ids for ending in self.sentences[index].endings]

@@ -105,7 +105,7 @@ class Batch:
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
         """Encode sentences and let them join."""
-        # What has left needs no more memory, so that `bytes_needed` of those who are here bounds what is held.
+        # Sentences that left need no memory, so `bytes_needed` of the present ones bounds the memory held.
         gaps = [index for index, sentence in enumerate(self._sentences) if sentence is None]
         self._cache.leave(np.array(gaps, dtype=np.int64))
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
@@ -186,7 +186,7 @@ class Batch:
         return self._search.partial(self._sentences.index(sentence))
 
     def committed(self, sentence: Sentence) -> list[int]:
-        """Return the tokens at the beginning of the best hypothesis that will not change any more."""
+        """Return the final tokens at the beginning of the best hypothesis."""
         return self._search.committed(self._sentences.index(sentence))
 
     def _leave(self, index: int) -> Sentence:
@@ -240,7 +240,7 @@ class Batch:
         return edits is not None
 
     def _fit_outputs(self) -> None:
-        """Replace the arrays of outputs, and of no edits, if they do not fit the batch any more."""
+        """Replace the arrays of outputs, and of no edits, if they no longer fit the batch."""
         batch, beam = self._search.beams.token_ids.shape
         shape = (batch, int(self._candidate_count[0]))
         if self._candidates.scores.shape != shape:
@@ -298,7 +298,7 @@ class Decoder:
             batch.trim()
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
-        """Encode sentences and begin their search beside those in the batches."""
+        """Encode sentences and begin their search in the batches."""
         groups: dict[BatchShape, list[Sentence]] = {}
         for sentence in sentences:
             groups.setdefault(BatchShape.of(sentence.options.decoding), []).append(sentence)
@@ -348,5 +348,5 @@ class Decoder:
         return self._batches[BatchShape.of(sentence.options.decoding)].partial(sentence)
 
     def committed(self, sentence: Sentence) -> list[int]:
-        """Return the tokens at the beginning of a sentence's best hypothesis that will not change any more."""
+        """Return the final tokens at the beginning of a sentence's best hypothesis."""
         return self._batches[BatchShape.of(sentence.options.decoding)].committed(sentence)

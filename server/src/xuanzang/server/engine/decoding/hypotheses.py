@@ -36,10 +36,10 @@ class SearchRecorder:
         """Length of token sequences that the last search had only once; 0 for no limit."""
         self.steps: list[RecordedStep] = []
         self.step_count = 0
-        """Steps, those that are not kept included."""
+        """Steps, dropped ones included."""
 
     def begin(self, no_repeat_ngram_size: int) -> None:
-        """Begin a search, the first one or one that replaces another."""
+        """Begin a search, which may replace another."""
         self.searches += 1
         self.no_repeat_ngram_size = no_repeat_ngram_size
         self.steps, self.step_count = [], 0
@@ -67,7 +67,7 @@ UNTIL_FIRST = SearchRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """Search settings of one sentence: the caller's options, and what they mean for this sentence in ids."""
+    """Search settings of one sentence: the caller's options, in this sentence's ids."""
 
     decoding: DecodingOptions
     max_target_length: int
@@ -85,7 +85,7 @@ class SearchOptions:
 
     @property
     def returned(self) -> int:
-        """Hypotheses that the search returns: all that ended where any of them may hold the phrases."""
+        """Number of hypotheses to return: all finished ones where any of them may hold the phrases."""
         decoding = self.decoding
         return max(decoding.num_hypotheses, decoding.beam_size if self.expected_phrases else 0)
 
@@ -97,7 +97,7 @@ class SearchOptions:
 
     @property
     def edited_tokens(self) -> int:
-        """Number of tokens before whose choice logits are edited: the first so many of a hypothesis, or all."""
+        """Number of leading tokens of a hypothesis whose logits are edited, or all."""
         if self.edits_follow_tokens:
             return self.max_target_length
         return max(self.decoding.min_target_length, len(self.prefix_ids))
@@ -161,7 +161,7 @@ class Ending(NamedTuple):
 
 
 def final_score(total: float, count: int, options: DecodingOptions, details: TokenDetails | None) -> float:
-    """Return the score by which finished hypotheses are ranked.
+    """Return the score that ranks finished hypotheses.
 
     Args:
         total: Sum of the log-probabilities, nats.

@@ -1,4 +1,4 @@
-"""Changes of logits by which options take effect: forced and forbidden tokens, repetition penalty."""
+"""Changes of logits that implement options: forced and forbidden tokens, repetition penalty."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class StateTables(NamedTuple):
     pending: npt.NDArray[np.int16]
     """Phrases that are complete unless their last word goes on, [state, phrase]."""
     begun: npt.NDArray[np.bool_]
-    """Phrases of which a variant has begun and is not complete, [state, phrase]."""
+    """Phrases with a begun, incomplete variant, [state, phrase]."""
     rest: npt.NDArray[np.int16]
     """Tokens that each phrase lacks at the least, [state, phrase]."""
     wanted_ids: npt.NDArray[np.int64]
@@ -228,7 +228,7 @@ class _Explorer:
         return found
 
     def _moved(self, move: _Move, ended: frozenset[int]) -> tuple[int, int]:
-        """Return the numbers of the state after a token and of what it completes.
+        """Return the numbers of the state after a token and of the completed phrases.
 
         `ended` are phrases that are complete in the state before unless their last word goes on.
         """
@@ -252,7 +252,7 @@ class _Explorer:
 def _state_tables(
     states: Sequence[_State], ways: Sequence[_Way], min_tokens: npt.NDArray[np.int16], chains: Sequence[list[int]]
 ) -> StateTables:
-    """Return what is known in each of some states."""
+    """Return the entries of some states."""
     size = len(min_tokens)
     wanted = [_wanted(state, ways) for state in states]
     shape = (len(states), max(map(len, wanted)))

@@ -26,10 +26,10 @@ _DEAD = -1.0e8
 # Log-probability of a token that continues a phrase, before one was seen in the sentence, and the least that counts.
 _UNSEEN_TOKEN = -1.0
 _WORST_TOKEN = -30.0
-# Expected log-probability of a phrase that is still to come, where hypotheses with more and fewer compete for a place.
+# Expected log-probability of a missing phrase, where hypotheses with more and fewer compete for a place.
 _PHRASE_AHEAD = -4.0
 _LATER = 1.0e6
-# Log-probability of the end, 1 in 20, from which on the model would have ended a hypothesis.
+# Log-probability of the end, 1 in 20, above which the model would have ended a hypothesis.
 _WOULD_END = -3.0
 
 
@@ -49,7 +49,7 @@ class Inspection(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The hypotheses of a sentence that live on and those that end, in this step."""
+    """The live and the finished hypotheses of a sentence in this step."""
 
     scores: npt.NDArray[np.float64]
     """Summed log-probabilities, [beam]; that of a free place is hugely negative."""
@@ -58,7 +58,7 @@ class Choice(NamedTuple):
     parents: Ints
     """Beam positions that they continue, [beam]."""
     endings: list[tuple[int, int, float]]
-    """Parent, last token and summed log-probability of those that end, best first."""
+    """Parent, last token and summed log-probability of the finished ones, best first."""
 
 
 class _Candidates(NamedTuple):
@@ -86,7 +86,7 @@ class PhraseChoice:
         self._states: Ints = np.zeros(beam_size, np.int64)
         self._counts = np.zeros((beam_size, len(automaton.required)), np.int16)
         self._overdue = np.zeros(beam_size, np.bool_)
-        # What the next token of a phrase was last seen to cost in each state; the last element is that of no state.
+        # Last cost of a phrase's next token in each state; the last element is for no state.
         self._costs = np.append(np.where(automaton.states.begun.any(axis=1), _UNSEEN_TOKEN, 0.0), 0.0)
 
     @property
@@ -100,7 +100,7 @@ class PhraseChoice:
         Args:
             scores: Summed log-probabilities of the hypotheses, [beam].
             inspection: Rows of the sentence; the last token asked for is the end, those before the first are wanted.
-            steps_left: Tokens that hypotheses may have besides that of this step.
+            steps_left: Tokens that hypotheses may have after this step.
         """
         self._overdue |= inspection.required_scores[:, -1] > _WOULD_END
         candidates = self._candidates(scores, inspection, steps_left)
@@ -140,7 +140,7 @@ class PhraseChoice:
         # What the model would have ended gets text of its own before its phrases only where nothing else lives on.
         is_padding = self._overdue[:, None] & ~may_end & ~helpful
         ahead = np.where(begun, self._costs[facts.chains[states]].sum(axis=2), 0.0)
-        # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
+        # Once no hypothesis can hold all phrases in time, the search goes on without them.
         valid = in_time if in_time.any() else valid
         return _Candidates(
             tokens=tokens.ravel(),
@@ -238,7 +238,7 @@ class RequiredPhraseSearch:
 
         Args:
             scores: Summed log-probabilities of the hypotheses, [sentence, beam].
-            steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
+            steps_left: Tokens that the hypotheses of each sentence may have after this step, [sentence].
 
         Returns:
             Batch index of each sentence, and its hypotheses after this step.

@@ -120,7 +120,7 @@ class History:
     def make_room(self, steps: int, positions: Ints, *, added: int = 0) -> None:
         """Have room for steps; if there is none, forget those before the oldest sentence began.
 
-        Of the tokens of each hypothesis, `positions` [batch, beam], so many were `added` and are not recorded yet.
+        Of the tokens of each hypothesis, `positions` [batch, beam], `added` are not recorded yet.
         """
         if self.steps + steps > self.links.shape[1]:
             needed = int(positions.max()) - added
@@ -132,7 +132,7 @@ class History:
         return self._follow(self._last(index, count, ago), beam_position)
 
     def shared(self, index: int, beam_positions: Sequence[int], count: int) -> list[int]:
-        """Return the tokens with which several hypotheses of a sentence begin."""
+        """Return the common first tokens of several hypotheses of a sentence."""
         steps = self._last(index, count, 0)
         ancestors = set(beam_positions)
         while len(ancestors) > 1 and steps:
@@ -165,7 +165,7 @@ class SentenceState:
         self.sampler = Sampler(options.decoding.sampling) if options.decoding.sampling else None
         # Counted in steps of the search.
         self.limit = step + options.max_target_length
-        # With the rule a search may end in a step in which no hypothesis does.
+        # With this rule a search may end in a step that ends no hypothesis.
         self.inspected_from = 0 if self.sampler or options.rules.none_better else self.limit
         self.edited_until = step + options.edited_tokens
 

@@ -1,4 +1,4 @@
-"""Inputs of the decoder graph for what sentences may choose: pieces of a shortlist, and those that phrases require."""
+"""Inputs of the decoder graph that restrict choices: pieces of a shortlist, and pieces that phrases require."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDLE_ROWS = 1
 
 
 class BatchShortlist:
-    """Pieces of each sentence besides those that every sentence may choose.
+    """Pieces of each sentence in addition to the shared ones.
 
     The arrays for the graph are made once after sentences have joined or left, however many did.
     """

@@ -97,7 +97,7 @@ class Catalog:
         """Return a catalog with one more model, or with a model in the place of its older bundle."""
         standing = self.standings.get(model.name, _NEW)
         if model.version not in (standing.live, self._defaults.get(model.name)):
-            # What another bundle has earned is not this one's.
+            # Another bundle's verdict does not hold for this one.
             standing = standing.without(model.version)
         models = {**self._models, (model.name, model.version): model}
         if not self._holds and model.version == max(version for name, version in models if name == model.name):
@@ -112,7 +112,7 @@ class Catalog:
         return self._changed(others, standings={model.name: standing})
 
     def with_pin(self, name: str, version: int | None) -> Catalog:
-        """Return a catalog in which a version answers whatever else is live; None: the live one does again."""
+        """Return a catalog with a version pinned; None ends the pin."""
         others = {pinned: number for pinned, number in self.pins.items() if pinned != name}
         return self._changed(self._models.values(), pins=others if version is None else {**others, name: version})
 
@@ -121,11 +121,11 @@ class Catalog:
         return Catalog(self._models.values(), pins, {**self.standings, **standings}, holds=self._holds)
 
     def with_live(self, model: LoadedModel) -> Catalog:
-        """Return a catalog in which a loaded model answers the requests that name no version."""
+        """Return a catalog with a loaded model as the live version."""
         return self._changed(self._models.values(), standings={model.name: Standing(live=model.version)})
 
     def rolled_back(self, name: str) -> Catalog:
-        """Return a catalog in which the version answers again that was live before; it then has no previous one."""
+        """Return a catalog with the previous live version live again and no previous one."""
         back = self._changed(self._models.values(), standings={name: Standing(live=self.standings[name].previous)})
         return back.following(back.pins, {name: replace(back.standings[name], previous=None)})
 
@@ -147,7 +147,7 @@ class Catalog:
 
 
 class ModelUsage:
-    """Counts calls, so that a model is let go only once nobody has it. Belongs to one event loop."""
+    """Counts calls, so that a model is released only once it is unused. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._calls: dict[LoadedModel, int] = {}

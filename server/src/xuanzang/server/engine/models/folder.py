@@ -39,15 +39,15 @@ def versions_in(root: Path) -> dict[VersionName, Path]:
 
 
 class FolderWatch:
-    """Finds versions that have changed since they were loaded and are not being written any more.
+    """Finds versions that have changed since they were loaded and are completely written.
 
     A version is whole when two looks find the same files with the same sizes and times: copying a bundle changes
-    something between two looks. What was written only in part is refused by its digests, and found again once it
+    something between two looks. A partial copy is refused by its digests, and found again once it
     changes.
     """
 
     def __init__(self, root: Path) -> None:
-        """Take what is in the folder as known; raise BundleError if it cannot be read."""
+        """Take the content of the folder as known; raise BundleError if it cannot be read."""
         self._root = root
         self._seen = self._fingerprints()
         self._known = self._seen
@@ -67,7 +67,7 @@ class FolderWatch:
     def is_gone(self, version: VersionName) -> bool:
         """Return whether a version was in the folder neither at the last look nor at the one before, while others are.
 
-        A folder without any bundle is rather one that is not mounted.
+        A folder without any bundle is probably not mounted.
         """
         known = {version_name(directory) for directory in (*self._known, *self._seen)}
         return bool(self._seen) and version not in known

@@ -30,7 +30,7 @@ Listener = Callable[[Collection[str]], Awaitable[None]]
 class LiveModels:
     """The catalog, and its changes one after another. Belongs to one event loop.
 
-    A new version is tried in another process, loaded and replayed beside those that are served, and only then takes its
+    A new version is tried in another process, loaded and replayed next to the served ones, and only then takes its
     place in the catalog. Calls keep the model that they began with; once it has none, the workers drop it. Changes
     raise DrainingError once the engine is stopping; what reads the folder raises BundleError if it cannot be read.
     """
@@ -51,7 +51,7 @@ class LiveModels:
         Args:
             open_model: Loader of one bundle, which opens its graphs, too.
             trial_loader: None to trust bundles.
-            release: Lets the workers drop what they hold of a model without calls.
+            release: Makes the workers drop their state of a model without calls.
             holds: Whether a live version stays live until another is promoted.
         """
         self.catalog = Catalog(holds=holds)
@@ -77,7 +77,7 @@ class LiveModels:
     async def open_all(self, executor: Executor) -> tuple[list[LoadedModel], list[BundleError]]:
         """Load the bundles of the folder side by side, open their graphs and replay their samples.
 
-        Returns models by name and version, and the reasons for which others are refused; BundleError if there is no
+        Returns models by name and version, and the reasons for refusing others; BundleError if there is no
         bundle.
         """
         loop = asyncio.get_running_loop()
@@ -97,14 +97,14 @@ class LiveModels:
         return load_model(directory, self._open_model)
 
     def begin(self, catalog: Catalog, refusals: Sequence[BundleError]) -> None:
-        """Serve what was loaded at the start."""
+        """Serve the models loaded at the start."""
         self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
         self._metrics.server.model_changes["refused"].inc(len(refusals))
         self._metrics.server.model_changes["loaded"].inc(len(catalog.models))
         self._publish(catalog)
 
     def close(self) -> None:
-        """Change nothing any more."""
+        """Stop making changes."""
         self._closed = True
         for retiring in tuple(self._retiring):
             retiring.cancel()
@@ -148,7 +148,7 @@ class LiveModels:
             return self._status(wanted)
 
     async def unload(self, name: str, version: int) -> None:
-        """Serve a version no more, and wait until its memory is free; raise ModelStateError if it must stay."""
+        """Stop serving a version, and wait until its memory is free; raise ModelStateError if it must stay."""
         async with self._changing:
             model = self.catalog.find(name, version)
             if model is None:
@@ -162,7 +162,7 @@ class LiveModels:
         await asyncio.shield(retiring)
 
     async def reload(self) -> list[ModelStatus]:
-        """Make the loaded versions those of the folder, of which refused ones do not keep others from being loaded."""
+        """Make the loaded versions those of the folder; refused ones do not keep others from being loaded."""
         async with self._changing:
             found = await asyncio.to_thread(versions_in, self._root)
             if not found:
@@ -178,7 +178,7 @@ class LiveModels:
         self._publish(catalog)
 
     async def follow(self, watch: FolderWatch) -> None:
-        """Take over what has changed in the folder."""
+        """Take over changes of the folder."""
         async with self._changing:
             for version, directory in (await asyncio.to_thread(watch.look)).items():
                 await self._take_over(version, directory)
@@ -223,7 +223,7 @@ class LiveModels:
         return outcome
 
     async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
-        """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""
+        """Unload versions that left the folder, except pinned ones; forget their refusals."""
         self._forget_refusals(is_gone)
         for model in self.catalog.models:
             is_pinned = self.catalog.pins.get(model.name) == model.version
@@ -260,7 +260,7 @@ class LiveModels:
         _LOGGER.info("model unloaded", extra={"model": model.name, "version": model.version})
 
     def _refuse(self, version: VersionName, refusal: BundleError) -> BundleError:
-        """Keep the reasons for which a version is refused, and log them."""
+        """Keep the reasons for refusing a version, and log them."""
         _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
         self._keep_refusals({**self._refusals, version: refusal})
         self._metrics.server.model_changes["refused"].inc()
@@ -340,7 +340,7 @@ class FollowedFolder:
         return True
 
     async def reload(self) -> None:
-        """Take over what has changed; a folder that cannot be read changes nothing."""
+        """Take over changes; a folder that cannot be read changes nothing."""
         try:
             await self._live.follow(self._folder)
         except BundleError as error:

@@ -101,9 +101,9 @@ class LoadedModel:
         # Factor and offset of the limit on target tokens that grows with the source.
         self._length_line = defaults.max_length_factor, defaults.max_length_offset
         self.limits = UNLIMITED
-        """Limits of its own, set by `open`."""
+        """The model's limits, set by `open`."""
         self.max_cache_bytes: int | None = None
-        """Bytes that the keys and values of the model may take; None for no limit of its own."""
+        """Bytes that the keys and values of the model may take; None for no limit."""
         self._max_content_characters = 0
         self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None
@@ -112,7 +112,7 @@ class LoadedModel:
         self._sessions: Sessions | None = None
 
     def _read_tokenizers(self) -> None:
-        """Read the tokenisers; refuse those that give the samples other ids than at export."""
+        """Read the tokenisers; refuse any that give the samples other ids than at export."""
         self.codec = open_codec(self.bundle)
         """Codec between the first of the languages."""
         self._codecs = {("", ""): self.codec}
@@ -201,7 +201,7 @@ class LoadedModel:
         )
 
     def close(self) -> None:
-        """Close the graphs, which no decoder may use any more.
+        """Close the graphs, which no decoder may use afterwards.
 
         Requests and their sentences refer to each other, and so keep the model until Python looks for such cycles.
         """

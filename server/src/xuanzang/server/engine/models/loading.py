@@ -21,16 +21,16 @@ from xuanzang.server.engine.settings import EngineSettings
 _LOGGER = logging.getLogger(__name__)
 
 # The samples of real bundles take a fraction of a second; those of a certificate that asks for 64 beams of the maximum
-# length take hours, in which nothing else would be served.
+# length take hours, during which nothing else would be served.
 MAX_REPLAY_SECONDS = 120.0
-# An exporter writes no more; those of a hostile certificate must not fill the memory.
+# The exporter's maximum; a hostile certificate must not fill the memory.
 _TOGETHER = 8
 
 
 def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: float = MAX_REPLAY_SECONDS) -> None:
     """Decode the samples of a certificate, some together and on all cores; this also warms the graphs up.
 
-    A sentence does not depend on its batch. Where it does, by rounding that nobody has seen yet, a sample that differs
+    A sentence does not depend on its batch. Where it does, by unexpected rounding, a sample that differs
     is decoded alone, as at export, before it counts. `only_shortest`: whether the sample with the fewest tokens is
     enough.
 
@@ -52,7 +52,7 @@ def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: floa
 
 
 def _faults(model: LoadedModel, samples: Sequence[Sample], deadline: float, together: int) -> Iterator[str]:
-    """Yield what is wrong with the translations of samples, decoded so many together."""
+    """Yield faults of the translations of samples, decoded in batches of the given size."""
     decoder = model.new_decoder()
     for start in range(0, len(samples), together):
         batch = samples[start : start + together]
@@ -68,11 +68,11 @@ def _faults(model: LoadedModel, samples: Sequence[Sample], deadline: float, toge
 def _target_ids(
     model: LoadedModel, samples: Sequence[Sample], decoder: Decoder, deadline: float
 ) -> Mapping[Sample, tuple[int, ...]]:
-    """Return the ids of the best hypotheses of samples; those that are not found in time are not among them."""
+    """Return the ids of the best hypotheses of samples; without those not found in time."""
     running = {model.sample_sentence(sample): sample for sample in samples}
     found: dict[Sample, tuple[int, ...]] = {}
     decoder.admit(list(running))
-    # A hypothesis ends at the maximum length; whatever the graphs compute, there are no more steps.
+    # A hypothesis ends at the maximum length; whatever the graphs compute, the steps end there.
     left = max(sentence.options.max_target_length for sentence in running) + 1
     # As many at once as in a worker.
     while len(decoder) and left > 0 and (seconds := deadline - time.monotonic()) >= 0:
@@ -88,8 +88,8 @@ def load_model(
 ) -> LoadedModel | BundleError:
     """Load one bundle, open its graphs and replay its samples.
 
-    Of a bundle all samples of which were replayed on this machine before, as `has_replayed` says of the SHA-256 of its
-    manifest, one is enough to find that it computes otherwise now, and to warm the graphs up.
+    If all samples of a bundle were replayed on this machine before, as `has_replayed` says of the SHA-256 of its
+    manifest, one is enough to detect a difference and to warm the graphs up.
     """
     # The threads of sessions and of the replay, which this one starts, must compute as the workers do.
     flush_denormals()
@@ -110,7 +110,7 @@ def load_model(
 
 
 def is_unchanged(model: LoadedModel, directory: Path) -> bool:
-    """Return whether the bundle in a folder is the one that was loaded."""
+    """Return whether the bundle in a folder is the loaded one."""
     try:
         same = manifest_digest(directory) == model.bundle.manifest_sha256
     except BundleError:
@@ -121,7 +121,7 @@ def is_unchanged(model: LoadedModel, directory: Path) -> bool:
 def require_models(
     repository: Path, models: Collection[LoadedModel], refusals: Sequence[BundleError], settings: EngineSettings
 ) -> None:
-    """Log the bundles that are refused; raise BundleError without any model, or without one that a setting needs."""
+    """Log the bundles that are refused; raise BundleError if no model, or none that a setting needs, is left."""
     for refusal in refusals:
         _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
     if not models:

@@ -1,6 +1,6 @@
 """Trial loading of bundles in another process, which they may end or keep busy without harm.
 
-A graph is a program for a library in C++. Digests say that it is the one that was listed, not that it is harmless: to
+A graph is a program for a library in C++. Digests prove that it is the listed one, not that it is harmless: to
 divide the smallest integer by -1 ends the process, and a loop may have no end. So each bundle that is not known yet is
 first loaded in another process, with limits of time and memory.
 """
@@ -45,9 +45,9 @@ _MAX_BYTES = 1 << 20
 _MODULE = "xuanzang.server.engine.models.trial_loader"
 # A line of reasons has some kilobytes.
 _MAX_LINE_BYTES = 1 << 20
-# Beside busy workers it still gets a tenth of a core: at the lowest priority of all it might not get its imports done.
+# With busy workers it still gets a tenth of a core; at the lowest priority it might not finish its imports.
 _NICENESS = 10
-# The replay has a limit of its own, but cannot interrupt one run of a graph. The digests of 16 GB, the maximum, take
+# The replay has a time limit, but cannot interrupt one run of a graph. The digests of 16 GB, the maximum, take
 # half a minute.
 MAX_SECONDS_PER_BUNDLE = 300.0
 # Imports take half a second on an idle machine, and many times as long of what a busy one leaves.
@@ -63,7 +63,7 @@ class TriedBundles:
 
     The digest of a manifest stands for the whole bundle: it lists the digests of all files, and the server compares
     these at each start. With another processor, library or setting the same bundle is a new one. The list is as
-    trustworthy as the server's own files: one that others than its user may write is not read.
+    trustworthy as the server's own files: one that other users may write is not read.
     """
 
     def __init__(self, file: Path, *, configuration: str) -> None:
@@ -124,18 +124,18 @@ class TrialLoader:
     def has_replayed(self, manifest_sha256: str) -> bool:
         """Return whether another process has replayed all samples of a bundle on a processor like this one.
 
-        What is known does not tell GPUs apart.
+        The known facts do not distinguish GPUs.
         """
         if self._known is None or resolve_provider(self._settings["provider"]) != "cpu":
             return False
         return self._known.entry_of(manifest_sha256) in self._known.entries()
 
     async def refusals(self, directories: Sequence[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
-        """Return the reasons for which bundles cannot be loaded, by folder; others can, or could be before.
+        """Return the reasons for refusing bundles, by folder; the others can be loaded, or were before.
 
         `gives_way`: whether the other process leaves the cores to this one, which may be translating.
         """
-        # Of the manifests as they are before the trial.
+        # Digests of the manifests before the trial.
         entries = {directory: self._known.entry(directory) if self._known else "" for directory in directories}
         known = set(self._known.entries()) if self._known else set()
         left = [directory for directory in directories if entries[directory] not in known]
@@ -181,7 +181,7 @@ class TrialLoader:
             await process.wait()
 
     async def _answers(self, process: Process, request: bytes, count: int) -> list[list[str]]:
-        """Return up to `count` answers of a process, of which the last may be its end; none if it is never ready."""
+        """Return up to `count` answers of a process, the last possibly its end; none if it is never ready."""
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("a process without pipes was started")
         process.stdin.write(request)
@@ -212,7 +212,7 @@ def main() -> None:
     """
     request = json.loads(sys.stdin.readline())
     settings = EngineSettings.model_validate(request["settings"])
-    # What libraries print must not stand between the answers.
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _be_killed_first()
@@ -242,7 +242,7 @@ def _end_with_server() -> None:
 
 
 def _limit_memory(directory: Path) -> None:
-    """Let this process take memory for a bundle's files, and no more."""
+    """Limit this process's memory to the needs of a bundle's files."""
     size = _BASE_BYTES
     with suppress(OSError):
         states = [path.stat() for path in directory.iterdir()]

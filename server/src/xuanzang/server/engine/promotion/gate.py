@@ -35,7 +35,7 @@ class GoldenSet:
 
 
 def read_golden_set(folder: Path | None, name: str) -> GoldenSet:
-    """Read the golden set of a model, as it is now; or raise ModelStateError, which says what is wrong where."""
+    """Read the current golden set of a model, or raise ModelStateError with the fault and its line."""
     if folder is None:
         raise ModelStateError("there are no golden sets to judge by: the server was started without --golden-sets")
     try:
@@ -89,7 +89,7 @@ class Evaluation:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons for which the version may not go live; none if it may."""
+        """Reasons for refusing the version; none if it may go live."""
         return (*self.faults, *(str(check) for check in self.checks if not check.passed))
 
 

@@ -63,7 +63,7 @@ class KeptState(_Kept):
 
 
 def kept_state(catalog: Catalog, *, configured: Mapping[str, int], verdicts: Verdicts) -> KeptState:
-    """Return what is to be kept of a catalog."""
+    """Return the part of a catalog to keep."""
     pins = {name: version for name, version in catalog.pins.items() if configured.get(name) != version}
     return KeptState(models={name: _kept(name, catalog, pins.get(name), verdicts) for name in sorted(catalog.names)})
 
@@ -87,9 +87,9 @@ def _kept(name: str, catalog: Catalog, pinned: int | None, verdicts: Verdicts) -
 def restored_catalog(
     kept: KeptState, models: Iterable[LoadedModel], *, configured: Mapping[str, int], holds: bool
 ) -> Catalog:
-    """Return the catalog of a start after which versions stand as they stood before.
+    """Return the catalog of a start, with the kept state of versions.
 
-    `configured` are pins of the settings, which go before those that were kept. `holds`: whether a live version stays
+    `configured` are pins of the settings, which go before those that were kept. `holds`: True if a live version stays
     live until another is promoted.
     """
     models = sorted(models, key=lambda model: model.version)
@@ -110,7 +110,7 @@ def followed_catalog(kept: KeptState, catalog: Catalog, *, configured: Mapping[s
 
 
 def missing_models(kept: KeptState, catalog: Catalog) -> frozenset[str]:
-    """Return the names of models of which a version that is not loaded is pinned or live."""
+    """Return the names of models whose pinned or live version is not loaded."""
     known = {(model.name, model.version) for model in known_models(kept, catalog.models)}
     return frozenset(
         name
@@ -187,7 +187,7 @@ class StateFile:
 
     @property
     def _is_writable(self) -> bool:
-        """True if the state is to be kept: always where a setting says, else if the folder of the models allows it."""
+        """True if the state is kept: always with a setting, else if the folder of the models is writable."""
         return self._is_chosen or os.access(self._path.parent, os.W_OK)
 
     @property
@@ -198,7 +198,7 @@ class StateFile:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[KeptState | None]:
-        """Keep other servers from the file, and yield what one of them has written meanwhile, if it is valid.
+        """Keep other servers from the file, and yield the state that one of them has written meanwhile, if it is valid.
 
         An OSError says that the folder or the file cannot be opened, or that another process does not give it away.
         """
@@ -214,7 +214,7 @@ class StateFile:
         """Write a state; when this returns it is on the disk. Only while exclusive.
 
         `must_last`: whether it is an error that the folder of the models is read-only; else nothing is written then.
-        With an OSError the file is as it was.
+        An OSError leaves the file unchanged.
         """
         if state == self._state or (self._state is None and state.is_default):
             return
@@ -236,9 +236,9 @@ class StateFile:
         keeping.add_done_callback(self._keeping.discard)
 
     async def settle(self) -> None:
-        """Wait until what was to be kept is written, or cannot be."""
+        """Wait until the pending state is written, or cannot be."""
         while self._keeping:
-            # Those who wait may go away; the writing goes on.
+            # Waiting callers may leave; the writing goes on.
             await asyncio.wait(self._keeping)
 
     async def _keep(self, state: Callable[[], KeptState]) -> None:
@@ -251,7 +251,7 @@ class StateFile:
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:
-        """Hold the lock among processes, for which no thread waits."""
+        """Hold the lock among processes, without blocking a thread."""
         if not self._is_writable:
             yield
             return
@@ -287,7 +287,7 @@ class StateFile:
         return None
 
     def _set_aside(self) -> None:
-        """Keep a damaged file for those who look for the reason."""
+        """Keep a damaged file for inspection."""
         try:
             self._path.replace(self._path.with_name(f"{self._path.name}.damaged"))
         except OSError as error:
@@ -298,7 +298,7 @@ class StateFile:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Take the lock if nobody has it; return whether that is so."""
+    """Take the lock if it is free; return whether it was."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

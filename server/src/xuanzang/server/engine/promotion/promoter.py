@@ -31,7 +31,7 @@ class Promoter:
     """Lets versions go live, and back. Belongs to one event loop.
 
     To judge a version takes time, to switch none: a catalog takes the place of another, so the next request has the new
-    live version, and those that have begun keep theirs. Each change raises ModelNotFoundError for what is not loaded,
+    live version, and requests in progress keep theirs. Each change raises ModelNotFoundError for what is not loaded,
     ModelStateError if it is refused or cannot be kept, so that nothing has changed, and DrainingError once the engine
     is stopping.
     """
@@ -58,13 +58,13 @@ class Promoter:
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._changing: set[asyncio.Task[None]] = set()
-        # What another server has decided about versions that this one has not loaded.
+        # Another server's decisions about versions that this one has not loaded.
         self._wanted: KeptState | None = None
         self._waiting: frozenset[str] = frozenset()
         self._is_taking_up = False
 
     def start(self, kept: KeptState) -> None:
-        """Keep each change, and judge the versions that wait, and those that are loaded later, if the settings say so.
+        """Keep each change, and judge waiting and later versions, if the settings say so.
 
         The catalog follows already what the last process kept.
         """
@@ -81,12 +81,12 @@ class Promoter:
             self._following = asyncio.create_task(self._follow())
 
     def close(self) -> None:
-        """Judge nothing any more, and take nothing up."""
+        """Stop judging and taking up decisions."""
         if self._following:
             self._following.cancel()
 
     async def settle(self) -> None:
-        """Wait until what was decided outlives the process, or cannot."""
+        """Wait until decisions are on the disk, or cannot be written."""
         await asyncio.gather(*self._changing, return_exceptions=True)
         await self._state_file.settle()
 
@@ -101,7 +101,7 @@ class Promoter:
                 self._take_up(decided)
 
     def refusals(self, name: str, version: int) -> tuple[str, ...]:
-        """Return the reasons for which a loaded version was not let through when it was last judged; none if it was."""
+        """Return the reasons for the last refusal of a loaded version; none if it passed."""
         model = self._live.catalog.find(name, version)
         return self._refusals.get(model, ()) if model else ()
 
@@ -199,7 +199,7 @@ class Promoter:
         changing = asyncio.create_task(self._change_and_keep(name, edit, then, must_last=must_last))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
-        # Those who wait may go away; half of a change must not remain.
+        # Waiting callers may leave; half of a change must not remain.
         await asyncio.shield(changing)
 
     async def _change_and_keep(
@@ -220,13 +220,13 @@ class Promoter:
             raise ModelStateError(f"nothing has changed: the state of promotion cannot be written: {reason}") from error
 
     def _state(self, catalog: Catalog | None = None) -> KeptState:
-        """Return what is to be kept; of models that wait for versions, what another server has decided."""
+        """Return the state to keep; for models that wait for versions, another server's decision."""
         state = kept_state(catalog or self._live.catalog, configured=self._pins, verdicts=self._verdicts)
         others = {name: self._wanted.models[name] for name in self._waiting} if self._wanted else {}
         return state.model_copy(update={"models": {**state.models, **others}})
 
     def _take_up(self, decided: KeptState | None) -> None:
-        """Let versions stand as another server has decided, as far as they are loaded here."""
+        """Apply another server's decision to versions that are loaded here."""
         if decided is None:
             return
         self._wanted = decided
@@ -264,7 +264,7 @@ class Promoter:
         _LOGGER.warning("version is live", extra=extra)
 
     def _candidate(self, name: str, version: int) -> tuple[LoadedModel, LoadedModel]:
-        """Return a loaded version that is not live, and the one that is."""
+        """Return a loaded version that is not live, and the live one."""
         candidate, live = self._live.catalog.find(name, version), self._live.catalog.live(name)
         if candidate is None or live is None:
             raise ModelNotFoundError(f"{name}/{version} is not loaded")
@@ -281,13 +281,13 @@ class Promoter:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Judge each new version once, as it is."""
+        """Judge each new version once."""
         while await self._changed.wait():
             self._changed.clear()
             while (waiting := self._next()) is not None:
                 self._judged.add(waiting)
                 try:
-                    # Nobody was told that it would last.
+                    # Its persistence was not promised.
                     await self.promote(waiting.name, waiting.version, must_last=False)
                 except EngineError as error:
                     _LOGGER.info("version waits", extra={"model": waiting.name, "reason": str(error)})

@@ -150,7 +150,7 @@ class KeyValueCache:
         self._source_lengths = order.apply(self._source_lengths)
         # Copied only if sentences have fewer slots from now on.
         self._visible = np.ascontiguousarray(order.apply(self._visible)[:, :, : self._slots])
-        # What it holds is written in each step, but the heads, which are the same for all sentences.
+        # Its content is written in each step, except the heads, which are the same for all sentences.
         self._slot_indices = self._slot_indices[: len(order.kept)]
         self._expose()
 
@@ -177,7 +177,7 @@ class KeyValueCache:
         self._point_to(indices, slots)
 
     def reorder(self, order: Order) -> None:
-        """Take note that sentences, all of which stay, have changed places in the arrays of `SENTENCE_INPUTS`."""
+        """Record that sentences have changed places in the arrays of `SENTENCE_INPUTS`; all stay."""
         for pages in (self._pages, self._source_pages):
             pages.own(order.moved)
 

@@ -1,7 +1,7 @@
 """Weights as the kernels pack them, in a file that all servers of a user on a machine map.
 
-Packed weights take as much memory as those of the bundle. What the kernels find in the file they compare with what they
-would write there, so the file may be damaged or of any origin; but nobody else may change it later.
+Packed weights take as much memory as those of the bundle. The kernels compare the file with the bytes that they
+would write there, so the file may be damaged or of any origin; but no other process may change it later.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LOGGER = logging.getLogger(__name__)
 
 _PREFIX, _SUFFIX = "weights-", ".packed"
 _MAX_UNUSED_SECONDS = 30 * 24 * 3600.0
-"""Time after its last start with which a server leaves a file that no server has used since."""
+"""Time since the last use after which a server removes a file."""
 
 
 def packed_file(folder: Path, *facts: str) -> Path:
-    """Return the path for the weights of graphs, of which some facts tell how they are packed."""
+    """Return the path for the weights of graphs; some facts identify the packing."""
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     return folder / f"{_PREFIX}{digest}{_SUFFIX}"
 
@@ -36,7 +36,7 @@ def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns | None]:
     """Let graphs that this thread opens with the kernels of a library have their packed weights in a file.
 
     Gives the weights, or None where they are in the memory of the process as no file can be written. The file is
-    written if it is not there. One that is not to be trusted is replaced, and one with other content removed.
+    written if it is not there. An untrusted file is replaced, and one with other content removed.
     """
     try:
         descriptor, temporary = _opened(path)
@@ -55,7 +55,7 @@ def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns | None]:
 
 
 def _opened(path: Path) -> tuple[int, Path | None]:
-    """Open a file to be read, if there is one that only the user and root may change, or else a new one, with its name.
+    """Open a file to read, if only the user and root may change it, or else a new one, with its name.
 
     OSError: none can be written, or other machines may remove it.
     """
@@ -69,7 +69,7 @@ def _opened(path: Path) -> tuple[int, Path | None]:
 
 
 def _keep(path: Path, descriptor: int, temporary: Path | None, *, has_all: bool) -> None:
-    """Take note that a file is used; give a new one its name, or remove one that graphs have found to be wrong."""
+    """Record that a file is used; give a new one its name, or remove one that graphs have found wrong."""
     try:
         if not has_all:
             _LOGGER.info("packed weights not shared", extra={"file": str(path)})

@@ -1,4 +1,4 @@
-"""Pages of keys and values: their memory, the pool of all layers, and the table of what belongs to which sentence."""
+"""Pages of keys and values: their memory, the pool of all layers, and the table of each sentence's pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PageMemory:
 
     def __init__(self, page: tuple[int, ...], *, dtype: npt.DTypeLike) -> None:
         self.array: Array = np.zeros((0, *page), dtype=dtype)
-        """All pages there is room for; new ones are 0 or as they were given back."""
+        """All pages there is room for; new ones are 0 or hold old content."""
         self._page_bytes = math.prod(page) * self.array.itemsize
         self._space: mmap.mmap | None = None
         self._held = 0
@@ -72,7 +72,7 @@ class PageMemory:
         self._held = count
 
     def _reserve(self, count: int) -> mmap.mmap | None:
-        """Return address space of its own for more pages than so many; None for few, or where there is none."""
+        """Return separate address space for a large number of pages; None for few, or where unavailable."""
         if count * self._page_bytes < _HEAP_BYTES or not hasattr(mmap, "MAP_PRIVATE"):
             return None
         try:
@@ -94,7 +94,7 @@ class PageShape(NamedTuple):
 class PagePool:
     """Tensors [page, heads, slot, head] side by side, which the graphs read and write in place.
 
-    A slot that has not been written yet is 0 or left over from another sentence; it is finite, which is all that a
+    A slot that has not been written yet is 0 or left over from another sentence; it is finite, which is enough for a
     hidden slot must be.
     """
 
@@ -112,7 +112,7 @@ class PagePool:
     def resize(self, count: int, moves: Sequence[tuple[int, int]] = ()) -> None:
         """Change the number of pages at the end.
 
-        On a device with memory of its own everything goes through the host, so `PageTable` asks for it rarely.
+        On a device with its own memory everything goes through the host, so `PageTable` asks for it rarely.
         """
         if count == self.count and not moves:
             return
@@ -134,7 +134,7 @@ class PagePool:
             self._show(self._arrays())
 
     def _arrays(self) -> dict[str, Array]:
-        """Return the arrays that hold the pages; copies of them on a device with memory of its own."""
+        """Return the arrays that hold the pages; copies of them on a device with its own memory."""
         if self._memories:
             return {name: memory.array for name, memory in self._memories.items()}
         return {name: tensor.numpy() for name, tensor in self.tensors.items()}
@@ -160,7 +160,7 @@ class PageTable:
     """The page of each logical page of each sentence. Pages are counted from 0; one without sentence is free."""
 
     def __init__(self, max_free: int = _MAX_FREE) -> None:
-        """Start without sentences; so many free pages are kept when sentences leave, however few are in use."""
+        """Start without sentences; the given number of free pages is kept when sentences leave."""
         self._max_free = max_free
         self.table: Ints = np.zeros((0, _WIDTH_STEP), dtype=np.int64)
         """Page of each logical page of each sentence, or -1, [batch, logical page]."""
@@ -196,7 +196,7 @@ class PageTable:
             self._put_back(left)
 
     def select(self, order: Order) -> list[tuple[int, int]]:
-        """Keep only some sentences, in the order given, and give back what is not needed."""
+        """Keep only some sentences, in the order given, and release the rest."""
         gone = np.ones(len(self.table), dtype=bool)
         gone[order.kept] = False
         self.release(np.flatnonzero(gone))

@@ -41,15 +41,15 @@ _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 def mappings(path: Path) -> frozenset[int]:
-    """Return the addresses at which a file is mapped; none where the system does not tell, as only Linux does."""
+    """Return the addresses that a file is mapped at; only Linux tells them."""
     return frozenset(start for start, _ in _unchanged(path.resolve())) if _MAPS.exists() else frozenset()
 
 
 def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
-    """Take the pages of a mapped file out of this process; what is used again comes back from the system's cache.
+    """Take the pages of a mapped file out of this process; used pages come back from the system's cache.
 
-    Does nothing where the system does not tell what is mapped, as only Linux does. A mapping that another thread takes
-    away at this moment must be left out: what came in its place would lose its content.
+    Does nothing except on Linux, which lists mappings. A mapping that another thread takes
+    away at this moment must be left out: a new one in its place would lose its content.
     """
     if not _MAPS.exists():
         return 0
@@ -62,7 +62,7 @@ def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
 
 
 def _unchanged(path: Path) -> Iterator[tuple[int, int]]:
-    """Yield address and length of the mappings of a file of which no page was written to: those would be lost."""
+    """Yield address and length of a file's mappings without written pages, which would be lost."""
     current: tuple[int, int] | None = None
     for line in _MAPS.read_text(encoding="utf-8", errors="replace").splitlines():
         if header := _HEADER.fullmatch(line):
@@ -110,7 +110,7 @@ class Sessions:
             shortlist: Whether sentences choose only among the pieces that their sources suggest.
             kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built; otherwise
                 onnxruntime composes them of standard operators, as the bundle defines them.
-            packed_weights: Folder of files in which processes share weights as the kernels pack them; None for none.
+            packed_weights: Folder of packed weights shared by processes; None for none.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
@@ -140,14 +140,14 @@ class Sessions:
             self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
             self._decoder = self._opened_decoder(decoder)
             if self._device == "cpu":
-                # Products and kernels have weights in an order of their own; those of the file would stay beside them.
+                # Products and kernels reorder weights; the file's would stay in memory, too.
                 release_pages(weights, but=others)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
     def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
-        """Return the context in which graphs are opened, by facts on which the order of their weights depends."""
+        """Return the context for opening graphs, by the facts that decide the order of their weights."""
         if not folder or not self._library:
             return nullcontext()
         built = self._library.stat()
@@ -245,7 +245,7 @@ class Sessions:
 class Binding:
     """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread.
 
-    Binding a tensor costs as much as a small operation, so only those that are new are bound. An output may be the
+    Binding a tensor costs as much as a small operation, so only new ones are bound. An output may be the
     same tensor as an input: the graph then works in place.
     """
 
@@ -256,7 +256,7 @@ class Binding:
         *,
         copies: bool = False,
     ) -> None:
-        """Start with nothing bound; `copies`: whether arrays are copied to a device with memory of its own."""
+        """Start with nothing bound; `copies`: copy arrays to a device with its own memory."""
         self._session = session
         self._options = options
         self._binding = session.io_binding()
@@ -291,7 +291,7 @@ class Binding:
 
 
 def _graphs(bundle: Bundle, *, shortlist: bool) -> list[manifest_pb2.Graph]:
-    """Return encoder and decoder, and the graph that suggests pieces if there is to be a shortlist."""
+    """Return encoder and decoder, and the graph that suggests pieces if a shortlist is used."""
     manifest = bundle.manifest
     if not shortlist:
         return [manifest.encoder, manifest.decoder]
