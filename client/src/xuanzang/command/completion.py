@@ -45,11 +45,7 @@ _ZSH = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
 
 
 def script(shell: str) -> str:
-    """Return the script that a shell reads.
-
-    Args:
-        shell: One of `SHELLS`.
-    """
+    """Return the script that a shell reads."""
     names = [*installed(), "completion"]
     seconds = [name.split() for name in names if " " in name]
     first = dict.fromkeys(name.split()[0] for name in names)

@@ -12,11 +12,7 @@ class CommandParser(ArgumentParser):
     """An argparse parser whose flags are written out, and whose help starts with a capital and ends without a stop."""
 
     def __init__(self, **options: Any) -> None:
-        """Make a parser.
-
-        Args:
-            options: Those of `argparse.ArgumentParser`.
-        """
+        """Make a parser."""
         super().__init__(**{"formatter_class": _HelpFormatter, "allow_abbrev": False, **options})
 
 

@@ -53,7 +53,6 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
     Args:
         model: What the arguments describe; its docstring is the description, its fields are the flags. A model of
             pydantic-settings reads the environment as well, and flags win.
-        arguments: Arguments after the command.
         program: Program and command, such as "xuanzang serve".
         variables: Prefix of the environment variables that the model reads, for messages.
 

@@ -89,9 +89,6 @@ class Gateway:
     def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
         """Open the client and, if there is one, bind the address of gRPC; the event loop must be running.
 
-        Args:
-            metrics: Metrics; None: new ones.
-
         Raises:
             OSError: The address of gRPC is taken, or not this machine's.
             ValueError: The server's address is invalid, or an extra is needed.
@@ -263,13 +260,7 @@ class KnownHosts:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it.
-
-        Args:
-            scope: ASGI's facts of the connection.
-            receive: ASGI's function.
-            send: ASGI's function.
-        """
+        """Pass a request on, or refuse it."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
             try:
                 require_known_host(Headers(scope=scope), self._hosts)

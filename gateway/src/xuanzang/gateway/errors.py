@@ -112,7 +112,6 @@ def bad_request(field: str, description: str) -> RefusedError:
     """Return the refusal of one parameter.
 
     Args:
-        field: Name of the parameter in the API.
         description: Its fault, and the limit.
     """
     return invalid([FieldViolation(field=field, description=description)])
@@ -125,11 +124,7 @@ def invalid(violations: Iterable[FieldViolation]) -> RefusedError:
 
 
 def not_found(message: str) -> RefusedError:
-    """Return the refusal of a request for something that is not there.
-
-    Args:
-        message: The missing thing.
-    """
+    """Return the refusal of a request for something that is not there."""
     return RefusedError(Fault(status=HTTPStatus.NOT_FOUND, message=message))
 
 

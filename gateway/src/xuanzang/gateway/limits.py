@@ -69,9 +69,6 @@ class SharedLimit:
     def require_room(self, holder: Holder, number: int = 1) -> None:
         """Refuse places, without taking them, if they are not free.
 
-        Args:
-            holder: Who wants them.
-
         Raises:
             RefusedError: So many are not free; the message names the limit.
         """
@@ -91,11 +88,7 @@ class SharedLimit:
         self._count(holder, number)
 
     def release(self, holder: Holder, number: int = 1) -> None:
-        """Return places, and hand them to waiting callers.
-
-        Args:
-            holder: Who has taken them.
-        """
+        """Return places, and hand them to waiting callers."""
         self._count(holder, -number)
         for turn, waiting in list(self._waiting.items()):
             # A cancelled caller leaves when its task runs.
@@ -108,9 +101,6 @@ class SharedLimit:
     def held(self, holder: Holder, number: int = 1) -> Iterator[None]:
         """Take places and hold them.
 
-        Args:
-            holder: Who takes them.
-
         Raises:
             RefusedError: So many are not free; the message names the limit.
         """
@@ -122,11 +112,7 @@ class SharedLimit:
 
     @asynccontextmanager
     async def turn(self, holder: Holder) -> AsyncIterator[None]:
-        """Wait for a place and hold it; callers get places in their order, within their shares.
-
-        Args:
-            holder: Who takes it.
-        """
+        """Wait for a place and hold it; callers get places in their order, within their shares."""
         if self._full(holder, 1):
             await self._wait(holder)
         else:

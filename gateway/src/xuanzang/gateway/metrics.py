@@ -13,11 +13,7 @@ class Metrics:
     """All metrics."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """Register the metrics.
-
-        Args:
-            registry: Registry; None: one of their own.
-        """
+        """Register the metrics."""
         self.registry = registry or CollectorRegistry()
         self._requests = Counter(
             "nmt_gateway_requests",
@@ -44,15 +40,10 @@ class Metrics:
 
         Args:
             status: Status of the answer, or "hung_up".
-            seconds: Time that it took.
         """
         self._requests.labels(api, status).inc()
         self._seconds.labels(api).observe(seconds)
 
     def follow_documents(self, state: str, count: Callable[[], int]) -> None:
-        """Report the number of documents in a state.
-
-        Args:
-            count: Function that returns the number.
-        """
+        """Report the number of documents in a state."""
         self._documents.labels(state).set_function(count)

@@ -45,11 +45,7 @@ class GatewayServer(uvicorn.Server):
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the drain.
-
-        Args:
-            frame: Where it came.
-        """
+        """Begin the drain."""
         # Without Python: whatever holds the interpreter up cannot hold this up.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, (self.config.timeout_graceful_shutdown or 0) + _LATE_SECONDS)

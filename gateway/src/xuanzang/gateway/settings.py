@@ -294,9 +294,6 @@ class Settings(BaseSettings):
 def read_settings(arguments: Sequence[str]) -> Settings:
     """Read the settings from flags and the environment; exit if they are invalid.
 
-    Args:
-        arguments: Arguments after the command.
-
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """

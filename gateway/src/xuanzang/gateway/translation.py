@@ -50,12 +50,7 @@ class Translated:
 
     @classmethod
     def of(cls, translation: Translation, source: str | None) -> Translated:
-        """Join an answer of the server and the language that the caller named, or None.
-
-        Args:
-            translation: Answer of the server.
-            source: Code of the language.
-        """
+        """Join an answer of the server and the language that the caller named, or None."""
         return cls(source=source or translation.detected_language, translation=translation)
 
 
@@ -78,7 +73,6 @@ async def translate(call: BaseCall, job: TranslationJob) -> list[Translated]:
 
     Args:
         call: Request that needs the translations; its deadline is theirs.
-        job: Texts and options of the translation.
 
     Returns:
         One translation per text, in the same order.

@@ -161,7 +161,6 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
     """Read a file that must hold exactly the tensors asked for, in any float type.
 
     Args:
-        path: A safetensors file.
         shapes: Expected shapes by tensor name.
 
     Returns:
@@ -232,10 +231,7 @@ def save_checkpoint(
 
     Args:
         folder: Folder to write or replace.
-        weights: Parameters by name.
-        config: Shape of the model.
         tokenizer_folder: Folder of the tokenisers and metadata.json: prepared data, or a checkpoint.
-        training: Facts of the run.
 
     Raises:
         CheckpointError: A weight is infinite or not a number; the old checkpoint stays.

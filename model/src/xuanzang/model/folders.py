@@ -13,7 +13,6 @@ def replacing(folder: Path, *, marker: str) -> Iterator[Path]:
     """Yield an empty folder that takes the place of `folder` if the block raises nothing, and otherwise vanishes.
 
     Args:
-        folder: Folder to write.
         marker: Name of a file that every folder of this kind has. Only such a folder, or an empty one, is replaced.
 
     Raises:

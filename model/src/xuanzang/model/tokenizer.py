@@ -94,7 +94,6 @@ class TableTokenizer(Tokenizer):
         """Load a model file.
 
         Args:
-            path: SentencePiece model file.
             table: All pieces of the vocabulary, by id.
             unk_id: Id of pieces outside the table.
             eos_id: Id that ends every sentence.

@@ -84,9 +84,6 @@ def translate_by_length(
     """Translate sentences in batches of like length, with a progress bar.
 
     Args:
-        sentences: Sentences, such as source ids.
-        translate: Function that translates one batch.
-        batch_sentences: Maximum sentences per batch.
         length: Function that returns the tokens of a sentence.
 
     Returns:
@@ -112,7 +109,6 @@ def translate_texts(
     """Translate texts, one sentence each.
 
     Args:
-        checkpoint: Model and tokenisers.
         texts: Sentences of the source language, as people write them.
         beam_size: Hypotheses kept; 1 is greedy.
         num_hypotheses: Hypotheses returned for each sentence.
@@ -143,11 +139,7 @@ def _check_lengths(sentences: Sequence[Sequence[int]], limit: int) -> None:
 
 @torch.inference_mode()
 def use_fastest_threads(checkpoint: Checkpoint) -> None:
-    """Let torch use as many CPU threads as are fastest now, which on busy cores is one.
-
-    Args:
-        checkpoint: Model to be used.
-    """
+    """Let torch use as many CPU threads as are fastest now, which on busy cores is one."""
     model = checkpoint.model
     large = sum(parameter.numel() for parameter in model.parameters()) > _LARGE
     ids = torch.full((1, 8) if large else (8, 24), model.config.unk_id, device=model.output_projection.weight.device)

@@ -39,7 +39,6 @@ class AsyncCalls:
     """Calls of one client; tasks of one event loop may share it.
 
     Args:
-        channels: Channels by address.
         throttled: Whether calls that an overloaded server would refuse are held back.
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
@@ -97,8 +96,6 @@ class AsyncCalls:
         """Call a method with one request and one answer.
 
         Args:
-            method: Method of the service.
-            request: Its message.
             timeout: Seconds for everything.
 
         Raises:

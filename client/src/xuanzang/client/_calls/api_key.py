@@ -18,8 +18,6 @@ def checked_key(api_key: str | None, targets: Iterable[str], *, has_tls: bool, a
 
     Args:
         api_key: The key; None: that of the environment, if there is one; empty: none.
-        targets: gRPC targets that will get the key.
-        has_tls: Whether connections are encrypted.
         allow_insecure_key: Whether the key may cross a network in plain text.
 
     Raises:

@@ -74,7 +74,6 @@ class BlockingCalls:
     """Calls of one client; threads may share it.
 
     Args:
-        channels: Channels by address.
         throttled: Whether calls that an overloaded server would refuse are held back.
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
@@ -126,8 +125,6 @@ class BlockingCalls:
         """Call a method with one request and one answer.
 
         Args:
-            method: Method of the service.
-            request: Its message.
             timeout: Seconds for everything.
 
         Raises:

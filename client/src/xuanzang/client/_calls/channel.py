@@ -36,7 +36,6 @@ def options(
 
     Args:
         max_message_bytes: Maximum size of a message, sent or received.
-        tls: TLS settings, or None.
         uses_proxy: Whether a proxy that the environment names may see what is sent.
         is_shared: Whether channels of the process to the same address share its connection.
     """
@@ -65,10 +64,6 @@ def options(
 def connections(targets: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
     """Yield a name and the target of each connection.
 
-    Args:
-        targets: Targets of the client.
-        count: Connections to each of them.
-
     Raises:
         ValueError: The count is out of range.
     """
@@ -88,8 +83,6 @@ def metadata(client_id: str | None, api_key: str | None = None, request_id: str 
     """Return the metadata that every call carries.
 
     Args:
-        client_id: Name of the caller, or None.
-        api_key: Key of the caller, or None.
         request_id: Id of the call, or None for a random one.
 
     Raises:

@@ -40,7 +40,6 @@ def first_contact(targets: Sequence[str], tls: TLSConfig | None, *, uses_proxy: 
 
     Args:
         targets: gRPC targets by number.
-        tls: TLS settings of the client.
         uses_proxy: Whether a proxy that the environment names is used.
         waits: Whether calls are to wait as long as their time allows.
     """
@@ -51,8 +50,6 @@ def look_at(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding 
     """Return what keeps a client from a server; None if nothing does, or it cannot be told.
 
     Args:
-        target: gRPC target.
-        tls: TLS settings of the client.
         uses_proxy: Whether a proxy that the environment names is used.
     """
     if uses_proxy and any(os.environ.get(name) for name in _PROXIES):

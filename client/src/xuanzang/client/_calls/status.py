@@ -158,7 +158,6 @@ def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes |
     """Return the reason why a health check says that an address should be avoided, or None if it should not.
 
     Args:
-        details: Message of that status.
         answer: Bytes of the grpc.health.v1.HealthCheckResponse, whose only field is the status.
     """
     if code is grpc.StatusCode.OK:

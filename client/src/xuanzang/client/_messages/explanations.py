@@ -66,9 +66,6 @@ def _kind(kind: AttentionKind | str) -> explanation_pb2.AttentionKind.ValueType:
 def explanation(response: pb.ExplainTranslationResponse) -> Explanation:
     """Read the answer to a request.
 
-    Args:
-        response: Message of the server.
-
     Raises:
         ServerFaultError: There is no hypothesis, or weights are missing.
     """

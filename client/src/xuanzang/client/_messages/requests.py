@@ -77,10 +77,6 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
 def require_known(options: Mapping[str, object], known: Collection[str], *, kind: str = "option") -> None:
     """Refuse options that there are not.
 
-    Args:
-        options: Options by name.
-        known: Names of those that there are.
-
     Raises:
         TypeError: One is unknown; the message names it and the nearest known one.
     """
@@ -285,10 +281,6 @@ def _check_text(text: str, *, path: str) -> None:
 
 
 def invalid(path: str, description: str) -> InvalidRequestError:
-    """Return the error of a value that cannot be written on the wire.
-
-    Args:
-        path: Field of the request.
-    """
+    """Return the error of a value that cannot be written on the wire."""
     violation = FieldViolation(field=path, description=description)
     return InvalidRequestError(f"{path} {description}", code=StatusCode.INVALID_ARGUMENT, violations=(violation,))

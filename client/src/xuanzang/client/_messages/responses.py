@@ -50,11 +50,7 @@ def translations(response: pb.TranslateTextResponse, request: pb.TranslateTextRe
 def streamed_result(
     response: pb.StreamTranslateTextResponse, settings: pb.TranslationSettings, text: str
 ) -> Translation | TranslationError:
-    """Read the result of one text of a stream.
-
-    Args:
-        response: Message of the server.
-    """
+    """Read the result of one text of a stream."""
     if response.WhichOneof("result") == "error":
         return error_from_status(response.error)
     return _translation(response.translation, response, settings, text)

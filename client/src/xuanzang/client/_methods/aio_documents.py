@@ -94,7 +94,6 @@ class AsyncDocumentCalls(ABC):
         memory, whatever ends the call.
 
         Args:
-            texts: Texts.
             memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
             timeout: Time limit in seconds of each wait for an answer; None: the client's.

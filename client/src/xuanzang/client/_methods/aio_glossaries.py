@@ -33,7 +33,6 @@ class AsyncGlossaryCalls(ABC):
         """List the entries of a glossary, for callers who may store one.
 
         Args:
-            name: Name of the glossary.
             timeout: Time limit of the whole call in seconds; None: the client's.
 
         Returns:
@@ -97,7 +96,6 @@ class AsyncGlossaryCalls(ABC):
         """Delete a glossary of a server that lets this caller.
 
         Args:
-            name: Name of the glossary.
             timeout: Time limit of the whole call in seconds; None: the client's.
 
         Raises:

@@ -36,11 +36,8 @@ class ServerJob:
     """The translation of one document by the models of a server.
 
     Args:
-        texts: Texts of the document.
         models: Models of the server; needed with a memory only.
-        options: Options of the translation.
         memory: Memory to look in and to add to; None: none.
-        on_progress: Receiver of progress.
 
     Raises:
         ValueError: The memory is damaged.
@@ -118,10 +115,6 @@ def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyO
 
     A key covers the text, the languages, the options, and the manifest's digest of every model that may answer, so that
     a changed bundle is asked again.
-
-    Args:
-        models: Models of the server.
-        options: Options of the translation.
 
     Returns:
         The function; None if nothing can be kept, because tokens are drawn at random, no model is known to answer, or a

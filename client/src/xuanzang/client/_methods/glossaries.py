@@ -30,7 +30,6 @@ class GlossaryCalls(ABC):
         """List the entries of a glossary, for callers who may store one.
 
         Args:
-            name: Name of the glossary.
             timeout: Time limit of the whole call in seconds; None: the client's.
 
         Returns:
@@ -92,7 +91,6 @@ class GlossaryCalls(ABC):
         """Delete a glossary of a server that lets this caller.
 
         Args:
-            name: Name of the glossary.
             timeout: Time limit of the whole call in seconds; None: the client's.
 
         Raises:

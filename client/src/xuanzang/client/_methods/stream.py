@@ -105,9 +105,6 @@ class BlockingStream:
     """One stream of texts and answers, opened again on another address when it breaks.
 
     Args:
-        texts: Texts of the caller.
-        state: State of the stream.
-        calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts read whose results have not been yielded.
         on_usage: Another receiver of the stream's usage, after the client's.

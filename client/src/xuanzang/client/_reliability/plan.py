@@ -57,11 +57,7 @@ class Shared:
     _lock: Lock = field(default_factory=Lock)
 
     def of_caller(self, caller: Hashable) -> Shared:
-        """Return this state with throttles and a budget of one caller: servers divide their room by callers.
-
-        Args:
-            caller: Identity of the caller.
-        """
+        """Return this state with throttles and a budget of one caller: servers divide their room by callers."""
         with self._lock:
             found = self._callers.pop(caller, None)
             if found is None:
@@ -114,7 +110,6 @@ class CallPlan:
 
     Args:
         shared: State that all calls of the client share.
-        traits: Properties of its RPC.
         deadline: End of the call, time on the clock.
         size: Size of the request in bytes.
     """

@@ -113,7 +113,6 @@ class Throttle:
         """Decide about a call.
 
         Args:
-            shape: Its size and time.
             now: Time on the clock.
             draw: Random number from 0 to 1.
 

@@ -42,7 +42,6 @@ class Latencies:
         """Record the latency of an answered try.
 
         Args:
-            rpc: Name of its RPC.
             size: Size of its request in bytes.
             seconds: Time from sending to the answer.
         """
@@ -54,7 +53,6 @@ class Latencies:
         """Return the time limit of a try without an answer.
 
         Args:
-            rpc: Name of its RPC.
             size: Size of the request in bytes.
 
         Returns:

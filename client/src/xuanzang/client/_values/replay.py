@@ -50,10 +50,6 @@ class Replay:
 def compared(exchange: Exchange, translation: Translation) -> Replay:
     """Compare a new answer with the recorded one.
 
-    Args:
-        exchange: Recorded request and answer.
-        translation: New answer to that request.
-
     Raises:
         ServerFaultError: The new answer has no provenance.
     """

@@ -46,8 +46,6 @@ class DocumentProcesses:
         Args:
             processes: Limit of the processes at work, shared by callers.
             cpu_seconds: Maximum CPU time of reading or writing one document.
-            memory_bytes: Maximum memory of a process.
-            worker: Module that a process runs.
         """
         self._worker = worker
         self._cpu_seconds = cpu_seconds
@@ -79,10 +77,6 @@ class DocumentProcesses:
     async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
         """Return a file with translations.
 
-        Args:
-            translations: Translations by text.
-            holder: As for `texts`.
-
         Raises:
             DocumentError: As `DocumentFile.written`, or it takes too much time or memory.
             RefusedError: It failed otherwise.
@@ -96,7 +90,6 @@ class DocumentProcesses:
 
         Args:
             work: Name of the work, of `WORKS` of the worker.
-            holder: As for `texts`.
 
         Raises:
             DocumentCostError: It takes too much time or memory.

@@ -89,9 +89,6 @@ class DocumentStore:
     def add(self, work: Work, *, holder: Holder, suffix: str) -> StoredDocument:
         """Begin to translate a document.
 
-        Args:
-            work: Function that translates it.
-
         Raises:
             RefusedError: As many documents are kept as may be.
         """
@@ -102,11 +99,7 @@ class DocumentStore:
         return document
 
     def find(self, document_id: str, key: str) -> StoredDocument | None:
-        """Return a document, or None if there is none of the id that has the key.
-
-        Args:
-            key: Its secret.
-        """
+        """Return a document, or None if there is none of the id that has the key."""
         found = self._kept.get(document_id)
         return found if found and hmac.compare_digest(found.key.encode(), key.encode(errors="replace")) else None
 

@@ -42,7 +42,6 @@ class DocumentTranslator:
         """Translate a document.
 
         Args:
-            client: Client that calls the server.
             holder: Who asks for it; callers share the processes.
             columns: Names of the columns or keys to translate; none: all, where the format allows it.
 

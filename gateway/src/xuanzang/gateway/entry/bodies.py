@@ -46,9 +46,6 @@ class ByteQuota:
     def take(self, size: int) -> None:
         """Take bytes.
 
-        Args:
-            size: Number of bytes.
-
         Raises:
             RefusedError: There are too few.
         """
@@ -67,8 +64,6 @@ async def read_body(
     """Read a body.
 
     Args:
-        receive: ASGI's function.
-        memory: Where its bytes are counted.
         approve: Function called once for a large body; it raises RefusedError if the caller's are not read.
 
     Raises:
@@ -123,13 +118,7 @@ class WholeBodies:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an exchange on.
-
-        Args:
-            scope: ASGI's facts of the connection.
-            receive: ASGI's function.
-            send: ASGI's function.
-        """
+        """Pass an exchange on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -47,11 +47,7 @@ def request_id_of(headers: Headers) -> str:
 
 
 def checked_id(chosen: str) -> str:
-    """Return an id that a caller chose, or a new one if it is not valid.
-
-    Args:
-        chosen: The id, or nothing.
-    """
+    """Return an id that a caller chose, or a new one if it is not valid."""
     return chosen if _VALID_ID.fullmatch(chosen) else secrets.token_hex(16)
 
 
@@ -80,7 +76,6 @@ class Callers:
         """Connect callers with the server.
 
         Args:
-            client: Client without a key.
             anonymous: Whether callers without a key are passed on.
             listing_key: Key of callers without one, for lists of languages and models.
         """
@@ -93,7 +88,6 @@ class Callers:
         """Return by what a caller is counted.
 
         Args:
-            key: Its key, or None.
             address: Its network address, as `network_of` returns it.
         """
         # Where no key is needed, a caller may invent any number of them.
@@ -105,7 +99,6 @@ class Callers:
         """Return who sends a request.
 
         Args:
-            key: API key of the caller, or None.
             peer: Network address of the caller; the server shares its time among addresses without a key.
             needs_key: Whether callers without a key are refused where keys are asked for; otherwise they have the one
                 for listing.

@@ -120,13 +120,7 @@ class SharedState:
     """Parts that all endpoints share."""
 
     def __init__(self, *, settings: Settings, callers: Callers, health: Health, metrics: Metrics | None = None) -> None:
-        """Leave all limits free.
-
-        Args:
-            callers: Makes the clients of callers.
-            health: Says whether the server answers.
-            metrics: Metrics; None: new ones.
-        """
+        """Leave all limits free."""
         self.settings = settings
         self.callers = callers
         self.metrics = metrics or Metrics()
@@ -208,7 +202,6 @@ class Endpoint:
         """Put a handler behind the limits.
 
         Args:
-            handler: Function that answers.
             limit: Limit of its requests; None: that of requests in progress.
             max_bytes: Maximum size of a body; None: that of the settings.
             seconds: Time for an answer; None: that of the settings.
@@ -245,13 +238,7 @@ class Endpoint:
         return Endpoint(refuse, style, self._state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request and log it.
-
-        Args:
-            scope: ASGI's facts of the connection.
-            receive: ASGI's function.
-            send: ASGI's function.
-        """
+        """Answer a request and log it."""
         began = time.monotonic()
         headers = Headers(scope=scope)
         arrived = _Arrived(scope=scope, headers=headers, id=request_id_of(headers), variant=self._usual)

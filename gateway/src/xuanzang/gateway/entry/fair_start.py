@@ -23,13 +23,7 @@ class FairStart:
         self._queue = StartQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on when it is its turn.
-
-        Args:
-            scope: ASGI's facts of the connection.
-            receive: ASGI's function.
-            send: ASGI's function.
-        """
+        """Pass a request on when it is its turn."""
         if scope["type"] == "http":
             is_probe = scope["path"] in self._probes
             await self._queue.turn("" if is_probe else network_of(scope["client"][0] if scope["client"] else ""))

@@ -277,9 +277,6 @@ def health_service(names: Sequence[str], answers: Callable[[], Awaitable[bool]])
     """Return the standard service of health: that of each service is that of the server behind the gateway.
 
     Its streams are left out: clients that ask for one then take the gateway for well.
-
-    Args:
-        answers: Function that says whether the server answers.
     """
     known = {"", *names}
 

@@ -30,13 +30,7 @@ class Health:
         self._asking: asyncio.Task[bool] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a probe.
-
-        Args:
-            scope: ASGI's facts of the connection.
-            receive: ASGI's function.
-            send: ASGI's function.
-        """
+        """Answer a probe."""
         if await self.answers():
             response = JSONResponse({"status": "ok"})
         else:

@@ -71,7 +71,6 @@ class Parameters:
         """Return the value of a parameter that selects one of several, in small letters; None if it is missing.
 
         Args:
-            name: Name of the parameter.
             values: Values that the API defines, in small letters.
 
         Raises:
@@ -182,10 +181,6 @@ def _is_json_as_text(kind: str, body: bytes) -> bool:
 def checked_texts(texts: Sequence[Item], *, field: str, maximum: int) -> Sequence[Item]:
     """Return texts, if there are some and not too many.
 
-    Args:
-        field: Name of the parameter in the API.
-        maximum: Maximum number.
-
     Raises:
         RefusedError: There are none or too many.
     """
@@ -214,7 +209,6 @@ def unserved(value: str | None, *, field: str = UNSERVED) -> TranslateOptions:
 
     Args:
         value: Value of the parameter; None: it is not given.
-        field: Its name in the API.
 
     Raises:
         RefusedError: It is neither true nor false.
@@ -237,9 +231,6 @@ def listed_values(values: Collection[str]) -> str:
 def whole_number(value: object, *, field: str, minimum: int, maximum: int) -> int:
     """Return a value of JSON or a form as a whole number: 3, 3.0 or "3", but not true, "³" or a number without end.
 
-    Args:
-        field: Name of the parameter in the API.
-
     Raises:
         RefusedError: It is none, or out of range.
     """
@@ -260,9 +251,6 @@ def whole_number(value: object, *, field: str, minimum: int, maximum: int) -> in
 
 def finite_number(value: object, *, field: str) -> float:
     """Return a value of JSON as a number that the server's messages can hold.
-
-    Args:
-        field: Name of the parameter in the API.
 
     Raises:
         RefusedError: It is none, not finite, or too large.

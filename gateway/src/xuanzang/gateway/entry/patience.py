@@ -31,11 +31,7 @@ def deadline_in(seconds: float) -> float:
 
 
 def seconds_until(deadline: float) -> float:
-    """Return the seconds that are left, at least a millisecond.
-
-    Args:
-        deadline: A monotonic time.
-    """
+    """Return the seconds that are left, at least a millisecond."""
     return max(LEAST_SECONDS, deadline - time.monotonic())
 
 
@@ -49,9 +45,7 @@ async def within(
     """Wait for an answer; when it does not come, cancel its work and wait for the end of all calls that it made.
 
     Args:
-        work: Makes the answer.
         deadline: Monotonic time of the deadline.
-        health: Says when the server is lost.
         hung_up: Function that returns when the caller has gone; None: the work is cancelled from outside.
 
     Raises:

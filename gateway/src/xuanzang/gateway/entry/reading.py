@@ -160,10 +160,6 @@ def require_charset(headers: Headers) -> None:
 def read_multipart(headers: Headers, body: bytes, *, max_files: int = 0, max_fields: int = MAX_FIELDS) -> Multipart:
     """Read a multipart form.
 
-    Args:
-        max_files: Maximum number of files.
-        max_fields: Maximum number of other fields.
-
     Raises:
         RefusedError: It is broken, not in UTF-8, or has too many parts.
     """

@@ -99,10 +99,8 @@ def epoch_batches(
     The same arguments give the same batches, which is what lets training resume exactly.
 
     Args:
-        split: Training pairs.
         weights: Uses of each corpus per epoch; of a fraction, which pairs is drawn at random in each epoch.
         batch_tokens: Maximum tokens per batch, padding counted, on the longer side; a longer pair comes alone.
-        epoch: Number of the epoch, from 0.
 
     Returns:
         Indices of the pairs of each batch.

@@ -31,8 +31,6 @@ def write_card(folder: Path, metadata: PreparedMetadata, counts: Mapping[str, Co
     """Write data_card.json: for each corpus its pairs, its weight, its share of an epoch, and what was dropped and why.
 
     Args:
-        folder: Folder of the training ids.
-        metadata: Description of the folder.
         counts: Number of "kept" pairs and of each reason to drop, for every corpus that was read; the others were made.
     """
     corpus_ids = np.load(folder / "train.corpus.npy")

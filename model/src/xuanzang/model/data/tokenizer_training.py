@@ -79,7 +79,6 @@ def train_tokenizer(sentences: Iterable[str], output: Path, vocab_size: int, *, 
 
     Args:
         sentences: One text each; text beyond SentencePiece's own line limit (4192 bytes) is left out by it.
-        output: Model file to write.
         vocab_size: Pieces, special ones and the 256 bytes included.
         max_sentences: Sentences sampled for training.
 

@@ -152,7 +152,6 @@ def measure(
         translations: Translations, one per pair.
         target_language: BCP-47 code.
         normalization: Unicode form of the sources that the model read, in which spans are counted.
-        comet: Scores all translations as well.
 
     Raises:
         CometError: COMET failed.

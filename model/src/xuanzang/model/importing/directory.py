@@ -100,7 +100,6 @@ def read_directory(folder: Path, config: dict[str, Any], layout: Layout, models:
     """Read the small files and see that the large ones are there.
 
     Args:
-        config: Contents of its config.json.
         layout: Files of the vocabulary.
         models: SentencePiece models of the layout.
 
@@ -148,7 +147,6 @@ def read_object(path: Path, faults: list[str], *, optional: bool = False) -> dic
 
     Args:
         faults: List to which faults are added.
-        optional: Whether the file may be missing.
 
     Returns:
         The object; empty if the file is missing or damaged.

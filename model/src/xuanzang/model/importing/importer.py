@@ -110,7 +110,6 @@ def _read(folder: Path, remade: Path) -> tuple[Family, Directory]:
     """Read the small files.
 
     Args:
-        folder: Model directory.
         remade: Folder for what the directory lacks and another of its files can be turned into.
     """
     config = read_config(folder)

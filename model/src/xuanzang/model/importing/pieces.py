@@ -25,7 +25,6 @@ def table_of(name: str, ids: Mapping[str, int], size: object, faults: list[str])
     """Turn ids by piece into pieces by id.
 
     Args:
-        size: Number of pieces that it must have.
         faults: List to which faults are added.
 
     Returns:

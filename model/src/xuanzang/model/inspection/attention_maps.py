@@ -67,7 +67,6 @@ def attention_maps(checkpoint: Checkpoint, source: str, target: str | None = Non
     """Return all attention weights of a sentence and its translation.
 
     Args:
-        checkpoint: Model and tokenisers.
         source: A sentence of the source language.
         target: Its translation; None lets the model translate it.
 
@@ -180,7 +179,6 @@ def source_coverage(checkpoint: Checkpoint, source: str, translation: str) -> fl
     result is the mean over tokens, eos left out.
 
     Args:
-        checkpoint: Model and tokenisers.
         translation: Its translation, by this model or not.
 
     Source: the coverage penalty of arXiv 1609.08144, equation 14, without its logarithm.
@@ -193,7 +191,6 @@ def measure_coverage(checkpoint: Checkpoint, sources: Sequence[str], translation
     """Measure the coverage of a test set.
 
     Args:
-        checkpoint: Model and tokenisers.
         sources: Sentences, at least one.
         translations: Translations, one per sentence.
     """

@@ -80,7 +80,6 @@ class PositionalEncoding(nn.Module):
 
         Args:
             start: First position, 0 or more.
-            length: Number of positions.
 
         Returns:
             [length, model].

@@ -49,8 +49,6 @@ def step_batches(
     """Yield this process's batches of each optimiser step, from the position of the run until its last step.
 
     Args:
-        split: Training pairs.
-        metadata: Description of the data.
         progress: Position of the run, updated at every step.
 
     Raises:

@@ -66,7 +66,6 @@ def pair_losses(
 
     Args:
         model: Model in evaluation mode, on `device`.
-        split: Held-out pairs.
         batch_tokens: Upper limit of padded tokens per batch.
         bf16: Compute in bfloat16 where it is safe.
 
@@ -93,7 +92,6 @@ def loss_by_corpus(losses: npt.NDArray[np.float64], split: PreparedSplit, corpor
 
     Args:
         losses: Nats of each pair, [pair].
-        split: Held-out pairs.
     """
     if split.corpus_ids is None:
         return {}

@@ -34,12 +34,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def add_search(group: argparse._ArgumentGroup, *, without: Collection[str] = ()) -> None:
-    """Add the arguments.
-
-    Args:
-        group: Group of a command that translates.
-        without: Flags that the command lacks.
-    """
+    """Add the arguments."""
     for flag, settings in _FLAGS.items():
         if flag not in without:
             group.add_argument(flag, **settings)

@@ -10,11 +10,7 @@ from xuanzang.values.options import TranslateOptions
 
 
 def add_terms(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments.
-
-    Args:
-        group: Group of a command that translates.
-    """
+    """Add the arguments."""
     group.add_argument(
         "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
     )

@@ -31,7 +31,6 @@ class NamingMaker:
         """Read the words that sentences are made of.
 
         Args:
-            generator: Source of all choices.
             quotations: Pairs of Chinese and English; those of one whole sentence are quoted in some of the sentences.
             frames: Sentences with slots, such as those of a topic: a line of "zh = en" for each.
         """

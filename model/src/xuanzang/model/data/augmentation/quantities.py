@@ -41,8 +41,6 @@ class QuantityMaker:
         """Take the words that stand with numbers.
 
         Args:
-            generator: Source of all choices.
-            currencies: Names of currencies.
             units: Names of units, in English in the plural.
         """
         self._random, self._currencies, self._units = generator, currencies, units
