@@ -4,7 +4,7 @@
     python model/recipes/alignment.py bundled model/recipes/zh-en/alignments.tsv
 
 Each line of the file has a sentence, its translation, and pairs of words that translate each other. The translation is
-forced. A word counts as found if the source token to which its first token attends most overlaps the word's origin;
+forced. A word counts as found if the source token that its first token attends to most overlaps the word's origin;
 ends of sentences and punctuation do not count as such.
 """
 

@@ -36,7 +36,7 @@ from xuanzang.model.inspection.attention_maps import attention_maps
 
 Links = frozenset[tuple[int, int]]
 Heads = tuple[int, int, tuple[int, ...]]
-"""0 for the step that writes a piece, 1 for the one that reads it; a layer; its heads whose attention is added."""
+"""0 for the step that writes a piece, 1 for the step that reads it; a layer; its heads, whose attention is added."""
 _STEPS = ("writes", "reads")
 _DIAGONAL: Heads = (0, -1, ())
 """No attention, but the piece at the same share of the sentence."""

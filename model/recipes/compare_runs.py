@@ -61,7 +61,7 @@ def as_markdown(run: str, row: Row, domains: Mapping[str, Sequence[str]], tokens
     """Return a row of the table.
 
     Args:
-        tokens: Target tokens of each corpus, by which the losses of a domain are averaged.
+        tokens: Target tokens of each corpus, the weights of a domain's mean loss.
     """
     cells = [run, f"{row['target_tokens'] / 1e6:.2f}", str(row["cpu_seconds"]), f"{row['loss']:.3f}"]
     for corpora in domains.values():

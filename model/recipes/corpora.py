@@ -3,7 +3,7 @@ r"""Downloads the public corpora of corpora.toml at their commits, and cleans th
     python model/recipes/corpora.py PAIRS                # all of them
     python model/recipes/corpora.py PAIRS --only tatoeba --only 3am
 
-Writes PAIRS/NAME.tsv.gz, zh<TAB>en, one by one, and keeps those that are there and right. Repeat the command after an
+Writes PAIRS/NAME.tsv.gz, zh<TAB>en, one by one, and keeps existing correct ones. Repeat the command after an
 interruption: finished downloads stay, and a download continues where it stopped if the host can do that (GitHub's
 archives begin again). A corpus whose text differs from what corpora.toml says is refused; the others are still made.
 """
@@ -67,7 +67,7 @@ class Corpus(BaseModel):
     address: str
     """Address at a commit: of the folder of its files, or of the archive of a repository."""
     files: list[list[str]]
-    """Files of the Chinese and the English side, or one that has both: paths below `address`, or whole addresses.
+    """Files of the Chinese and the English side, or one file with both: paths below `address`, or whole addresses.
     ARCHIVE#PATTERN names files in an archive, #PATTERN those in the archive at `address`: * is any part of a name, **
     any part of a path, and files belong together if these parts are the same on both sides."""
     read: str
@@ -84,7 +84,7 @@ class Corpus(BaseModel):
     about: str
     pairs: int
     sha256: str
-    """Of the cleaned text."""
+    """SHA-256 of the cleaned text."""
 
 
 class Result(NamedTuple):
@@ -147,7 +147,7 @@ def make(corpus: Corpus, output: Path, mirror: str | None) -> Result:
     """Write one corpus, unless it is there.
 
     Raises:
-        SourceError: A file does not come or cannot be read, or the text is not the one that the list says.
+        SourceError: A file does not come or cannot be read, or the text differs from the listed one.
     """
     place = output / f"{corpus.name}.tsv.gz"
     if place.is_file() and _digest_of(place) == corpus.sha256:
@@ -161,7 +161,7 @@ def make(corpus: Corpus, output: Path, mirror: str | None) -> Result:
     except MissingLibrary:
         raise
     except SourceError:
-        # What came may be wrong, such as a page of a proxy; kept, it would be wrong for ever.
+        # The download may be wrong, such as a page of a proxy; kept, it would stay wrong.
         for path in paths.values():
             path.unlink(missing_ok=True)
         raise
@@ -219,7 +219,7 @@ def _attempt(address: str, partial: Path, place: Path) -> str:
         partial.replace(place)
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            # What is there is no part of this file.
+            # The existing file is not a part of this one.
             partial.unlink(missing_ok=True)
         elif error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code != HTTPStatus.TOO_MANY_REQUESTS:
             raise SourceError(f"{address}: {error.code} {error.reason}") from error

@@ -1,7 +1,7 @@
 """Formats of public corpora, each read as rows of Chinese and English: lines, tables, treebanks, catalogues, documents.
 
 Documents are aligned by structure: between two headings or pieces of code, blocks are paired only if both sides have
-the same kinds of them, and sentences of a pair only if both sides have as many. What does not fit is left out.
+the same kinds of them, and sentences of a pair only if both sides have as many. Other parts are left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read(kind: str, contents: Sequence[str], columns: tuple[int, int] = (0, 1)) 
 
 
 def sentences(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield the lines and sentences of rows whose sides have the same number of them, and other rows as they are."""
+    """Yield the lines and sentences of rows whose sides have the same number of them, and other rows unchanged."""
     for row in rows:
         for line in _pairs(row, [side.strip().splitlines() for side in row]):
             parts = [pattern.split(side.strip()) for pattern, side in zip(_SENTENCE_ENDS, line, strict=True)]

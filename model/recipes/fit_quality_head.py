@@ -32,7 +32,7 @@ from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
 
-# Of the bundled model as many translations reach it as people call acceptable; docs/quality.md.
+# As many translations of the bundled model reach it as people call acceptable; docs/quality.md.
 _MIN_CHRF = 45.0
 _OTHER_HALF = "other half of the pairs"
 _TEXTS_TOGETHER = 64
@@ -41,7 +41,7 @@ _UNLIMITED = FlagLimits(min_token_ratio=0.0, max_token_ratio=1e6, max_low_attent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fit the quality head of a bundle, or measure the one that it has.
+    """Fit the quality head of a bundle, or measure the existing one.
 
     Args:
         arguments: Flags, without the program's name; None takes those of the process.
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0; 1 if the bundle or the pairs cannot be used.
 
     Raises:
-        SystemExit: With status 2, after a line on stderr that says what is wrong with the arguments.
+        SystemExit: With status 2, after a line on stderr that names the fault of the arguments.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> None:
     reports = {name: evaluate(head, pairs) for name, pairs in known.items()}
     if fitted:
         add_head(options.bundle, head, reports, min_chrf=options.min_chrf, fitted=len(fitted))
-        load_bundle(options.bundle)  # what was written must be what a server accepts
+        load_bundle(options.bundle)  # a server must accept the result
     if options.picture:
         draw_reliability(reports, options.picture)
     print("\n".join([*report_table(reports), "", *flag_table(head, known)]))
@@ -96,7 +96,7 @@ def _read(path: Path) -> list[Pair]:
 
 @dataclass(slots=True, kw_only=True)
 class _Recorder:
-    """Estimator that keeps what it is asked about, and knows nothing."""
+    """Estimator that records its inputs and estimates nothing."""
 
     limits: FlagLimits = _UNLIMITED
     searched: dict[str, SearchedSentence] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Keep the back-translations that are worth learning from: those that do not repeat themselves and have lost no number.
+"""Keep the useful back-translations: without repetitions and with all numbers.
 
     python model/recipes/keep_translations.py zh.txt zh.en.txt kept.tsv.gz
 
@@ -32,7 +32,7 @@ _WORDS_PER_REPEATED_PAIR = 12
 
 
 def is_worthwhile(chinese: str, english: str) -> bool:
-    """Return whether a sentence is whole and its translation plausible by what can be counted."""
+    """Return whether a sentence is whole and its translation plausible by its counts."""
     words = _WORD.findall(english.lower())
     if len(chinese) not in _CHARACTERS or _EMPTY_BRACKETS.search(chinese) or len(words) < 3:
         return False

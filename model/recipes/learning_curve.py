@@ -24,7 +24,7 @@ PANELS = {"validation_loss": "validation loss, nats per token", "chrf_greedy": "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Add what is to be added and draw.
+    """Add the given points and draw.
 
     Args:
         arguments: Flags, without the program's name; None takes those of the process.
@@ -65,7 +65,7 @@ def add_run(points: Sequence[Point], run: str, rows: Sequence[Point], tokens_per
 
     Args:
         points: Points of earlier runs; earlier ones of the same run are replaced.
-        rows: Lines of its `validations.jsonl`; of those that a resumed run wrote twice the last counts.
+        rows: Lines of its `validations.jsonl`; if a resumed run wrote one twice, the last counts.
         tokens_per_step: Target tokens, on average.
     """
     kept = [point for point in points if point["run"] != run]

@@ -1,4 +1,4 @@
-r"""Count the sentences in whose translations every number is right, through a running server.
+r"""Count the sentences translated with every number right, through a running server.
 
     python model/recipes/numbers_right.py 127.0.0.1:50051 --model zh-en
 

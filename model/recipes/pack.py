@@ -30,7 +30,7 @@ LIMIT = 40 * 10**6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Pack and print what was packed.
+    """Pack and print the packed files.
 
     Args:
         arguments: Flags, without the program's name; None takes those of the process.
@@ -74,7 +74,7 @@ def sampled(lines: Iterable[str], kept: float) -> Iterator[str]:
 
 
 def reweighted(recipe: str, shares: Mapping[str, float]) -> str:
-    """Return a recipe for pairs of which a share was kept; weights of corpora that were not packed are left out."""
+    """Return a recipe for a kept share of pairs; weights of corpora that were not packed are left out."""
 
     def line(match: re.Match[str]) -> str:
         name, weight = match.groups()

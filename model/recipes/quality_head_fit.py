@@ -232,7 +232,7 @@ def _curve(likely: Vector, true: Labels) -> list[ReliabilityBin]:
 
 
 def auroc(values: Vector, true: Labels) -> float:
-    """Return the probability that a true element has a greater value than one that is not; ties count half.
+    """Return the probability that a true element has a greater value than a false one; ties count half.
 
     Args:
         values: Values, [element].

@@ -1,6 +1,6 @@
 """Translate test sets through a running server and print the tables of a model card.
 
-Everything but the address and the files is the server's default, so that what is measured is what users get.
+Everything but the address and the files is the server's default, so the measured answers are those that users get.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def evaluate(
         CometError: COMET failed.
     """
     translations = translated(client, model, name, [pair.source for pair in pairs])
-    # NFKC is the default of `prepare`; the server does not say what it does to sources.
+    # NFKC is the default of `prepare`; the server does not report its normalisation.
     return measure(pairs, translations, model.target_languages[0], "nfkc", comet)
 
 

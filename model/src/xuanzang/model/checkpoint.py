@@ -33,7 +33,7 @@ _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF
 
 
 class MappedTensors:
-    """Tensors that lie in a file: what is not touched takes no memory, and what was touched can be given back."""
+    """Tensors mapped from a file: untouched parts take no memory, and touched ones can be released."""
 
     def __init__(self, path: Path) -> None:
         """Map a file.
@@ -90,7 +90,7 @@ class CheckpointError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A model with all that is needed to use it."""
+    """A model with its tokenisers and settings."""
 
     model: Transformer
     """In evaluation mode, float32."""
@@ -108,7 +108,7 @@ class Checkpoint:
     """The file that the model's parameters lie in, if they are float32 there."""
 
     def source_ids(self, text: str) -> list[int]:
-        """Return the ids of a sentence as the encoder takes them: with eos, and with those that name the languages."""
+        """Return the ids of a sentence for the encoder: with eos, and with the ids of the languages."""
         metadata = self.metadata
         ids = self.source_tokenizer.encode(normalize(text, metadata.source_normalization, metadata.source_language))
         asked = _ids_of(metadata.language_prefix_ids, metadata.target_language)
@@ -117,7 +117,7 @@ class Checkpoint:
 
     @property
     def target_prefix_ids(self) -> list[int]:
-        """Ids with which every translation begins: that of the target language, if there is one."""
+        """Ids that every translation begins with: the target language's, if there is one."""
         return _ids_of(self.metadata.target_language_ids, self.metadata.target_language)
 
     def between(self, source_language: str = "", target_language: str = "") -> Checkpoint:
@@ -324,7 +324,7 @@ def _model_of(config: TransformerConfig, weights: MappedTensors, path: Path) -> 
 
 
 def start_from(model: Transformer, folder: Path, tokenizer_folder: Path) -> None:
-    """Fill a model that is to be trained further with the weights of a checkpoint.
+    """Fill a model with the weights of a checkpoint, for further training.
 
     Args:
         model: Model of the same shape.

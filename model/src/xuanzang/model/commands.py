@@ -43,7 +43,7 @@ def _is_table(*values: object) -> bool:
 
 
 class Command(BaseModel):
-    """Flags of a command, and what it does."""
+    """Flags of a command, and its function."""
 
     model_config = _CONFIG
 
@@ -55,7 +55,7 @@ class Command(BaseModel):
 class _RecipeCommand(Command):
     recipe: Path | None = None
     """TOML file with a table for this command, such as [train], of flags. Those on the command line come first; of
-    NAME=X flags each name by itself."""
+    NAME=X flags each name separately."""
 
     @model_validator(mode="before")
     @classmethod
@@ -116,7 +116,7 @@ class TrainCommand(TrainingSettings, _RecipeCommand):
         """Run the command."""
         keep_freed_memory()
         logging.basicConfig(level=logging.INFO, format="%(message)s")
-        # Only those that were given: a resume tells them from defaults.
+        # Only given flags: a resume distinguishes them from defaults.
         given = self.model_dump(exclude={"threads", "recipe"}, exclude_unset=True)
         settings = TrainingSettings.model_validate(given)
         with _process_group(settings.device), stop_on_interrupt() as stop:

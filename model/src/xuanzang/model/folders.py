@@ -18,7 +18,7 @@ def replacing(folder: Path, *, marker: str) -> Iterator[Path]:
     Raises:
         FileExistsError: Something else is there.
     """
-    # "." and ".." have no name to write beside.
+    # "." and ".." have no name to derive another from.
     folder = folder.resolve() if folder.name in ("", "..") else folder
     recover(folder)
     if _holds_other_things(folder, marker):
@@ -40,7 +40,7 @@ def replacing(folder: Path, *, marker: str) -> Iterator[Path]:
 def with_usual_mode(path: Path, write: Callable[[Path], object]) -> None:
     """Let a function write a file, and leave the file with the mode that files of this process have.
 
-    safetensors renames a temporary file that nobody but its owner may read, whatever the umask says.
+    safetensors renames a temporary file that only its owner may read, whatever the umask says.
     """
     path.touch()
     mode = path.stat().st_mode

@@ -54,7 +54,7 @@ def beam_search(
 
     Of the 2 · beam_size best continuations, those among the first beam_size that end in eos are finished; the best
     beam_size others live on. A sentence is done when it has beam_size finished hypotheses (without length penalty: when
-    the best continuation of all ended in eos), or at the limit, where the first beam_size count as they are. These are
+    the best continuation of all ended in eos), or at the limit, where the first beam_size count unfinished. These are
     the rules of CTranslate2.
 
     Args:
@@ -66,7 +66,7 @@ def beam_search(
         min_target_length: Tokens before eos is allowed, eos not counted.
         max_target_length: Maximum tokens, eos counted; one for all sentences or one for each.
         prefixes: Beginning of the hypotheses of each sentence, which costs nothing and counts towards their length; all
-            of one length, or none at all.
+            of one length, or none.
         rules: When the search ends.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The number of CPU threads with which torch is fastest on the cores as they are now."""
+"""The number of CPU threads that makes torch fastest on the cores under their present load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _STEPS = 3
 # A step this much slower than one thread's is decided at once, as three of them could take a minute.
 _HOPELESS = 3.0
-# More threads must gain this much, because what is measured varies from step to step.
+# More threads must gain this much, because measurements vary from step to step.
 _WORTHWHILE = 0.9
 
 
@@ -56,7 +56,7 @@ def fastest_threads(
     than one.
 
     Args:
-        step: One step of the work to come, which leaves everything as it was.
+        step: One step of the work to come, which changes no state.
         maximum: Maximum number of threads, at least 1.
         clock: Function that returns the time, seconds.
     """

@@ -15,7 +15,7 @@ Normalization = Literal["none", "nfkc", "moses"]
 
 UNK_ID, BOS_ID, EOS_ID, PAD_ID = 0, 1, 2, 3
 
-# What SentencePiece writes for a space.
+# SentencePiece's sign for a space.
 _SPACE = "\u2581"
 
 
@@ -43,7 +43,7 @@ def _punctuation(language: str) -> Callable[[str], str]:
 class Tokenizer:
     """A SentencePiece model. Bytes stand in for characters that it has not seen, so text survives the round trip.
 
-    One character does not: "▁" (U+2581), with which SentencePiece marks spaces, comes back as a space.
+    One character does not: "▁" (U+2581), SentencePiece's mark of spaces, comes back as a space.
     """
 
     def __init__(self, path: Path) -> None:
@@ -128,7 +128,7 @@ class TableTokenizer(Tokenizer):
         """Return the text of ids; eos and pad count as nothing."""
         unknown = self._processor.id_to_piece(self._processor.unk_id())
         pieces = [unknown if i == self._unk_id else self._table[i] for i in ids if i not in self._silent_ids]
-        # Pieces that only the table has come back from SentencePiece as they are.
+        # Pieces that only the table has come back from SentencePiece unchanged.
         return str(self._processor.decode_pieces(pieces)).replace(_SPACE, " ").strip()
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -19,7 +19,7 @@ from xuanzang.model.threads import fastest_threads, usable_threads
 logger = logging.getLogger(__name__)
 
 _LARGE = 100_000_000
-"""Parameters from which even a trial takes seconds."""
+"""Minimum parameters of a model whose trial takes seconds."""
 
 Sentence = TypeVar("Sentence", bound=Sized)
 

@@ -69,7 +69,7 @@ def best(probabilities: Matrix, row: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def _first_guess(source: Matrix, target: Matrix) -> Matrix:
-    """Count the sentences in which pieces meet; keep for each source piece the targets that it meets notably often."""
+    """Count the sentences that pairs of pieces share; keep each source piece's notably frequent targets."""
     weights = 1 / np.sqrt(np.maximum(target.sum(axis=0), 1.0))
     kept = []
     for pieces in tqdm(list(_slices(source.shape[1], _PIECES)), desc="counting", unit="block", file=sys.stderr):

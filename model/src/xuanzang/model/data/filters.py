@@ -1,4 +1,4 @@
-"""Rules by which sentence pairs are kept or dropped."""
+"""Rules for keeping or dropping sentence pairs."""
 
 from __future__ import annotations
 

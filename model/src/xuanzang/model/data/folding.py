@@ -18,7 +18,7 @@ _HAN = (range(0x3400, 0xA000), range(0xF900, 0xFB00))
 def fold_traditional(*paths: Path) -> None:
     """Make tokenisers encode traditional characters as their simplified ones, wherever the files are used.
 
-    SentencePiece keeps a table of characters to replace in the model file. Vocabulary and decoding stay as they are.
+    SentencePiece keeps a table of characters to replace in the model file. Vocabulary and decoding are unchanged.
 
     Args:
         paths: SentencePiece model files to rewrite.

@@ -19,14 +19,14 @@ TARGET_TOKENIZER_FILE = "target.spm"
 SOURCE_TABLE_FILE = "source.vocab.json"
 TARGET_TABLE_FILE = "target.vocab.json"
 
-# What metadata say of data that others have prepared.
+# Message about metadata of data prepared elsewhere.
 UNKNOWN_PAIRS: Mapping[str, Any] = MappingProxyType(
     {"corpora": [], "weights": [], "train_pairs": 0, "valid_pairs": 0, "filter_counts": {}, "data_sha256": ""}
 )
 
 
 class PreparedMetadata(BaseModel):
-    """Description of prepared data, kept in metadata.json beside the ids."""
+    """Description of prepared data, kept in metadata.json next to the ids."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
@@ -55,7 +55,7 @@ class PreparedMetadata(BaseModel):
     data_sha256: str
     """Digest of the training ids."""
     other_source_languages: list[str] = []
-    """BCP-47 codes that can be translated from besides source_language."""
+    """BCP-47 codes that can be translated from in addition to source_language."""
     language_prefix_ids: dict[str, int] = {}
     """Target languages of a model that has several: the source id that stands before a sentence to ask for each, by
     BCP-47 code."""
@@ -64,11 +64,11 @@ class PreparedMetadata(BaseModel):
     source_language_place: Literal["before", "after_end"] = "before"
     """Position of the id of source_language_ids: before the sentence, or after its end token."""
     target_language_ids: dict[str, int] = {}
-    """Target id with which a translation into each language begins, by BCP-47 code; empty if none does."""
+    """Target id that begins a translation into each language, by BCP-47 code; empty for none."""
     forces_end: bool = False
     """True if a translation at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
     silent_ids: list[int] = []
-    """Ids that are no text on either side, besides those of end and padding."""
+    """Ids without text on either side, other than end and padding."""
 
     @property
     def source_languages(self) -> list[str]:

@@ -28,7 +28,7 @@ CARD_FILE = "data_card.json"
 
 
 def write_card(folder: Path, metadata: PreparedMetadata, counts: Mapping[str, Counter[str]]) -> None:
-    """Write data_card.json: for each corpus its pairs, its weight, its share of an epoch, and what was dropped and why.
+    """Write data_card.json: for each corpus its pairs, weight, share of an epoch, and dropped pairs by reason.
 
     Args:
         counts: Number of "kept" pairs and of each reason to drop, for every corpus that was read; the others were made.
@@ -128,7 +128,7 @@ class PrepareSettings(BaseModel):
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Of the sources and of the targets."""
+        """Source and target language."""
         return self.source_language, self.target_language
 
 
@@ -137,7 +137,7 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
 
     Raises:
         CorpusError: A file is missing or malformed, nothing is left after filtering, there is too little text for the
-            vocabulary, or `output` exists and is not to be overwritten or holds something else.
+            vocabulary, or `output` exists and may not be overwritten or holds something else.
     """
     _require_free(settings)
     gathered, counts = _gather(settings)
@@ -152,7 +152,7 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
 
 
 def _gather(settings: PrepareSettings) -> tuple[HeldOut, dict[str, Counter[str]]]:
-    """Read all files; return the pairs to train on and to validate on, and what was dropped of each corpus."""
+    """Read all files; return the pairs for training and validation, and the dropped pairs of each corpus."""
     # Validation pairs are not filtered themselves.
     valid = _read_whole(settings.valid, settings) if settings.valid else []
     apart = [*valid, *(pair for file in settings.keep_out for pair in _read_whole(file, settings))]

@@ -43,7 +43,7 @@ class ShortlistSettings(BaseModel):
     per_piece: int = Field(default=40, ge=1, le=1000)
     """Target pieces that each source piece suggests."""
     frequent: int = Field(default=1000, ge=0)
-    """Number of frequent target pieces that every sentence may use, besides special, byte and one-letter pieces."""
+    """Number of frequent target pieces that every sentence may use, apart from special, byte and one-letter pieces."""
     rounds: int = Field(default=4, ge=1)
     """Iterations of the alignment."""
     max_pairs: int = Field(default=500_000, ge=1)
@@ -100,7 +100,7 @@ def load_shortlist(file: Path, tokenizers: Path) -> Shortlist:
 
     Args:
         file: File that `make_shortlist` wrote.
-        tokenizers: Folder of the tokenisers that it is to be used with, such as a checkpoint.
+        tokenizers: Folder of the tokenisers to use it with, such as a checkpoint.
 
     Raises:
         CorpusError: It is no shortlist, or one for other tokenisers.
@@ -136,7 +136,7 @@ def _copies(source: Sequence[str], target: Sequence[str]) -> Iterator[list[int]]
 
 
 def _elementary(pieces: Sequence[str]) -> list[int]:
-    """Find the pieces with which anything can be spelled: special ones, bytes, and single ASCII characters."""
+    """Find the pieces that can spell anything: special ones, bytes, and single ASCII characters."""
     return [number for number, piece in enumerate(pieces) if number <= PAD_ID or _ELEMENTARY.fullmatch(piece)]
 
 

@@ -86,7 +86,7 @@ class SplitWriter:
         Args:
             split: "train" or "valid".
             pairs: Pairs to write, at least one.
-            corpora: Number of each pair's corpus, if it is to be kept.
+            corpora: Number of each pair's corpus, to keep it.
 
         Returns:
             Number of pairs that were short enough.

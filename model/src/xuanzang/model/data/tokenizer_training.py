@@ -85,7 +85,7 @@ def train_tokenizer(sentences: Iterable[str], output: Path, vocab_size: int, *, 
     Raises:
         CorpusError: `vocab_size` is too high or too low for the text; the message says which size it allows.
     """
-    # SentencePiece samples with a generator of its own; without a seed every run would make another vocabulary.
+    # SentencePiece samples with its own generator; without a seed every run would make another vocabulary.
     sentencepiece.set_random_generator_seed(0)
     model = io.BytesIO()
     try:

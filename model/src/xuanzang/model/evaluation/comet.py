@@ -34,14 +34,14 @@ class CometScore(NamedTuple):
     score: float
     """Mean over the sentences, as COMET prints it."""
     model: str
-    """Name of the checkpoint and the first digits of its SHA-256, by which scores are comparable."""
+    """Name of the checkpoint and the first digits of its SHA-256, to compare scores."""
 
     def __str__(self) -> str:
         """Return one line for people."""
         return f"COMET {self.score:.4f}  ({self.model})"
 
     def as_json(self) -> dict[str, float | str]:
-        """Return the figures as they are written to a file."""
+        """Return the figures in the form of the file."""
         return {"comet": round(self.score, 5), "comet_model": self.model}
 
 

@@ -22,7 +22,7 @@ class Scores(NamedTuple):
     chrf: float
     """0 to 100, chrF2."""
     bleu_signature: str
-    """sacreBLEU's signature, by which scores are comparable."""
+    """sacreBLEU's signature, to compare scores."""
     chrf_signature: str
     """The same for chrF."""
 
@@ -84,7 +84,7 @@ class Faults(NamedTuple):
 
 
 def count_faults(sources: Sequence[str], translations: Sequence[str], references: Sequence[str]) -> Faults:
-    """Count what goes wrong in translations.
+    """Count faults of translations.
 
     Args:
         sources: Normalised sources, one per sentence.
@@ -115,7 +115,7 @@ class Quality(NamedTuple):
     key_words: KeyWords
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures as they are written to a file, rounded."""
+        """Return the figures in the form of the file, rounded."""
         figures = {"sentences": self.sentences} | self.scores._asdict() | self.faults._asdict()
         if self.key_words.wanted:
             figures |= {"key_words": self.key_words.wanted, "key_words_found": self.key_words.found}
@@ -132,7 +132,7 @@ class Evaluation(NamedTuple):
     """COMET of all translations, if it was asked for."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures as they are written to a file, rounded."""
+        """Return the figures in the form of the file, rounded."""
         comet = self.comet.as_json() if self.comet else {}
         groups = {name: group.as_json() for name, group in self.groups.items()}
         return self.whole.as_json() | comet | {"groups": groups}
@@ -151,7 +151,7 @@ def measure(
         pairs: Pairs of the test set, at least one.
         translations: Translations, one per pair.
         target_language: BCP-47 code.
-        normalization: Unicode form of the sources that the model read, in which spans are counted.
+        normalization: Unicode form of the model's sources; spans are counted in it.
 
     Raises:
         CometError: COMET failed.

@@ -21,7 +21,7 @@ class KeyWords(NamedTuple):
     wanted: int
     """Key words of all sentences."""
     found: int
-    """Key words of which an alternative is in the translation."""
+    """Key words with an alternative in the translation."""
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -35,7 +35,7 @@ def parse_key_words(text: str) -> tuple[Alternatives, ...]:
 
 
 def missing_key_words(key_words: Sequence[Alternatives], translation: str) -> list[Alternatives]:
-    """Return the key words of which no alternative is in a translation, in any case, as whole words."""
+    """Return the key words without an alternative in a translation, in any case, as whole words."""
     return [word for word in key_words if not any(_contains(translation, form) for form in word)]
 
 

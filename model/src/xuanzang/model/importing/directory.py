@@ -146,7 +146,7 @@ def read_object(path: Path, faults: list[str], *, optional: bool = False) -> dic
     """Read a file that holds a JSON object.
 
     Args:
-        faults: List to which faults are added.
+        faults: List that receives faults.
 
     Returns:
         The object; empty if the file is missing or damaged.

@@ -17,13 +17,13 @@ class Wanted:
     """Choices for an import."""
 
     sources: Sequence[str] = ()
-    """BCP-47 codes of source languages; none takes those that the directory names. CODE=NAME gives a code to the
+    """BCP-47 codes of source languages; none takes the directory's. CODE=NAME gives a code to the
     language that the vocabulary of a model of several languages calls NAME; the others are then left out."""
     targets: Sequence[str] = ()
     """The same for the target."""
     punctuation: Literal["as-is", "moses"] = "as-is"
     """"moses" to normalise that of sources, as the training data of many of these models was; the tokenisers of
-    transformers leave it as it is."""
+    transformers leave it unchanged."""
 
 
 class Languages(NamedTuple):
@@ -40,7 +40,7 @@ class Languages(NamedTuple):
     source_place: Literal["before", "after_end"] = "before"
     """Position of that id: before the sentence, or after its end token."""
     target_ids: Mapping[str, int] = MappingProxyType({})
-    """Target id with which translations into each language begin; empty if none does."""
+    """Target id that begins translations into each language; empty for none."""
 
 
 class Vocabularies(NamedTuple):
@@ -53,7 +53,7 @@ class Vocabularies(NamedTuple):
     unk_id: int
     """Id of pieces outside a table, on both sides."""
     silent_ids: Sequence[int] = ()
-    """Ids that are no text, besides end and padding."""
+    """Ids without text, other than end and padding."""
 
 
 class ReadText(Protocol):
@@ -63,7 +63,7 @@ class ReadText(Protocol):
         """Read them.
 
         Args:
-            faults: List to which faults are added.
+            faults: List that receives faults.
             wanted: Languages to take over.
         """
 
@@ -74,7 +74,7 @@ class Family(NamedTuple):
     architecture: str
     """Name of the class in transformers, as in config.json."""
     layout: Callable[[Path, dict[str, Any]], Layout]
-    """Files of the vocabulary in a folder, whose tokenizer_config.json holds what is given."""
+    """Files of the vocabulary in a folder, whose tokenizer_config.json holds the given values."""
     read_text: ReadText
     norm: Norm
     positions: Positions

@@ -56,7 +56,7 @@ _EVERYTHING = Wanted()
 
 
 def different_defaults(directory: Directory) -> Iterator[str]:
-    """Name the settings by which transformers translate otherwise than a bundle does unless told.
+    """Name the defaults of transformers that differ from a bundle's.
 
     Returns:
         One sentence for each, with the option that makes them equal.
@@ -127,7 +127,7 @@ def _family(folder: Path, config: dict[str, Any]) -> Family:
     """Return the family of a model.
 
     Raises:
-        DirectoryError: It is none of those that can be read.
+        DirectoryError: Its family is not supported.
     """
     architectures = config.get("architectures")
     names = {family.architecture: family for family in _FAMILIES.values()}

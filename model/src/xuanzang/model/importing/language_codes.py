@@ -25,13 +25,13 @@ _USUAL = {
     "npi": "ne", "ory": "or", "pbt": "ps", "pes": "fa", "plt": "mg", "quy": "qu", "swh": "sw", "uzn": "uz", "ydd": "yi",
     "zsm": "ms", "ns": "nso",
 }  # fmt: skip
-# What else a language in several scripts is asked for as.
+# Other codes that request a language in several scripts.
 _ALIASES = {"zh-Hans": ("zh",), "zh-Hant": ("zh-TW", "zh-HK", "zh-MO")}
 _TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
 def language_code(name: str) -> str | None:
-    """Return the BCP-47 code of a language, None for what is no code of one.
+    """Return the BCP-47 code of a language, None if it is not a code.
 
     Args:
         name: Code such as "zh", "zho", "cmn_Hans" or "pt_br".

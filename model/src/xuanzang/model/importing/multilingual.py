@@ -38,7 +38,7 @@ def special_tokens(directory: Directory, pieces: Sequence[str], token: LanguageT
     Args:
         pieces: Pieces by id; empty if they could not be read.
         token: Shape of the tokens that name languages.
-        faults: List to which faults are added.
+        faults: List that receives faults.
     """
     size = directory.config.get("vocab_size")
     if not pieces or type(size) is not int:
@@ -114,7 +114,7 @@ def choose_languages(
     Args:
         directory: Model directory, whose settings may force one target language.
         language_ids: Ids by the names that the vocabulary has for languages.
-        faults: List to which faults are added.
+        faults: List that receives faults.
 
     Returns:
         Ids by BCP-47 code, of the source languages and of the target languages.
@@ -223,7 +223,7 @@ def _mbart_text(directory: Directory, faults: list[str], wanted: Wanted) -> tupl
 def _mbart_languages(directory: Directory, source_ids: dict[str, int], target_ids: dict[str, int]) -> Languages:
     first = str(directory.tokenizer.get("tokenizer_class", "")).startswith("MBartTokenizer")
     languages = named_on_both_sides(source_ids, target_ids, "after_end" if first else "before")
-    # Of the first mBART, what the decoder starts with is the language itself.
+    # The first mBART's decoder starts with the language itself.
     starts = directory.generation_setting("decoder_start_token_id") in target_ids.values()
     return languages._replace(target_ids={}) if starts else languages
 

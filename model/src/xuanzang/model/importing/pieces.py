@@ -12,7 +12,7 @@ def check_models(directory: Directory, faults: list[str]) -> None:
     """See that the SentencePiece models of a directory can be opened.
 
     Args:
-        faults: List to which faults are added.
+        faults: List that receives faults.
     """
     for path in directory.models:
         try:
@@ -25,7 +25,7 @@ def table_of(name: str, ids: Mapping[str, int], size: object, faults: list[str])
     """Turn ids by piece into pieces by id.
 
     Args:
-        faults: List to which faults are added.
+        faults: List that receives faults.
 
     Returns:
         Pieces by id; empty if the ids are not 0 to size - 1, each once.
@@ -47,7 +47,7 @@ def fairseq_pieces(directory: Directory, faults: list[str]) -> list[str]:
 
     Args:
         directory: Model directory with one SentencePiece model.
-        faults: List to which faults are added.
+        faults: List that receives faults.
 
     Returns:
         Pieces by id; empty if the model cannot be read or is of another kind.

@@ -16,7 +16,7 @@ from xuanzang.model.importing.directory import DirectoryError, read_object
 
 TOKENIZER_JSON = "tokenizer.json"
 _FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
-"""Pieces with which fairseq's vocabularies begin; SentencePiece has others in their place."""
+"""First pieces of fairseq's vocabularies; SentencePiece has others in their place."""
 _SPACES = {"Regex": " {2,}"}
 _UNIGRAM, _BPE = 1, 2
 _UNKNOWN, _CONTROL = 2, 3

@@ -39,7 +39,7 @@ def network_config(directory: Directory, family: Family, unk_id: int, faults: li
 
     Args:
         unk_id: Id of pieces outside the vocabulary.
-        faults: List to which faults are added.
+        faults: List that receives faults.
 
     Returns:
         The configuration, None if there are faults.
@@ -152,7 +152,7 @@ def read_weights(paths: Sequence[Path], faults: list[str]) -> dict[str, Tensor] 
 
     Args:
         paths: model.safetensors or pytorch_model.bin, or their parts.
-        faults: List to which faults are added.
+        faults: List that receives faults.
 
     Returns:
         Tensors by name, None if they cannot be read.
@@ -202,7 +202,7 @@ def network_weights(
     Args:
         tensors: Tensors of the file, by name.
         config: Configuration; sharing, tying and the bias of the output are found from the tensors.
-        faults: List to which missing, unexpected and misshapen tensors are added.
+        faults: List that receives missing, unexpected and misshapen tensors.
         shared: Whether both embeddings are one table, which the file may have under any of its names.
         tied: Whether the output projection has to be the target embedding; the same.
         renormalized: Whether the probability of banned pieces goes to the others.
@@ -241,7 +241,7 @@ def _tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
 
 
 def _tables(tensors: Mapping[str, Tensor], *, shared: bool, tied: bool) -> dict[str, Tensor | None]:
-    """Return embeddings and output, by our names; a file has what is shared or tied under one name or several."""
+    """Return embeddings and output, by our names; a file has shared or tied tensors under one name or several."""
     either = {
         _SOURCE: (_SOURCE, _SHARED, *((_TARGET,) if shared else ()), *((_OUTPUT,) if shared and tied else ())),
         _TARGET: (_TARGET, _SHARED, *((_OUTPUT,) if tied else ()), *((_SOURCE,) if shared else ())),
@@ -297,7 +297,7 @@ def _unexpected(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size])
 
 
 def _wrong_positions(tensors: Mapping[str, Tensor], config: TransformerConfig) -> list[str]:
-    """Old files hold the table of positions, which must be the one that the network computes."""
+    """Old files hold the table of positions, which must equal the network's."""
     if config.positions == "learned":
         return []
     table = fixed_positions(config)

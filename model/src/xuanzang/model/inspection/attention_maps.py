@@ -96,7 +96,7 @@ def attention_maps(checkpoint: Checkpoint, source: str, target: str | None = Non
 
 @contextmanager
 def _recorded_weights(model: Transformer) -> Iterator[dict[str, Weights]]:
-    """Ask every attention for its weights while the block runs; yields them by module name, filled as they come."""
+    """Ask every attention for its weights while the block runs; yields them by module name, filled meanwhile."""
     recorded: dict[str, Weights] = {}
 
     def ask(

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 _CELL, _LABEL, _TITLE = 14, 90, 24
-"""Sizes in the SVG, pixels: a weight, the labels beside a map, the title above it."""
+"""Sizes in the SVG, pixels: a weight, the labels of a map, the title above it."""
 _COLOR = "#08519c"
 _FAINTEST = 0.005
 
-# The first are tried before all others, because they look well beside Latin letters.
+# The first are tried before all others, because they match Latin letters.
 _CHINESE_FONTS = (
     "Noto Sans CJK SC",
     "Source Han Sans SC",

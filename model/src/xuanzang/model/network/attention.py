@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         return self.attend(query, *self.project_key_value(key, value), mask, need_weights=need_weights)
 
     def project_key_value(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Project what is attended to, which a decoder caches.
+        """Project the attended states, which a decoder caches.
 
         Args:
             key: [batch, source, model].

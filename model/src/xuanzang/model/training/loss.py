@@ -21,7 +21,7 @@ class Objective(nn.Module):
         """Take a model.
 
         Args:
-            model: Transformer, or the wrapper by which processes share its training.
+            model: Transformer, or the wrapper that shares its training among processes.
             label_smoothing: Probability given to all pieces alike.
             bf16: Compute in bfloat16 where it is safe.
         """
@@ -99,7 +99,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             # softmax − smoothed one-hot
             chunk.sub_(normalizers[rows, None]).exp_().sub_(ctx.smoothing / logits.size(1))
             chunk.scatter_add_(1, target_ids[rows, None], chunk.new_full((len(chunk), 1), ctx.smoothing - 1))
-            # In place of the logits, which nothing needs any more: on CPU as much new memory costs a fifth of the step.
+            # Replaces the logits, which are no longer needed: on CPU as much new memory costs a fifth of the step.
             logits[rows] = chunk.mul_(scale[rows])
         return logits, None, None, None
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic polynomial of Jordan et al., whose steep slope at 0 lifts small singular values in few iterations."""
+"""Coefficients of Jordan et al.'s quintic, whose steep slope at 0 lifts small singular values in few iterations."""
 _ITERATIONS = 5
 
 
@@ -34,7 +34,7 @@ class Muon(torch.optim.Optimizer):
 
         Args:
             parameters: Matrices, [rows, columns].
-            lr: Learning rate; one that suits AdamW suits Muon.
+            lr: Learning rate; AdamW's suits Muon.
             momentum: Decay of the moving average of the gradients.
             weight_decay: Share of the weights that is subtracted at each step, times the learning rate.
 
@@ -115,7 +115,7 @@ class Optimizers:
         Args:
             name: "adam" for every parameter; "muon" for the matrices of the blocks, and Adam for embeddings, norms and
                 biases.
-            adam_factor: Learning rate of Adam beside Muon, as a multiple of Muon's.
+            adam_factor: Learning rate of Adam, as a multiple of Muon's.
             weight_decay: Share of Muon's matrices that is subtracted at each step, times the learning rate.
         """
         self._names = {parameter: name for name, parameter in model.named_parameters()}
@@ -133,7 +133,7 @@ class Optimizers:
             _step(self._muon, rate)
 
     def state(self, *, empty: bool = False) -> dict[str, Tensor]:
-        """Return all that changes from step to step, named `parameter.moment`.
+        """Return the changing state, named `parameter.moment`.
 
         Args:
             empty: Return new tensors of the same names and shapes, which need no step before.
@@ -175,7 +175,7 @@ def _step(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def _empty_state(parameter: Tensor) -> dict[str, Any]:
-    # The fused Adam keeps its step beside the parameter, in float32.
+    # The fused Adam keeps its step with the parameter, in float32.
     moments = {key: torch.empty_like(parameter) for key in ("exp_avg", "exp_avg_sq", "momentum_buffer")}
     return {"step": torch.zeros((), device=parameter.device), **moments}
 

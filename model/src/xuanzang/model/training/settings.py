@@ -17,7 +17,7 @@ from xuanzang.model.training.optimizers import OptimizerName
 Schedule = Literal["paper", "inverse_sqrt", "linear", "constant"]
 
 WARMUP_SHARE = 0.1
-"""Of the time of a run that ends by the clock, the most that its warm-up takes."""
+"""Maximum share of a timed run's time for its warm-up."""
 COOLDOWN_SHARE = 0.3
 """Of that time, the last part, over which the rate falls to 0."""
 
@@ -75,7 +75,7 @@ _SHAPE = {
     "norm": ("norm",),
     "positions": ("positions",),
 }
-"""By the settings that ask for a shape, what they ask for."""
+"""Requested shapes, by the settings that request them."""
 
 Preset = Literal["tiny", "small", "base", "big"]
 
@@ -122,7 +122,7 @@ class TrainingSettings(BaseModel):
     learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate of every schedule but the paper's."""
     adam_factor: float = Field(default=0.5, gt=0)
-    """Learning rate of Adam beside Muon, as a multiple of Muon's."""
+    """Learning rate of Adam, as a multiple of Muon's."""
     weight_decay: float = Field(default=0.1, ge=0)
     """Share of Muon's matrices that is subtracted at each step, times the learning rate."""
     warmup_steps: int = Field(default=1000, ge=1)
@@ -134,7 +134,7 @@ class TrainingSettings(BaseModel):
     clip_norm: float = Field(default=1.0, gt=0)
     """Gradients are scaled down to this norm."""
     average_decay: float = Field(default=0.999, ge=0, lt=1)
-    """Decay of the moving average of the weights, which is what is validated and saved as `best`."""
+    """Decay of the moving average of the weights, which are validated and saved as `best`."""
     bf16: bool = True
     """Compute in bfloat16 where it is safe; weights stay float32."""
     compile: bool = False

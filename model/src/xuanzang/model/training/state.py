@@ -1,4 +1,4 @@
-"""State of a run: what is saved to go on later, and the settings that a continuation may change."""
+"""Saved state of a run, and the settings that a continuation may change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SavedRun:
     settings: dict[str, Any] | None = None
     """Settings of the run, as `resuming.lasting_settings` returns them."""
     threads: int | None = None
-    """CPU threads of each process, on which the last bits of the results depend."""
+    """CPU threads of each process; the last bits of the results depend on them."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -143,9 +143,9 @@ def _names(kind: type[RunPosition | SavedRun]) -> list[str]:
 
 
 _SHAPE = ("preset", "encoder_layers", "decoder_layers", "norm", "positions", "optimizer")
-"""Settings on which the shapes of the saved tensors depend."""
+"""Settings that decide the shapes of the saved tensors."""
 
-# They say where a run is, or what is looked at and when, but change no weight.
+# They locate or observe a run, but change no weight.
 _FREE = {
     "data",
     "output",
@@ -160,7 +160,7 @@ _FREE = {
 
 
 def lasting_settings(settings: TrainingSettings) -> dict[str, Any]:
-    """Return the settings on which the weights of a run depend, as JSON has them."""
+    """Return the settings that affect the weights of a run, as in JSON."""
     return settings.model_dump(mode="json", exclude=_FREE)
 
 
@@ -168,7 +168,7 @@ def changed_settings(settings: TrainingSettings, run: SavedRun, data_sha256: str
     """Compare the settings of a command with those of the run that it goes on with.
 
     Args:
-        settings: Settings of the command; those that were given count as intended.
+        settings: Settings of the command; given ones count as intended.
         data_sha256: Digest of the command's training data.
 
     Returns:

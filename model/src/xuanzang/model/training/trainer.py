@@ -149,7 +149,7 @@ class Trainer:
         Raises:
             CheckpointError: `last` is damaged or of another run.
             ConfigError: An epoch has too few batches for one step.
-            DivergedError: The loss or a weight is infinite or not a number. What was saved before stays.
+            DivergedError: The loss or a weight is infinite or not a number. Saved states are kept.
         """
         self.resume()
         if self._out_of_patience() or self._out_of_time():
@@ -196,7 +196,7 @@ class Trainer:
         """Write everything that an exact resume needs.
 
         Raises:
-            DivergedError: A weight is infinite or not a number; what was saved before stays.
+            DivergedError: A weight is infinite or not a number; saved states are kept.
         """
         self._require_finite_state()
         if self.processes.is_first:
@@ -228,7 +228,7 @@ class Trainer:
 
         Args:
             number: Threads of each process; 0 takes those of the run that is resumed, as a resume is exact only with
-                the same, and measures in a new run. torchrun's processes and OMP_NUM_THREADS are left as they are.
+                the same, and measures in a new run. torchrun's processes and OMP_NUM_THREADS are not changed.
         """
         usable = usable_threads()
         if number:

@@ -58,9 +58,9 @@ def augment(
     """Make the corpora "copying", "passing", "naming", "numbers" and "terms".
 
     Args:
-        weights: Uses of each corpus per epoch, in proportion to which its pairs are drawn.
+        weights: Uses of each corpus per epoch; pairs are drawn in proportion.
         shares: Sizes; a corpus of size 0 is not made.
-        languages: Of the sources and of the targets; naming and numbers take zh and en.
+        languages: Source and target language; naming and numbers take zh and en.
         normalization: Unicode form of the sources.
         tokenizers: Those of the sources and of the targets, which terms need.
 
@@ -99,7 +99,7 @@ class Augmenter:
         self._spans = SpanMaker(self._random, words)
 
     def copying(self, pair: Pair) -> Pair:
-        """Return the pair with a random span in both sides: in place of one that both have, around it, or beside."""
+        """Return the pair with a random span in both sides: in place of a shared one, around it, or next to it."""
         shared = shared_spans(pair)
         if shared and self._random.random() < 0.8:
             return self._replace(pair, self._random.choice(shared))

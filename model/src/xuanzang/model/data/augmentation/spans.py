@@ -19,7 +19,7 @@ _KINDS = {
     "name": r"[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*|[A-Z]{2,}\d*(?!\w)|[\w-]+\.(?:[a-z]{2,4}|[ch])(?!\w)",
     "number": r"\d+(?:[.,:/-]\d+)*",
 }
-# ASCII, or \w would take Chinese into a name that stands beside it.
+# ASCII, or \w would take adjacent Chinese into a name.
 _SPAN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()), re.ASCII)
 
 
@@ -33,7 +33,7 @@ def copied_spans(text: str) -> list[str]:
 
 
 def kept_spans(source: str, translation: str) -> tuple[int, int]:
-    """Count the spans of a source, and those that its translation holds at least as often.
+    """Count the spans of a source, and how many its translation holds at least as often.
 
     Returns:
         Kept spans and all spans.

@@ -1,4 +1,4 @@
-"""Sentences in which words of the target language stand for their own, as a glossary puts them there.
+"""Sentences with some words replaced by target-language words, as a glossary does.
 
 A model that has seen such sources copies the words and translates around them.
 
@@ -30,7 +30,7 @@ class TermMaker:
     """Puts target words into sources; the same ones for the same seed."""
 
     def __init__(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], seed: int) -> None:
-        """Learn which words stand for which.
+        """Learn the correspondence of words.
 
         Args:
             tokenizers: Those of the sources and of the targets.
@@ -60,7 +60,7 @@ class TermMaker:
 
 
 def _learned(pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> Mapping[str, str]:
-    """Return the target word that each source word stands for, of those that are a piece each."""
+    """Return the target word of each source word, for words of one piece."""
     try:
         from xuanzang.model.data import alignment  # noqa: PLC0415 - scipy is optional
     except ImportError as error:
@@ -85,7 +85,7 @@ def _learned(pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> 
 
 
 def _is_word(piece: str) -> bool:
-    """Return whether a piece is a word by itself, as far as can be seen."""
+    """Return whether a piece seems to be a whole word."""
     bare = piece.removeprefix(_SPACE)
     return bool(_UNSPACED.fullmatch(bare)) or (piece != bare and bare.isalpha() and len(bare) > 2)
 
