@@ -3,7 +3,7 @@
     python client/generate_asyncio.py [--check]
 
 The two differ in what awaits and in some types: a pair of texts for each difference, which must occur. So a method of
-the blocking client is one of the asyncio client as soon as it is generated.
+the blocking client is also the asyncio client's once it is generated.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CLIENT = (
     ("texts: Iterable[str],", "texts: Iterable[str] | AsyncIterable[str],"),
     ("read_parts", "aio_read_parts"),
     ("whole(parts)", "whole([part async for part in parts])"),
-    # What awaits cannot be subscripted.
+    # An awaitable cannot be subscripted.
     (
         "return self.translate([text], timeout=timeout, **options)[0]",
         "return (self.translate([text], timeout=timeout, **options))[0]",
@@ -104,7 +104,7 @@ def generated(source: str, target: str, differences: Iterable[tuple[str, str]]) 
     Args:
         source: Name of the file that it is written from.
         target: Its name.
-        differences: Texts of the source, and what stands for them.
+        differences: Texts of the source, and their replacements.
 
     Raises:
         ValueError: A text does not occur.

@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def translate(client: TranslationClient, sentence: str) -> None:
-    """Translate a sentence in a request of its own; the model is chosen by the detected language."""
+    """Translate a sentence in a separate request; the model is chosen by the detected language."""
     started = time.perf_counter()
     translation = client.translate_one(sentence)
     print(f"  {sentence}\n  {translation.text}   ({1000 * (time.perf_counter() - started):.0f} ms)\n")

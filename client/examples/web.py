@@ -26,7 +26,7 @@ def main() -> int:
     """Serve the page until Ctrl-C.
 
     Returns:
-        0 after Ctrl-C, 1 if a program ended by itself.
+        0 after Ctrl-C, 1 if a program ended.
     """
     defaults = ["127.0.0.1:8080", "127.0.0.1:50051"]
     page, server = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
@@ -46,7 +46,7 @@ def serve(address: str, server: str) -> int:
         server: Host and port of the gRPC service.
 
     Returns:
-        1, because no program ends by itself unless it has failed.
+        1, because a program that ends has failed.
     """
     if is_taken(address):
         print(f"{address} is taken; serve the page elsewhere: make web WEB_ADDRESS=127.0.0.1:8081")
@@ -90,7 +90,7 @@ def running(module: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
         Its process.
     """
     command = [sys.executable, "-m", module, *flags, "--log-level", "warning"]
-    # In a group of its own, so that Ctrl-C does not reach it before the SIGTERM below.
+    # In a separate group, so that Ctrl-C does not reach it before the SIGTERM below.
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
     try:
         yield process

@@ -1,4 +1,4 @@
-// Translates one text and writes each part of the translation as soon as it is certain.
+// Translates one text and writes each part of the translation as soon as it is final.
 import { fileURLToPath } from "node:url";
 import grpc from "@grpc/grpc-js";
 import loader from "@grpc/proto-loader";

@@ -81,7 +81,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     shared = server_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     add_translate(commands, shared).set_defaults(command=translate)
     if find_spec("xuanzang.documents"):
-        # A distribution of its own, whose command this is.
+        # A separate distribution, whose command this is.
         from xuanzang.client._commands.documents import add_documents  # noqa: PLC0415
 
         add_documents(commands, shared)

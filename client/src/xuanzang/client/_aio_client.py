@@ -49,14 +49,14 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
             several processes serves each connection with one of them, so open as many as it has.
         tls: TLS settings; None: no encryption.
         timeout: Default time limit of a call in seconds, retries included.
-        client_id: Name of the caller, such as "nightly-import", by which a busy server divides its time; None: the
+        client_id: Name of the caller, such as "nightly-import", used by a busy server to divide its time; None: the
             server goes by the network address. A caller with a key is known by the key.
         api_key: Key that the server's operator has given out; None: that of the environment variable
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
         on_usage: Receiver of what each call has used, called by the task that waits for the answer.
-        throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
+        throttle: True to hold back calls that an overloaded server would refuse, judged by its last refusals; they
             fail with OverloadedError without being sent, if they cannot wait.
         uses_proxy: Whether a proxy that the environment names may be used; never with a key in plain text.
         wait_for_server: Whether calls wait as long as their timeout for servers that have never answered; without it,
@@ -120,7 +120,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
         Args:
             api_key: Key of the caller; None: none.
             client_id: Name of the caller, as the constructor takes it; None: none.
-            request_id: Id that every call of the returned client has, by which the server's operator finds it: 1 to
+            request_id: Id of every call of the returned client, for the server's operator: 1 to
                 128 letters, digits and "._:/+=-"; None: a random one for each call.
 
         Raises:

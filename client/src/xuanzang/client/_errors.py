@@ -73,7 +73,7 @@ class TranslationError(Exception):
         self.violations = violations
         """Faulty fields, if the server named them."""
         self.request_id = request_id
-        """Id by which the server's operator finds the call in logs and traces; None if nothing was sent."""
+        """Id of the call in the server's logs and traces; None if nothing was sent."""
 
     def __str__(self) -> str:
         return self.message if self.request_id is None else f"{self.message} [request {self.request_id}]"
@@ -91,11 +91,11 @@ class InvalidRequestError(TranslationError):
 class UnservedLanguageError(InvalidRequestError):
     """No model translates the language of a text: `violations` names the texts.
 
-    Set `source_language` to translate them all the same, or `pass_through_unserved` to get them back as they are.
+    Set `source_language` to translate them all the same, or `pass_through_unserved` to get them back unchanged.
     """
 
     detected_languages: tuple[str, ...] = ()
-    """Languages of these texts, as far as they are told."""
+    """Languages of these texts, as far as known."""
     served_languages: tuple[str, ...] = ()
     """Languages that the request could be translated from."""
 

@@ -1,4 +1,4 @@
-"""Output files that keep what was there until the new content is whole."""
+"""Output files that keep their content until the new one is whole."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def replaced_file(path: Path, *, report: Callable[[str], None], mode: int | None = None) -> Iterator[TextIO]:
-    """Write a file beside the given one, which takes its place once it is whole.
+    """Write a temporary file that takes the given one's place once it is whole.
 
-    A symbolic link is kept: the file that it points to is replaced. What is no regular file, such as a named pipe or
-    /dev/null, is written directly. If the block raises, the file remains as it was, and the partial one, unless it is
-    empty, remains beside it and is reported.
+    A symbolic link is kept: the file that it points to is replaced. A special file, such as a named pipe or
+    /dev/null, is written directly. If the block raises, the file is unchanged, and the partial one, unless it is
+    empty, remains and is reported.
 
     Args:
         path: File to write; it need not exist.
         report: Callback for a message about a partial file.
-        mode: Permissions of the file; None: those of the replaced file, or those that a new file gets.
+        mode: Permissions of the file; None: the replaced file's, or a new file's default.
 
     Raises:
         OSError: The file cannot be written.
@@ -71,7 +71,7 @@ def _keep(partial: Path, target: Path, report: Callable[[str], None]) -> None:
 
 
 def _mode(target: Path) -> int:
-    """Return the permissions of the file, or those that a new file gets."""
+    """Return the permissions of the file, or a new file's default."""
     if target.exists():
         return target.stat().st_mode & 0o7777
     # The mask can only be read by setting it.

@@ -14,7 +14,7 @@ from xuanzang.command.parser import fail
 
 _PROGRAM = "xuanzang"
 _HELP = ("--help", "-h", "help")
-# What else says how a machine translates.
+# Further facts on how a machine translates.
 _LIBRARIES = ("grpcio", "protobuf", "onnxruntime", "torch")
 
 

@@ -1,4 +1,4 @@
-"""All commands of the program: those that this repository has, and those that are installed."""
+"""All commands of the program: this repository's and the installed ones."""
 
 from __future__ import annotations
 

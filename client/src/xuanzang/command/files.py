@@ -24,7 +24,7 @@ def require_other_files(outputs: Iterable[Path | None], inputs: Iterable[Path | 
 
     Args:
         outputs: Files to write; None: not written.
-        inputs: Files that stay as they are; None: not read.
+        inputs: Files that are only read; None: not read.
 
     Raises:
         ValueError: An output is one of the inputs. Files such as /dev/stdout may be both.

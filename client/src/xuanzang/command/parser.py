@@ -18,7 +18,7 @@ class CommandParser(ArgumentParser):
 
 class _HelpFormatter(HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap paragraphs, but leave lists, whose lines are indented, as they are."""
+        """Wrap paragraphs, but not lists, whose lines are indented."""
         paragraphs = textwrap.dedent(text).strip("\n").split("\n\n")
         is_list = [any(line.startswith(" ") for line in each.splitlines()) for each in paragraphs]
         wrapped = (textwrap.fill(" ".join(each.split()), width) for each in paragraphs)
@@ -42,6 +42,6 @@ def fail(program: str, *faults: str, status: int = 2) -> int:
 
 
 def say(line: str) -> None:
-    """Write a line on what is being done to standard error."""
+    """Write a line on the progress to standard error."""
     sys.stderr.write(f"xuanzang: {line}\n")
     sys.stderr.flush()

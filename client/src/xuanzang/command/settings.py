@@ -149,7 +149,7 @@ def _add(parser: Any, name: str, field: FieldInfo) -> None:
         shown = f"NAME={value}" if shape.container is dict else value
         parser.add_argument(f"--{_flag(name)}", action="extend", nargs="+", metavar=shown)
     else:
-        # Not argparse's own: the model says in one style what is wrong with a value.
+        # Not argparse's own: the model words all faults of values in one style.
         parser.add_argument(f"--{_flag(name)}", metavar=_value_name(name, shape.kind))
 
 

@@ -1,4 +1,4 @@
-r"""Documents: files whose texts are translated while everything else in them stays as it is.
+r"""Documents: files whose texts are translated while everything else in them is unchanged.
 
 >>> from xuanzang.documents import DocumentFile
 >>> file = DocumentFile.of(b"# a *b*\n\n```\nc\n```\n", suffix=".md")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 IN_PROSE: tuple[str, ...] = ("addresses", "files", "identifiers")
-"""Families of placeholders in texts that people read as they are."""
+"""Families of placeholders in texts for readers."""
 IN_MESSAGES: tuple[str, ...] = (
     *("printf", "braces", "icu", "templates", "tags", "variables"),
     *(*IN_PROSE, "handles", "code"),
@@ -42,7 +42,7 @@ class ReadSettings:
     suffix: str
     """Suffix in lower case with its dot, such as ".tsv"."""
     encoding: str | None = None
-    """Name of the character encoding; None: the one that the file declares, else UTF-8."""
+    """Name of the character encoding; None: the file's declaration, else UTF-8."""
     columns: tuple[str, ...] | None = None
     """Names of the columns or keys whose texts are translated; None: all, where the format allows it."""
     target_language: str | None = None
@@ -78,7 +78,7 @@ class Document(Protocol):
         """Return the file with translations.
 
         Args:
-            translations: Translations by text; a text without one stays as it is.
+            translations: Translations by text; a text without one is unchanged.
 
         Raises:
             DocumentError: The file's encoding lacks a character of a translation.

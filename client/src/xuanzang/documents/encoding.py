@@ -66,7 +66,7 @@ class EncodedText:
             encoding: Name of the encoding; None: UTF-8. A byte order mark says more.
 
         Raises:
-            DocumentError: The encoding is unknown, the bytes are not in it, or would not come back as they were.
+            DocumentError: The encoding is unknown, the bytes are not in it, or would not come back unchanged.
         """
         marked = next((each for each in _MARKS if raw.startswith(each[0])), None)
         mark, codec = marked or (b"", _codec(encoding or "utf-8"))

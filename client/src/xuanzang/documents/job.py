@@ -1,4 +1,4 @@
-"""The translation of a document, apart from who translates: what is to be asked, and what becomes of the answers."""
+"""The translation of a document by any translator: its requests, and the use of the answers."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class Answer:
     translation: str = ""
     """The translation; of a document whose texts are HTML, with their tags."""
     refusal: str | None = None
-    """Reason why the text stays as it was; None: there is a translation."""
+    """Reason why the text is unchanged; None: there is a translation."""
     copied: Copied | None = None
     """Reason why the translation is the text; None: it was translated."""
     lost_placeholders: tuple[str, ...] = ()
-    """Placeholders of the text that the translation does not have as they were; with any the text stays."""
+    """Placeholders of the text that the translation lacks or changes; with any the text stays."""
     may_be_kept: bool = True
     """True if a later run may find the translation in a memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A text that has stayed as it was."""
+    """A text that is unchanged."""
 
     where: str
     """Place of its first occurrence in the document, such as "line 12"."""
@@ -73,7 +73,7 @@ class DocumentSummary:
     refusals: tuple[Refusal, ...]
     """Different texts without a translation."""
     passed_through: int = 0
-    """Different texts in languages that no model translates, which have stayed as they were with
+    """Different texts in languages that no model translates, which are unchanged with
     `pass_through_unserved`."""
     copied: int = 0
     """Different texts with nothing to translate."""
@@ -86,7 +86,7 @@ class TranslatedTexts:
     """Translations of the texts of a document."""
 
     translations: Mapping[str, str]
-    """Translations by text, without those of texts that stay as they are."""
+    """Translations by text, except of unchanged texts."""
     summary: DocumentSummary
     """Summary of the work."""
 
@@ -129,7 +129,7 @@ class Job:
         """Record the answer for a text; a translation that breaks the document counts as refused.
 
         Returns:
-            Whether `save` is to be called.
+            True if `save` is due.
         """
         self._done += self._texts.counts[text]
         fault = self._fault(text, answer) if answer.refusal is None else answer.refusal
@@ -149,7 +149,7 @@ class Job:
         return bool(self._unsaved)
 
     def save(self) -> None:
-        """Add to the memory what it lacks.
+        """Add missing entries to the memory.
 
         Raises:
             ValueError: The memory is damaged.

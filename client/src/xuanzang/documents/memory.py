@@ -22,13 +22,13 @@ CREATE INDEX by_use ON translations (used);
 
 
 class TranslationMemory:
-    """Translations by the digest of what was asked, in an SQLite file that only its owner can read.
+    """Translations by the digest of the request, in an SQLite file that only its owner can read.
 
     Threads and processes may share the file. Source texts are not kept, only their digests; translations are.
 
     Args:
         path: File; it is created if it does not exist.
-        max_bytes: Maximum size of what is kept, at least 64 KiB; the translations not used for longest go first.
+        max_bytes: Maximum size, at least 64 KiB; the translations not used for longest go first.
 
     Raises:
         OSError: The file cannot be created.

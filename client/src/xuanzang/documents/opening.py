@@ -56,7 +56,7 @@ SUFFIXES = tuple(_FORMATS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentTexts:
-    """The texts of a document, which are all that a translation of it asks for."""
+    """The texts of a document, the only input of its translation."""
 
     places: Mapping[str, str]
     """Place of the first occurrence of each text, such as "line 12", in the order of the document."""
@@ -97,7 +97,7 @@ class DocumentFile:
         Args:
             source: Path, or the content of a file.
             suffix: Suffix that tells the format, such as ".md"; None: that of the path.
-            encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
+            encoding: Name of the character encoding; None: the file's declaration, else UTF-8.
             columns: Names of the columns or keys whose texts are translated; None: all, where the format allows it.
             target_language: Code of the language of the translations, which catalogues name; None: unknown.
             limits: Limits of the document; None: the default ones.
@@ -161,7 +161,7 @@ class DocumentFile:
         """Return the file with translations.
 
         Args:
-            translations: Translations by text; a text without one stays as it is.
+            translations: Translations by text; a text without one is unchanged.
 
         Raises:
             DocumentError: As `document`, or the file's encoding lacks a character of a translation.

@@ -39,7 +39,7 @@ class Edit:
     render: Callable[[tuple[str, ...]], str]
     """Function from the translations to what takes the place of the span."""
     fills: bool = False
-    """True if the span is a place for the translation beside its text, which is filled even with an equal text."""
+    """True if the span holds the translation and not its source; it is filled even with an equal text."""
     is_ordered: bool = False
     """True if placeholders must keep their order."""
 

@@ -1,4 +1,4 @@
-"""A load: what is asked of a server and when, and a record of every request."""
+"""A load: requests and their times, and a record of each."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Record:
     """One request; times are seconds after the start of the load."""
 
     due: float
-    """Time at which it was to be sent; latency counts from here, so a sender that lags hides nothing."""
+    """Time that it was due; latency counts from here, so a sender that lags hides nothing."""
     sent: float
     ended: float
     code: str

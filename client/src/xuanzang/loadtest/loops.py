@@ -34,7 +34,7 @@ def poisson_arrivals(rate: float, seconds: float, generator: random.Random) -> I
 async def due_times(
     rate: float, seconds: float, generator: random.Random, *, tick: float = 0.0
 ) -> AsyncIterator[float]:
-    """Yield the times at which the calls of an open loop are due, each when it has come.
+    """Yield the due times of an open loop's calls, each when it has come.
 
     A call counts from the time that it was due, so that a caller that lags hides nothing. Start each as a task: one
     that is awaited would make those behind it wait.
@@ -43,7 +43,7 @@ async def due_times(
         rate: Mean calls per second.
         seconds: Length of the loop.
         generator: Source of the times, a Poisson process.
-        tick: Seconds between two looks at the clock, by which a call is late at most: of thousands in a second each
+        tick: Seconds between two looks at the clock, the maximum delay of a call: of thousands in a second each
             would wake the loop, which costs the cores that caller and server share as much as the calls do.
 
     Yields:
@@ -66,7 +66,7 @@ async def closed_loop(
 
     Args:
         call: Makes a call that is due at a time of `time.perf_counter`.
-        is_over: Whether no more calls are to be made.
+        is_over: Callable that is true once no more calls are due.
     """
 
     async def repeat() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingDefaults:
-    """Values of the options that a call leaves out; None for those that are off or depend on the text."""
+    """Values of the options that a call leaves out; None for options that are off or depend on the text."""
 
     beam_size: int | None
     num_hypotheses: int | None

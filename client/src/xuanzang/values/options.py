@@ -50,7 +50,7 @@ class TranslateOptions(TypedDict, total=False):
     sampling: SamplingOptions | None
     """Settings for drawing tokens at random instead of searching; several hypotheses are several draws."""
     return_alternatives: bool | None
-    """True if the hypotheses differ in the token right after `target_prefix`, each continued by a search of its own."""
+    """True if the hypotheses differ in the token right after `target_prefix`, each continued by its own search."""
     token_details: bool | None
     """True if hypotheses carry their tokens with scores and source spans."""
     partial_on_deadline: bool | None
@@ -74,10 +74,10 @@ class TranslateOptions(TypedDict, total=False):
     placeholders: Sequence[enum.Enum | str] | None
     """Families of placeholders that are carried through the translation, each once and unchanged: "printf", "braces",
     "icu", "templates", "tags", "variables", "addresses", "files", "identifiers", "handles", "code". A document has
-    those of its format unless they are given. A text that would lose one is answered as it is, finish reason
+    those of its format unless they are given. A text that would lose one is answered unchanged, finish reason
     PLACEHOLDER_LOST. Not with `token_details` or `target_prefix`."""
     return_quality: bool | None
     """True if hypotheses say how far to trust them; only of models that have a quality head."""
     pass_through_unserved: bool | None
-    """True if a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
+    """True if a text in a detected language that no model translates is answered unchanged (UNSERVED_LANGUAGE),
     instead of UnservedLanguageError; without effect if `source_language` is set."""

@@ -80,7 +80,7 @@ class SentenceProvenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Everything on which a translation depends, and how it went.
+    """Everything that a translation depends on, and its course.
 
     Servers with equal models, settings, kernels and processors answer equal requests with equal hypotheses, to the last
     bit.

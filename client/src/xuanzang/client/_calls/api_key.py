@@ -46,7 +46,7 @@ def is_local(target: str) -> bool:
     """
     if target.startswith(("unix:", "unix-abstract:")):
         return True
-    # A name server of its own may say anything of "localhost".
+    # A caller's own name server may map "localhost" anywhere.
     has_name_server = target.startswith("dns://") and not target.startswith("dns:///")
     hosts = endpoints(target) or []
     return bool(hosts) and all(

@@ -36,7 +36,7 @@ def options(
 
     Args:
         max_message_bytes: Maximum size of a message, sent or received.
-        uses_proxy: Whether a proxy that the environment names may see what is sent.
+        uses_proxy: True if a proxy that the environment names may see the data.
         is_shared: Whether channels of the process to the same address share its connection.
     """
     settings: list[tuple[str, str | int]] = [

@@ -80,7 +80,7 @@ def look_at(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding 
 
 
 def _cause(family: int, address: tuple[object, ...], *, host: str, tls: TLSConfig | None) -> Finding | None:
-    """Return what is wrong with one address."""
+    """Return the fault of one address."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as plain:
             plain.settimeout(_SECONDS)
@@ -103,7 +103,7 @@ def _cause(family: int, address: tuple[object, ...], *, host: str, tls: TLSConfi
 
 
 def _fault_of(head: bytes | None) -> Finding | None:
-    """Return what is wrong with a server that answers so to HTTP/2; None: it did not answer in time."""
+    """Return the fault of a server by its answer to HTTP/2; None: it did not answer in time."""
     if head is None or (len(head) == _HEAD_BYTES and head[3] == _SETTINGS):
         return None
     return _mismatch(_USE_TLS if head.startswith(_ALERT) else _OTHER_PROTOCOL)
@@ -137,7 +137,7 @@ def _fault_with_tls(plain: socket.socket, tls: TLSConfig, name: str) -> Finding 
 def _context(tls: TLSConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if tls.root_certificates is None:
-        # gRPC has public authorities of its own, and names certificates that they have not signed.
+        # gRPC has its own list of public authorities, and names certificates that they have not signed.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     else:
         context.load_verify_locations(cadata=tls.root_certificates.decode())

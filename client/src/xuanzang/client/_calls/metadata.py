@@ -22,7 +22,7 @@ class CallMetadata:
     """Metadata of one call, the same for all its tries."""
 
     request_id: str
-    """Id, by which the server's operator finds the call: random, unless the client is for a caller who has one."""
+    """Id of the call for the server's operator: random, unless the client is for a caller who has one."""
     pairs: Metadata
     """Names and values to send."""
 

@@ -28,7 +28,7 @@ _BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOA
 # A server that has no room for more calls resets their streams unread: REFUSED_STREAM of HTTP/2. It names no delay.
 _REFUSED = "RST_STREAM with error code 7"
 _REFUSED_SECONDS = 0.1
-# How a proxy ends a call whose server it has lost after the first answer: INTERNAL_ERROR of HTTP/2.
+# Ending of a call whose server a proxy has lost after the first answer: INTERNAL_ERROR of HTTP/2.
 _LOST = "RST_STREAM with error code 2"
 # A certificate does not become valid by trying again, nor one of the client's PEM texts.
 _UNTRUSTED = {
@@ -52,7 +52,7 @@ _KINDS: Mapping[StatusCode, FaultKind] = MappingProxyType(
 # Reason of an ErrorInfo.
 _UNSERVED = "LANGUAGE_NOT_SERVED"
 
-# HealthCheckResponse(status=SERVING); a class of its own would be one more dependency.
+# HealthCheckResponse(status=SERVING); its class would be one more dependency.
 _SERVING = b"\x08\x01"
 
 _ERROR_TYPES: Mapping[StatusCode, type[errors.TranslationError]] = MappingProxyType(

@@ -14,7 +14,7 @@ _MAX_PORT = 65535
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # gRPC's other names for an address, such as "dns:///host:1" and "ipv4:10.0.0.1:1,10.0.0.2:1".
 _RESOLVED = re.compile(r"(dns:(?://[^/]*/)?|ipv4:|ipv6:)(.+)")
-# Those that have no port, or mean something else by it.
+# Schemes without a port, or with another meaning of it.
 _OTHERS = ("unix:", "unix-abstract:", "vsock:", "xds:", "passthrough:", "google-c2p:")
 _ENCRYPTED = ("https", "grpcs", "wss")
 

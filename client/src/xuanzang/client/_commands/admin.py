@@ -75,7 +75,7 @@ def administration(options: Namespace, environment: Mapping[str, str]) -> Iterat
         has_tls=tls is not None,
         allow_insecure_key=options.allow_insecure_key,
     )
-    # A proxy that the environment names would see what is sent in plain text.
+    # A proxy that the environment names would see the data in plain text.
     settings: list[tuple[str, str | int]] = [("grpc.enable_http_proxy", int(tls is not None))]
     if tls and tls.server_name:
         settings.append(("grpc.ssl_target_name_override", tls.server_name))
@@ -114,7 +114,7 @@ def run_admin_command(arguments: Sequence[str], *, environment: Mapping[str, str
         evaluated version go live.
 
     Raises:
-        SystemExit: With status 2, after a line on stderr that says what is wrong with the arguments.
+        SystemExit: With status 2, after a line on stderr that names the fault of the arguments.
     """
     parser = _parser(environment.get(ADDRESS, ""))
     options = parser.parse_args(arguments)
@@ -233,7 +233,7 @@ def _lines(answers: Iterable[Answer]) -> Iterator[str]:
 
 
 def _version_lines(model: pb.Model) -> Iterator[str]:
-    """Yield a line of columns, followed by the reasons for which the version is refused."""
+    """Yield a line of columns, followed by the reasons for refusing the version."""
     state = pb.ModelState.Name(model.state).removeprefix("MODEL_STATE_").lower()
     facts = (
         f"{model.name}/{model.version}",
@@ -253,7 +253,7 @@ def _marks(model: pb.Model) -> Iterator[str]:
 
 
 def _check_lines(evaluation: pb.Evaluation) -> Iterator[str]:
-    """Yield a line of columns for each measured value, followed by the reasons for which a version is not let live."""
+    """Yield a line of columns for each measured value, followed by the reasons for refusing a version."""
     for check in evaluation.checks:
         yield f"{check.name}\t{check.measured:.4g}\tbound {check.bound:.4g}\t{'ok' if check.passed else 'missed'}"
     yield from (f"  not to go live: {reason}" for reason in evaluation.reasons)

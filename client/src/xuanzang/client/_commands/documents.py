@@ -1,4 +1,4 @@
-"""The command `xuanzang documents`, which xuanzang-documents brings along: its arguments, and what it does."""
+"""The command `xuanzang documents`, of the extra `documents`: its arguments and function."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _translate_documents(client: TranslationClient, arguments: argparse.Namespac
 
 
 def _translate(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:
-    """Translate a file and return the number of refusals; of several files, one that fails counts as one."""
+    """Translate a file and return the number of refusals; of several files, a failed one counts as one."""
     try:
         return _written(client, file, output, arguments)
     except BrokenPipeError:

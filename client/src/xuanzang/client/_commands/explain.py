@@ -1,4 +1,4 @@
-"""The command `xuanzang explain`: its arguments, and what it does."""
+"""The command `xuanzang explain`: its arguments and function."""
 
 from __future__ import annotations
 

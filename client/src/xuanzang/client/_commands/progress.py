@@ -13,7 +13,7 @@ class Progress:
     """Counter of finished lines or texts that draws a bar, the speed and the time left.
 
     Args:
-        noun: What is counted.
+        noun: Name of the counted things.
     """
 
     def __init__(self, total: int, stream: TextIO, *, noun: str = "lines") -> None:

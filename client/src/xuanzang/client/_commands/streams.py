@@ -55,7 +55,7 @@ def opened_input(arguments: argparse.Namespace) -> TextIO:
 
 
 def undecodable(text: str, encoding: str) -> str:
-    """Return what is wrong with the bytes of a text of `opened_input`; empty if nothing is."""
+    """Return the fault of the bytes of a text of `opened_input`; empty for none."""
     try:
         text.encode(encoding, errors="surrogateescape").decode(encoding)
     except UnicodeDecodeError as fault:

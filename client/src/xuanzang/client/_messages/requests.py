@@ -29,7 +29,7 @@ SWITCHES = frozenset(
         "pass_through_unserved",
     }
 )
-"""Options that say what is returned; on the wire they are beside those of the search."""
+"""Options that select the results; on the wire they are next to the search options."""
 _CODES = frozenset({"source_language", "target_language", "model"})
 _KINDS = {int: "an int", float: "a number", bool: "a bool", str: "a str"}
 
@@ -168,7 +168,7 @@ def named_glossary(kind: type[GlossaryNaming], name: str) -> GlossaryNaming:
 def repeatable_request(
     settings: pb.TranslationSettings, text: str, provenance: pb.Provenance
 ) -> pb.TranslateTextRequest:
-    """Build the request for one text that is answered as it was: by the same model, with the same draws.
+    """Build the request that reproduces one answer: by the same model, with the same draws.
 
     Args:
         provenance: How its translation was made.
@@ -187,7 +187,7 @@ def progressively(request: pb.TranslateTextRequest) -> pb.TranslateTextProgressi
 
 
 def _add_terms(settings: pb.TranslationSettings, chosen: dict[str, Any]) -> None:
-    """Take what is to be kept out of the keyword arguments."""
+    """Take the terms to keep out of the keyword arguments."""
     settings.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
     name = chosen.pop("glossary_name", "")
     _check_text(name, path="glossary")

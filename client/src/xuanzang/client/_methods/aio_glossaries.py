@@ -66,7 +66,7 @@ class AsyncGlossaryCalls(ABC):
 
         Args:
             name: Name for `glossary_name`: lower-case letters, digits, "-", "_" and ".", at most 63.
-            entries: Translations by term; one translation, or several of which any will do.
+            entries: Translations by term; one translation, or several alternatives.
             source_language: BCP-47 code of the terms.
             target_language: BCP-47 code of the translations.
             version: Version that its author gives it.

@@ -27,7 +27,7 @@ from xuanzang.values.models import Model
 from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
-# They change what is told about a translation, not its text.
+# They change the details of a translation, not its text.
 _IRRELEVANT = ("return_scores", "token_details", "return_provenance", "partial_on_deadline", "model")
 _COPIED = {FinishReason.UNSERVED_LANGUAGE: Copied.UNSERVED_LANGUAGE, FinishReason.COPIED: Copied.NOTHING_TO_TRANSLATE}
 
@@ -72,7 +72,7 @@ class ServerJob:
         self._sentences += usage.sentences
 
     def record(self, text: str, result: Translation | TranslationError) -> bool:
-        """Record the result of a text, and return whether `save` is to be called.
+        """Record the result of a text, and return True if `save` is due.
 
         Raises:
             TranslationError: The error concerns other texts as well.
@@ -100,7 +100,7 @@ class ServerJob:
 
 
 def _with_defaults(options: TranslateOptions, texts: DocumentTexts) -> TranslateOptions:
-    """Return options with those that the format of a document asks for."""
+    """Return options with the additions of a document's format."""
     chosen = options
     if options.get("placeholders") is None and not options.get("target_prefix"):
         chosen = {**chosen, "placeholders": texts.placeholders}

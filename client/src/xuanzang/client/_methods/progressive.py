@@ -1,4 +1,4 @@
-"""Progressive translation: the parts of one call, the last of which holds the whole translation."""
+"""Progressive translation: the parts of one call; the last holds the whole translation."""
 
 # ruff: noqa: ASYNC109 - this timeout is sent to the server as a deadline, which asyncio.timeout cannot do
 
@@ -37,7 +37,7 @@ class _Call(Protocol):
 def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> Iterator[ProgressiveTranslation]:
     """Make the call and yield the parts of its answer; closing the generator early cancels it.
 
-    A call that fails before its first part is made again; one that fails later raises TranslationError.
+    A call that fails before its first part is repeated; a later failure raises TranslationError.
     """
     deadline = calls.shared.clock() + timeout
     metadata = CallMetadata.of(calls.metadata)

@@ -134,8 +134,8 @@ class BlockingStream:
         self._metadata = CallMetadata.of(calls.metadata)
         state.request_id = self._metadata.request_id
         self._call: _Call | None = None
-        # Start of the caller's current wait for an answer (None: it is not waiting), and time at which the oldest run
-        # of unanswered texts began; each is written by one thread.
+        # Start of the caller's current wait for an answer (None: it is not waiting), and start of the oldest run
+        # of unanswered texts; each is written by one thread.
         self._waiting_since: float | None = None
         self._sent_since = 0.0
 

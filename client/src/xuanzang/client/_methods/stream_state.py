@@ -60,7 +60,7 @@ class StreamState:
 
     @property
     def is_complete(self) -> bool:
-        """True if every text of the caller has a result and there are no more."""
+        """True if every text of the caller has a result and the source is exhausted."""
         return not self._pending and (self._exhausted or self._source_error is not None)
 
     @contextmanager

@@ -139,7 +139,7 @@ class Addresses:
         """Doubt an address whose answer is late.
 
         Returns:
-            Whether the caller must probe it; False if a probe is under way.
+            True if the caller must probe it; False if a probe is under way.
         """
         with self._lock:
             address = self._addresses[number]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class FaultKind(enum.Enum):
-    """Kinds of failures, by what may be done about them."""
+    """Kinds of failures, by their remedy."""
 
     FINAL = enum.auto()
     """The answer would be the same at any other time and address."""

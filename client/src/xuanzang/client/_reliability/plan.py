@@ -158,7 +158,7 @@ class CallPlan:
         """Record the failure of a try.
 
         Returns:
-            Whether the call has failed with it; False: it goes on.
+            True if the call has failed with it; False: it goes on.
         """
         each = self._end(number)
         if fault.blames_the_address:
@@ -232,7 +232,7 @@ class CallPlan:
         return min(self._shared.rules.first_limit if limit is None else limit, (self._deadline - now) / 2)
 
     def _check(self, each: _Try, now: float) -> list[int]:
-        """Look after a try without an answer; return its address if it is to be probed."""
+        """Look after a try without an answer; return its address if a probe is due."""
         addresses = self._shared.addresses
         if addresses.is_ejected(each.address) and not each.replaced:
             if self._traits.is_repeatable and addresses.has_other(self._used()):
@@ -264,7 +264,7 @@ class CallPlan:
         return {each.address for each in self._tries.values()}
 
     def _send_elsewhere(self, fault: Fault) -> bool:
-        """Plan another try after one that its address failed; return whether there is one."""
+        """Plan another try after a failure of the address; return whether there is one."""
         self._breaks += fault.kind is FaultKind.BROKEN
         if self._breaks >= self._shared.rules.max_breaks:
             return False
@@ -286,7 +286,7 @@ class CallPlan:
 
         Args:
             delay: Seconds.
-            is_throttled: Whether the client sends no more such calls than the servers accept, so that waiting costs
+            is_throttled: True if the client limits such calls to what the servers accept, so that waiting costs
                 them nothing.
         """
         rules, self._overloads = self._shared.rules, self._overloads + 1
@@ -319,7 +319,7 @@ class SessionPlan:
         """Return what to do now: open a try, or wait for it.
 
         Args:
-            deadline: Time on the clock by which the first answer must have come.
+            deadline: Latest time on the clock for the first answer.
         """
         if self._plan is None:
             self._plan = CallPlan(self._shared, STREAM, deadline=deadline, size=0)
@@ -338,11 +338,11 @@ class SessionPlan:
         """Record the end of a try.
 
         Args:
-            deadline: Time on the clock by which the next answer must have come; None: none is expected, so what the
+            deadline: Latest time on the clock for the next answer; None: none is expected, so the
                 next `open` begins has none of the failures before.
 
         Returns:
-            Whether the call has failed with it; False: it goes on.
+            True if the call has failed with it; False: it goes on.
         """
         if self._plan is None or self._try is None:
             return True

@@ -94,7 +94,7 @@ class RetryBudget:
         """Count a failure or a hedge.
 
         Returns:
-            Whether another try is allowed.
+            True if another try is allowed.
         """
         with self._lock:
             self._tokens = max(0.0, self._tokens - 1.0)

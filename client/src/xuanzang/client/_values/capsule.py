@@ -86,7 +86,7 @@ class Capsule:
         """Write a file that only its owner may read.
 
         Args:
-            path: File to write; one that exists is replaced.
+            path: File to write; an existing one is replaced.
             report: Callback for a message about a file that could not be completed.
 
         Raises:

@@ -74,7 +74,7 @@ class CandidateReason(enum.Enum):
     """Reason that a candidate was given up, finished or forced."""
 
     UNSPECIFIED = 0
-    """None, as of one that was kept, or one unknown to this version."""
+    """None, as of a kept one, or unknown to this version."""
     END_OF_SENTENCE = 1
     """Finished: it ended in the end token."""
     MAX_LENGTH = 2
@@ -179,7 +179,7 @@ class SearchCandidate:
     reason: CandidateReason
     """Reason; UNSPECIFIED for a candidate that was kept, unless it was forced."""
     final_score: float | None
-    """Score by which finished hypotheses are ranked; None of others."""
+    """Score that ranks finished hypotheses; None of others."""
     rank: int | None
     """Rank among the hypotheses returned, 1 for the best; None of others."""
 
@@ -234,7 +234,7 @@ class Explanation:
 
     @property
     def path(self) -> tuple[SearchCandidate, ...]:
-        """Candidates by which the best hypothesis was found, as far as the steps go."""
+        """Candidates that make up the best hypothesis, as far as the steps go."""
         steps = zip(self.target_tokens, self.search_steps, strict=False)
         return tuple(step.candidates[token.candidate] for token, step in steps)
 

@@ -52,7 +52,7 @@ def lists_options(kind: Any) -> Callable[[Method], Method]:
 
 @cache
 def _listed(kind: Any) -> str:
-    """Return lines of the options of a type and what stands under each; nothing if its source is not at hand."""
+    """Return lines of the options of a type and their descriptions; nothing if its source is unavailable."""
     try:
         # The whole module's, as looking for the class takes longer.
         tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))

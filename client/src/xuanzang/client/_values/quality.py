@@ -41,4 +41,4 @@ class Quality:
     """Estimated probability that it is acceptable, 0 to 1; of several sentences that of the least probable one. None
     for texts that are answered unchanged."""
     flags: frozenset[QualityFlag] = frozenset()
-    """Flags for what is suspicious about it, in any of its sentences."""
+    """Flags for suspicious signs in any of its sentences."""

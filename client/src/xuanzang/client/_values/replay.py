@@ -1,4 +1,4 @@
-"""Comparison of an answer with one that was recorded, and of what both depend on."""
+"""Comparison of an answer and its conditions with a recorded one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xuanzang.client._errors import ServerFaultError, StatusCode
 from xuanzang.client._values.capsule import Exchange, messages
 from xuanzang.client._values.results import Translation
 
-# What says how an answer came about, and does not change it.
+# Fields that describe an answer's origin and do not change it.
 _CIRCUMSTANCES = {"provenance.method", "provenance.sentences"}
 _EXCERPT_CHARACTERS = 40
 

@@ -1,4 +1,4 @@
-"""Translations and what they hold: frozen values without gRPC or protobuf types."""
+"""Translations and their parts: frozen values without gRPC or protobuf types."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class GlossaryMatch:
     """A term or protected text that occurs in a text, and what became of it."""
 
     source: str
-    """The text as it is in the source."""
+    """The text in the source."""
     source_start: int
     """Index of its first character."""
     source_end: int
@@ -122,7 +122,7 @@ class Translation:
     """Request and answer for `capsule`; None unless `return_provenance` is set."""
     detected_language: str = ""
     """Language of the text, spelled as in `list_models`, if `source_language` is not set: the detected one or, where
-    nothing tells, the one that it was translated from. Else empty."""
+    undetectable, the one of its translation. Else empty."""
     detected_language_confidence: float | None = None
     """Probability of that language, 0 to 1; None if it was not detected."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()
@@ -190,7 +190,7 @@ class DocumentTranslation:
     """Summary of the work."""
 
     def write(self, path: str | Path) -> None:
-        """Write the file beside its place and move it there once it is whole.
+        """Write the file under another name and move it into place once it is whole.
 
         Args:
             path: File to write or replace.

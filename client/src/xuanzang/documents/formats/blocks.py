@@ -1,7 +1,7 @@
 """Blocks of text with inline markup, such as paragraphs: each is one text, whose tags stand for the markup.
 
-A text is HTML in which `<g id="1">` and `</g>` stand for markup around words, `<img id="2">` for markup without, and
-`<code id="3">` for what is not translated, so that the server puts them around the words of the translation.
+A text is HTML whose `<g id="1">` and `</g>` stand for markup around words, `<img id="2">` for markup without, and
+`<code id="3">` for untranslated parts, so that the server puts them around the words of the translation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xuanzang.documents.splicing import Edit, flowing, spliced, stripped_span, t
 
 _TAG = re.compile(r'<g id="(\d+)">|</g>|<img id="(\d+)">|<code id="(\d+)">[^<]*</code>')
 _CARRIED = re.compile(_TAG.pattern + r"|</?xliff\d+/?>")
-"""Tags of blocks, and those that stand for the elements of XLIFF in messages."""
+"""Tags of blocks, and tags that stand for the elements of XLIFF in messages."""
 _LEADING_SPACE = re.compile(r"(?:\s|&(?:nbsp|ensp|emsp|#160|#xa0|#xA0);)*")
 _TRAILING_SPACES = ("&nbsp;", "&ensp;", "&emsp;", "&#160;", "&#xa0;", "&#xA0;")
 
@@ -47,7 +47,7 @@ class Piece:
     end: int
     """Index after its last character."""
     raw: str
-    """Its characters, as they are to be written."""
+    """Its characters, in the form to write."""
     text: str = ""
     """Its characters, if it is text or code."""
     name: str = ""

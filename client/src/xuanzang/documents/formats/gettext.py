@@ -234,7 +234,7 @@ def _rule(language: str | None) -> tuple[int, str] | None:
 
 
 def _asked(source: str, flags: frozenset[str]) -> str:
-    """Return the text to translate, in which equal placeholders of a flagged text are told apart by numbers."""
+    """Return the text to translate; numbers distinguish equal placeholders of a flagged text."""
     return numbered(source.strip(), flags)
 
 

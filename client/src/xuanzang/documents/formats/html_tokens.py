@@ -16,7 +16,7 @@ VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "l
 """Elements without content."""
 
 _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
-# What ends nowhere goes on to the end of the text, so that no end is looked for twice.
+# A part without an end extends to the end of the text, so no end is searched for twice.
 _MARKUP = re.compile(
     rf"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?:{_ATTRIBUTE})*+[\s/]*+>"
     r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
@@ -178,7 +178,7 @@ def unescaped(raw: str) -> str:
 
 
 def _shortened(number: re.Match[str]) -> str:
-    """Return the same number without zeros before it, or one that is too large, too."""
+    """Return the same number without zeros before it, or another that is also too large."""
     return (number[1] or "") + ((number[2] or number[3]).lstrip("0")[:9] or "0")
 
 

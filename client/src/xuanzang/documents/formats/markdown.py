@@ -68,7 +68,7 @@ class _Reader:
         self._body = text[self._offset :]
         self._labels = frozenset(map(normalised, reference_definitions(view_of(self._body).text, options=_OPTIONS)))
         self._last_end = {match[1].lower(): match.start() for match in _END_TAG.finditer(self._body)}
-        """Where the last end tag of each name begins."""
+        """Start of the last end tag of each name."""
         self._verbatim: list[str] = []
         """Names of open HTML elements whose content is left alone, which began in an earlier block."""
 

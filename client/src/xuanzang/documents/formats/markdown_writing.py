@@ -39,7 +39,7 @@ class Spelling(Protocol):
 
 
 def kept_marks(pieces: Sequence[Piece], source: str) -> frozenset[str]:
-    """Return the special characters that a source writes as they are, without a backslash."""
+    """Return the special characters that a source writes without a backslash."""
     raw = "".join(source[piece.start : piece.end] for piece in pieces if piece.kind is Kind.TEXT)
     escaped = {each[1] for each in re.findall(r"\\[!-/:-@\[-`{-~]", raw)}
     return frozenset(raw) - escaped - _ALWAYS_ESCAPED
@@ -66,7 +66,7 @@ def with_apart_addresses(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def shape(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
-    """Return the texts and marks of pieces, in a form in which equal meanings are equal."""
+    """Return the texts and marks of pieces, in a form that equates equal meanings."""
     found: list[tuple[str, str]] = []
     text = ""
     for piece in [*pieces, None]:

@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"%(\d+)\$")
 _WITH_NUMBERS = frozenset(
     ("c-format", "objc-format", "php-format", "perl-format", "javascript-format", "tcl-format", "awk-format")
 )
-"""Flags of the languages in which directives may have numbers."""
+"""Flags of the languages whose directives may have numbers."""
 _BY_PLACE = _WITH_NUMBERS | {"python-format", "lua-format", "sh-printf-format", "gcc-internal-format", "boost-format"}
 """Flags of the languages that fill directives in by their places."""
 

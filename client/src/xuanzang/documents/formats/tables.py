@@ -11,7 +11,7 @@ from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.splicing import Edit, SplicedDocument, parted, replacement
 
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
-# In a .tsv most writers know no quotation: one that is not closed before both a tab and a line end is a character.
+# In a .tsv most writers know no quotation: an unclosed quotation mark is a character.
 _QUOTED_TSV = r'"(?:[^"\t]*+(?:""[^"\t]*+)*+|[^"\r\n]*+(?:""[^"\r\n]*+)*+)"(?=[\t\r\n]|\Z)'
 # A field that a reader could take for quoted: a quotation mark, and nothing after the closing one.
 _SEEMS_QUOTED = r'"(?:[^"]++|"")*+"?'

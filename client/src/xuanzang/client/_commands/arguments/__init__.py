@@ -1,1 +1,1 @@
-"""Arguments of the commands, and what they describe: clients, options, terms."""
+"""Arguments of the commands, and their values: clients, options, terms."""

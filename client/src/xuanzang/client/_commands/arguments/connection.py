@@ -11,7 +11,7 @@ from xuanzang.client._client import TranslationClient
 from xuanzang.client._values.options import TLSConfig
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
-"""Commands of a parser, to which each command adds its own, with its arguments and what it does."""
+"""Commands of a parser, for each command to add its own, with its arguments and function."""
 
 
 def server_options(default_address: str, *, connections: int = 1) -> argparse.ArgumentParser:

@@ -46,10 +46,10 @@ def term_options(arguments: argparse.Namespace) -> TranslateOptions:
 
 
 def read_glossary(file: Path) -> dict[str, list[str]]:
-    """Read a file of terms, as the server reads those of its own.
+    """Read a file of terms, as the server does.
 
     Args:
-        file: Lines of a term, a tab, and its translations with tabs between them; empty lines, and those that begin
+        file: Lines of a term, a tab, and its translations with tabs between them; empty lines, and lines that begin
             with "#", are left out.
 
     Returns:

@@ -66,7 +66,7 @@ def _sampling(arguments: argparse.Namespace) -> SamplingOptions | None:
 
 
 def add_translate(commands: Commands, shared: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add `xuanzang translate`; the caller says what it does."""
+    """Add `xuanzang translate`; the caller gives its function."""
     command = commands.add_parser(
         "translate",
         help="translate texts, a file or standard input",

@@ -71,7 +71,7 @@ class _Reader:
         """True if the file must name the target language, which is unknown."""
 
     def edits(self) -> Iterator[Edit]:
-        """Yield the edits of all units, and those that name the target language."""
+        """Yield the edits of all units, and the edits that name the target language."""
         for index, token in enumerate(self._tokens):
             if token.is_start:
                 yield from self._enter(index, token)

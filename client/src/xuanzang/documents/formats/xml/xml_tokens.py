@@ -37,7 +37,7 @@ class Token:
 
     @property
     def is_text(self) -> bool:
-        """True if it is text, in which references stand for characters."""
+        """True if it is text, whose references stand for characters."""
         return not self.raw.startswith("<")
 
     @property
