@@ -42,6 +42,7 @@ def address_class(host: str) -> AddressClass:
     return "private" if address.is_private else "public"
 
 
+@lru_cache(1024)
 def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the network address in what `host_of` returns; None if it has none, as a socket of this machine."""
     match = _HOST.fullmatch(host)

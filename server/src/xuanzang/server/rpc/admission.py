@@ -48,15 +48,15 @@ class Place(NamedTuple):
     address: Hashable
     """Network address of the caller, as `network_of` returns it."""
     caller: CallerId
-    is_stream: bool = False
-    """True if the caller sends a stream of messages."""
     connection: str = ""
     """Peer in gRPC's form, with its port; empty if it does not matter."""
+    is_stream: bool = False
+    """True if the caller sends a stream of messages."""
 
     @classmethod
     def of(cls, rpc: RpcContext, *, is_stream: bool = False) -> Place:
         """Return the place of an RPC."""
-        return cls(network_of(rpc.host), rpc.caller.identity, is_stream, rpc.peer)
+        return cls(network_of(rpc.host), rpc.caller.identity, rpc.peer, is_stream)
 
 
 class Occupancy:
@@ -72,6 +72,9 @@ class Occupancy:
         # Those of them that are streams.
         self._address_streams: dict[Hashable, int] = {}
         self._caller_streams: dict[Hashable, int] = {}
+        # In the order of a place's fields, which are the keys.
+        self._counts = self._addresses, self._callers, self._connections
+        self._stream_counts = self._address_streams, self._caller_streams
 
     def take(self, place: Place) -> None:
         """Take a place; OverloadedError names the limit that is reached."""
@@ -95,16 +98,18 @@ class Occupancy:
                 message = f"the limit of {limit} {what} is reached"
                 raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS, reason="places")
         self.rpcs += 1
-        for counts, key in self._counts(place):
-            counts[key] = counts.get(key, 0) + 1
+        for kinds in (self._counts, self._stream_counts)[: 1 + place.is_stream]:
+            for counts, key in zip(kinds, place, strict=False):
+                counts[key] = counts.get(key, 0) + 1
 
     def give_back(self, place: Place) -> None:
         """Give a place back."""
         self.rpcs -= 1
-        for counts, key in self._counts(place):
-            counts[key] -= 1
-            if not counts[key]:
-                del counts[key]
+        for kinds in (self._counts, self._stream_counts)[: 1 + place.is_stream]:
+            for counts, key in zip(kinds, place, strict=False):
+                counts[key] -= 1
+                if not counts[key]:
+                    del counts[key]
 
     def share(self, place: Place) -> float:
         """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client."""
@@ -115,14 +120,6 @@ class Occupancy:
             self._addresses.get(place.address, 0) / limits.max_address_rpcs,
             self.rpcs / self._unreserved,
         )
-
-    def _counts(self, place: Place) -> list[tuple[dict[Hashable, int], Hashable]]:
-        """Return the counts that a place is in, and its key there."""
-        address, caller = place.address, place.caller
-        counts = [(self._addresses, address), (self._callers, caller), (self._connections, place.connection)]
-        if place.is_stream:
-            counts += [(self._address_streams, address), (self._caller_streams, caller)]
-        return counts
 
 
 class RpcGate:

@@ -129,9 +129,9 @@ class RpcContext:
     @property
     def trailers(self) -> Trailers:
         """Metadata that follow the answer: the id, and what has been used."""
-        own = self.id_trailers
         if not self.has_calls:
-            return own
+            return self.id_trailers
+        own = () if self.request_id is None else ((REQUEST_ID, self.request_id),)
         return *own, (USAGE_CHARACTERS, str(self.used_characters)), (USAGE_SENTENCES, str(self.used_sentences))
 
 

@@ -31,7 +31,7 @@ from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, Servi
 from xuanzang.server.rpc.grpc_private import Accepted
 from xuanzang.server.rpc.messages.decoding import decode, identified
 from xuanzang.server.rpc.methods import Method, Service
-from xuanzang.server.rpc.offloading import Offloader
+from xuanzang.server.rpc.offloading import SMALL_BYTES, Offloader
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
 
 # RPCs that are refused unread are counted together, after this time.
@@ -224,9 +224,9 @@ class Entry:
         """Decode a message; InvalidInputError: it is not one of the method's, or has too many elements."""
         rpc.message_bytes = len(data)
         try:
-            return await rpc.compute(
-                partial(decode, method.request, data, max_characters=self._max_characters), size=len(data)
-            )
+            if len(data) <= SMALL_BYTES:
+                return decode(method.request, data)
+            return await rpc.offload(partial(decode, method.request, data, max_characters=self._max_characters))
         except DecodeError as error:
             fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
             raise InvalidInputError([fault]) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
@@ -37,6 +38,8 @@ def lexicon_first(searches: Sequence[PlannedSearch]) -> Expansion:
 
     The search is forced to it. Forced tokens cost nothing, so its score is 0, which no other hypothesis exceeds.
     """
+    if not any(map(attrgetter("lexicon_ids"), searches)):
+        return Expansion(range(len(searches)), searches)
     planned = [(owner, each) for owner, search in enumerate(searches) for each in _with_lexicon(search)]
     return Expansion([owner for owner, _ in planned], [search for _, search in planned])
 

@@ -22,6 +22,7 @@ from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.tokens import MarkupError
 from xuanzang.text.offsets import Span
+from xuanzang.text.spans.blanks import has_blanks
 from xuanzang.text.spans.carrying import Carrier, is_no_language, stand_ins
 from xuanzang.text.terminology.terms import FoundTerm, Terms
 from xuanzang.text.traditional import TraditionalWriter
@@ -92,7 +93,7 @@ def prepare(
 
 def has_plain_faults(call: Call, model: LoadedModel, options: DecodingOptions, settings: EngineSettings) -> bool:
     """Return whether `prepare` would refuse a call for faults that are seen before its texts are tokenised."""
-    if any(len(text) > settings.max_content_characters for text in call.texts):
+    if max(map(len, call.texts), default=0) > settings.max_content_characters:
         return True
     if call.terms.fields and not model.keeps_terms:
         return True
@@ -225,7 +226,9 @@ class _Preparation:
     def _parts(self, text: str) -> Sequence[str | Block] | None:
         """Cut a text into blocks; None if it has neither markup nor anything that is carried."""
         if self._format is ContentFormat.TEXT:
-            return self._carrier(text).parts_of_text(text) if self._carries else None
+            if not self._carries or not (self._families or has_blanks(text)):
+                return None
+            return self._carrier(text).parts_of_text(text)
         return parse(text, self._format, self._carrier(text) if self._carries else None)
 
     def _carrier(self, text: str) -> Carrier:

@@ -164,7 +164,12 @@ def check_settings(
     faults = list(violations)
     if not present <= _ALWAYS_VALID:
         faults += settings_violations(settings)
-    if too_long := [*_name_violations(settings), *_length_violations(texts, max_characters)]:
+    too_long: list[FieldViolation] = []
+    if settings.ByteSize() > MAX_NAME_CHARACTERS:
+        too_long += _name_violations(settings)
+    if max(map(len, texts), default=0) > max_characters:
+        too_long += _length_violations(texts, max_characters)
+    if too_long:
         raise InvalidInputError((*faults, *too_long))
     # The language of contents is that of the text between tags and placeholders.
     has_tags = settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML)
@@ -218,7 +223,7 @@ async def completed(
         readings=route.readings,
         terms=terms,
         content_format=_FORMATS[settings.content_format],
-        placeholders=frozenset([_FAMILIES[number] for number in settings.placeholders]),
+        placeholders=frozenset(map(_FAMILIES.__getitem__, settings.placeholders)),
     )
 
 
