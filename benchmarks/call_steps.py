@@ -20,6 +20,7 @@ from benchmarks.harness.processes import METHOD
 from xuanzang.server.__main__ import main
 from xuanzang.server.engine.calls.call import RunningCall
 from xuanzang.server.engine.calls.preparation import PreparedTexts
+from xuanzang.server.engine.calls.jobs import SentenceJobs
 from xuanzang.server.engine.scheduling.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import RpcContext
@@ -93,7 +94,8 @@ async def read_and_answer(
 
 async def answer_call(self: RunningCall, prepared: PreparedTexts) -> list[list[Hypothesis]]:
     """Make a request of the sentences, and answer without submitting it."""
-    Request(self._context, prepared.searches).close()
+    jobs = SentenceJobs(prepared.searches, self._context)
+    Request(self._context, jobs.left(), jobs).close()
     return [[HYPOTHESIS] for _ in prepared.searches]
 
 

@@ -18,8 +18,8 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.model_runner import step_limit
-from xuanzang.server.engine.scheduling.queue import dealt
+from xuanzang.server.engine.scheduling.decide import dealt
+from xuanzang.server.engine.scheduling.worker import step_limit
 from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32

@@ -26,9 +26,9 @@ from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.quality_head import FlagLimits
 from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.quality import SearchedSentence
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
 

@@ -22,8 +22,8 @@ from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.metadata import METADATA_FILE
 from xuanzang.model.inspection.attention_maps import attention_maps
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.explanation.explainer import AttentionChoice, Explainer

@@ -21,10 +21,10 @@ from damages.damaged_bundles import damage
 from damages.hostile_graphs import HARMS, with_harm
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models import trial_loader as program
 from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics

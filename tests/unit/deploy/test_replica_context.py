@@ -8,7 +8,7 @@ import grpc
 from replica_context import ReplicaContext, not_offered
 
 from xuanzang.server.access.callers import Caller
-from xuanzang.server.engine.scheduling.call import Call
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.types import CallerId, DecodingOptions, ServedModel
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.services.translation import ChargedCall

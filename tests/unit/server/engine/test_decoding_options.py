@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError, InvalidInputError, OverloadedError
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import FinishReason, Hypothesis, SamplingOptions
 from xuanzang.server.metrics import Metrics

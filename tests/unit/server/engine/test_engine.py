@@ -15,6 +15,8 @@ import pytest
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls import call, preparation
+from xuanzang.server.engine.calls.record import Call
+from xuanzang.server.engine.calls.rendering import SentenceRenderer
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
@@ -25,8 +27,6 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.scheduling import worker
-from xuanzang.server.engine.scheduling.call import Call
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId, DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics

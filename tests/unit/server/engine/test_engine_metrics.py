@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.hardware import memory_limit
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import TIERS, UNSERVED_TEXTS, Metrics
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
+from xuanzang.server.engine.calls.record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation import observation as observation_module
 from xuanzang.server.observation.callers import CallerFacts

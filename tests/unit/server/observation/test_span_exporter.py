@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 from otlp import attributes_of
 
-from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
+from xuanzang.server.engine.calls.record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.observation.tracing import MAX_SPANS
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -8,7 +8,8 @@ from kept_spans import KeptSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from otlp import attributes_of
 
-from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
+from xuanzang.server.engine.calls.record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.observation.spans import MAX_SENTENCES
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

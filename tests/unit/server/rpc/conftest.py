@@ -19,6 +19,7 @@ from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.keys import change_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -28,7 +29,6 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import (
     CallerId,
     DecodingOptions,

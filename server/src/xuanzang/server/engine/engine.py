@@ -7,16 +7,19 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from xuanzang.kernels import Kernels
 from xuanzang.server.engine.arrays import take_small_blocks
 from xuanzang.server.engine.calls.answers import AnswerCache
 from xuanzang.server.engine.calls.call import SharedResources
-from xuanzang.server.engine.calls.running import CallArguments, RunningCalls
+from xuanzang.server.engine.calls.jobs import SearchWatch
+from xuanzang.server.engine.calls.record import Call, CallRecord
+from xuanzang.server.engine.calls.running import RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
 from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import choose_kernels, default_workers, log_kernels, memory_limit
@@ -31,12 +34,12 @@ from xuanzang.server.engine.promotion.kept_state import StateFile, restored_cata
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
-from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
+from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.engine.threads import Threads
-from xuanzang.server.engine.types import NO_CALLER, CallerId, Hypothesis, Runtime, ServedModel
+from xuanzang.server.engine.types import NO_CALLER, CallerId, HoldSentences, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.text.language_codes import matched
@@ -243,7 +246,8 @@ class Engine:
         caller: CallerId = NO_CALLER,
         deadline: float | None = None,
         record: CallRecord | None = None,
-        **arguments: Unpack[CallArguments],
+        hold_sentences: HoldSentences = nullcontext,
+        watch: SearchWatch | None = None,
     ) -> Coroutine[Any, Any, list[list[Hypothesis]]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -252,7 +256,8 @@ class Engine:
             caller: Identity of the caller: callers take turns.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             record: New record, which the engine fills in.
-            **arguments: What else the call needs.
+            hold_sentences: Holds places of the caller for sentences while they are searched.
+            watch: Watch that has the searches recorded.
 
         Returns:
             Hypotheses of each text, best first.
@@ -264,8 +269,8 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context, writer = self._context(call, caller, deadline)
-        return self._calls.run(call, context, record=record, writer=writer, **arguments)
+        context, writer = self._context(call, caller, deadline, hold_sentences)
+        return self._calls.run(call, context, record=record, writer=writer, watch=watch)
 
     def translate_progressively(
         self,
@@ -274,7 +279,7 @@ class Engine:
         caller: CallerId = NO_CALLER,
         deadline: float | None = None,
         record: CallRecord | None = None,
-        **arguments: Unpack[CallArguments],
+        hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate the text of a call and yield its beginning as soon as it is final; closing cancels the work.
 
@@ -284,12 +289,12 @@ class Engine:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
             draws or alternatives nothing is certain before the end.
         """
-        context, writer = self._context(call, caller, deadline)
+        context, writer = self._context(call, caller, deadline, hold_sentences)
         record = record or CallRecord()
-        return self._calls.run_progressively(call, context, record=record, writer=writer, **arguments)
+        return self._calls.run_progressively(call, context, record=record, writer=writer)
 
     def _context(
-        self, call: Call, caller: CallerId, deadline: float | None
+        self, call: Call, caller: CallerId, deadline: float | None, hold_sentences: HoldSentences
     ) -> tuple[CallContext, TraditionalWriter | None]:
         """Return the context of a call on a loaded model, and the writer of a language that the model lacks."""
         # By name and version: whether it is the default may have changed since it was resolved.
@@ -310,6 +315,7 @@ class Engine:
             target_language=target,
             deadline=deadline,
             cutoff=cutoff,
+            hold_sentences=hold_sentences,
         )
         return context, writer
 

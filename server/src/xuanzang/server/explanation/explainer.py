@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from xuanzang.server.engine.arrays import Floats
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
@@ -27,7 +28,6 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.types import CallerId, HoldSentences, Hypothesis
 from xuanzang.server.explanation.forced_decoding import (
     AttentionGraphs,

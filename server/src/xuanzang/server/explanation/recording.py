@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
 from xuanzang.server.engine.decoding.hypotheses import RecordedStep, SearchOptions, SearchRecorder, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import prohibitions
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
 from xuanzang.text.offsets import Span
 from xuanzang.translation.v1 import explanation_pb2 as pb
 

@@ -15,10 +15,10 @@ from typing import Literal, Self, TypedDict, Unpack
 
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.hardware import default_workers
-from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.in_process.options import settings_of, unicode_fault

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from xuanzang.server.engine.scheduling.call import CallRecord
+from xuanzang.server.engine.calls.record import CallRecord
 from xuanzang.server.observation.callers import CallerFacts
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 from opentelemetry.trace import format_span_id as span_hex
 from opentelemetry.trace import format_trace_id as trace_hex
 
-from xuanzang.server.engine.scheduling.call import CallRecord, SearchRecord, SentenceTimeline
+from xuanzang.server.engine.calls.record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 
 MAX_SENTENCES = 32
 """Sentences of an RPC with spans of their own; the others of a call are one span together."""

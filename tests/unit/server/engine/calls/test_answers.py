@@ -20,6 +20,8 @@ from xuanzang.server.engine.calls.answers import (
     OnResult,
     _size_of,
 )
+from xuanzang.server.engine.calls.jobs import SentenceListener
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer, SentenceResult
 from xuanzang.server.engine.decoding.hypotheses import (
     SearchOptions,
     SearchRecorder,
@@ -28,9 +30,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
     TokenDetails,
 )
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceListener, SentenceResult
+from xuanzang.server.engine.scheduling.request import CallContext, SentenceTimeline
 from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 

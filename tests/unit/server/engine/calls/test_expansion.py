@@ -9,10 +9,9 @@ from search_options import search_options
 
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.models.loaded import open_codec
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.types import FinishReason, SamplingOptions
 
 OPTIONS = search_options(num_hypotheses=3, length_penalty=0.5, max_target_length=9, prefix_ids=(7, 8))

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.calls.rendering import SentenceResult
 from xuanzang.server.engine.calls.results import TextStreamer, joined
 from xuanzang.server.engine.models.loaded import open_codec
-from xuanzang.server.engine.scheduling.call import SentenceTimeline
-from xuanzang.server.engine.scheduling.request import SentenceResult
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ExplanationUnavailableError, ModelNotFoundError, OverloadedError
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.explanation.explainer import AttentionChoice, Explainer

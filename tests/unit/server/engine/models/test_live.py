@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.models.folder import FolderWatch
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis, ModelState
 from xuanzang.server.metrics import Metrics

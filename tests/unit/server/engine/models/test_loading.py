@@ -14,12 +14,12 @@ import pytest
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.models.loaded import LoadedModel, open_codec
 from xuanzang.server.engine.models.loading import load_model, replay
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics

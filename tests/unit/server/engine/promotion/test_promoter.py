@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.models.folder import FolderWatch
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 

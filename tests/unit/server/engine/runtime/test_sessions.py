@@ -22,10 +22,10 @@ import pytest
 from xuanzang.kernels import Kernels, find_kernels
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.runtime.sessions import Sessions, mappings, release_pages
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.server.engine.scheduling.virtual_server import Unread
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call import CallContext
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import PlannedSearch, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.state import COMMON
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
@@ -45,9 +44,8 @@ class Bench:
         options = DecodingOptions(
             beam_size=beam_size, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
         )
-        renderer = SentenceRenderer(codec=model.codec)
-        searches = [PlannedSearch(model.sentence((5,) * length, options), renderer) for length in lengths]
-        request = Request(CallContext(model=model, caller=CallerId(caller)), searches)
+        sentences = [model.sentence((5,) * length, options) for length in lengths]
+        request = Request(CallContext(model=model, caller=CallerId(caller)), sentences, Unread())
         self.scheduler.submit(request)
         return request
 
@@ -57,6 +55,11 @@ class Bench:
         taken = [queued for joins in decision.joins.values() for queued in joins]
         self.taken += taken
         return taken
+
+    def trims(self, worker: int) -> bool:
+        """Return whether a worker gives memory back before its next step."""
+        decision = self.scheduler.take(worker, idle_seconds=0)
+        return decision is not None and decision.trims
 
     def report(self, worker: int, *running: QueuedSentence, held: int = 0) -> None:
         """Let all sentences of a worker leave but some, whose batch holds memory."""
@@ -205,9 +208,10 @@ async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench
     bench.report(0, queued, held=900_000)
     bench.submit(other, 500)
     assert bench.take(1) == []
-    assert bench.scheduler.must_trim(0)
-    assert not bench.scheduler.must_trim(0)
+    assert bench.trims(0)
+    assert not bench.trims(1)
     bench.report(0, queued, held=90_000)
+    assert not bench.trims(0)
     assert [queued.request.model for queued in bench.take(1)] == [other]
 
 

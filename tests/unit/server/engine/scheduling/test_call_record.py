@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from xuanzang.server.engine.scheduling.call import CallRecord, SentenceTimeline
+from xuanzang.server.engine.calls.record import CallRecord
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 
 
 def timeline(steps: int) -> SentenceTimeline:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 from search_options import search_options
+from tests.unit.server.engine.scheduling.virtual_server import Unread
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.scheduling.decide import Decision, decide
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import PlannedSearch, Request
+from xuanzang.server.engine.scheduling.request import CallContext, Request
 from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, State
-from xuanzang.server.engine.settings import UNLIMITED
+from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import CallerId
 
 
@@ -32,20 +31,18 @@ class FreeModel(LoadedModel):
 def asked(caller: str, sentences: int, *, length: int = 10) -> Request:
     """Return a request of greedy sentences by a caller, as share/name."""
     options = search_options(beam_size=1, max_target_length=10_000)
-    # No decision needs a codec.
-    search = PlannedSearch(Sentence(source_ids=[5] * length, options=options), SentenceRenderer(codec=None))  # type: ignore[arg-type]
+    searched = [Sentence(source_ids=[5] * length, options=options) for _ in range(sentences)]
 
     async def make() -> Request:
-        return Request(CallContext(model=FreeModel(), caller=CallerId(*caller.split("/"))), [search] * sentences)
+        return Request(CallContext(model=FreeModel(), caller=CallerId(*caller.split("/"))), searched, Unread())
 
     return asyncio.run(make())
 
 
 def state_of(requests: Sequence[Request], *, workers: int = 1) -> State:
-    state = State(workers=workers, max_places=32, max_join_tokens=10**6, max_cache_bytes=10**9)
+    state = State(workers=workers, settings=EngineSettings(max_join_source_tokens=10**6), max_cache_bytes=10**9)
     for request in requests:
         state.ask(request, 0.0)
-        state.queue.add(request.sentences)
     return state
 
 
@@ -64,7 +61,7 @@ def joining(decision: Decision) -> dict[int, dict[str, int]]:
 def test_many_callers_who_ask_for_little_are_in_one_batch(names: str) -> None:
     state = state_of([asked(names.format(number), 1 + number % 3) for number in range(20)])
     decision = decide(state, 0, 1.0)
-    assert decision.tier == COMMON
+    assert decision.step == COMMON
     assert {tier: sum(shares.values()) for tier, shares in joining(decision).items()} == {COMMON: 32}
 
 
@@ -72,7 +69,7 @@ def test_many_callers_who_ask_for_little_are_in_one_batch(names: str) -> None:
 def test_beside_a_caller_over_its_share_others_have_a_batch_of_their_own(light: str) -> None:
     state = state_of([asked("many/heavy", 64), asked(light, 1)])
     decision = decide(state, 0, 1.0)
-    assert decision.tier == LIGHT
+    assert decision.step == LIGHT
     assert joining(decision)[LIGHT] == {light.split("/", maxsplit=1)[0]: 1}
 
 
@@ -103,10 +100,6 @@ def test_workers_that_begin_together_split_what_waits() -> None:
     sizes = []
     for worker in range(3):
         decision = decide(state, worker, 1.0)
-        for queued in decision.joins[COMMON]:
-            queued.tier = COMMON
         sizes.append(len(decision.joins[COMMON]))
-        state.queue.remove(decision.joins[COMMON], taken=True)
-        state.workers[worker].sentences.update(decision.joins[COMMON])
-        state.workers[worker].tiers[COMMON].rows += len(decision.joins[COMMON])
+        state.join(worker, decision.joins)
     assert sizes == [3, 3, 3]

@@ -12,8 +12,9 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.scheduling.forecast import (
     Calibration,
     DecodingTime,
+    Forecast,
     JoiningCost,
-    Throughput,
+    RequestSize,
     predicted_cost,
 )
 
@@ -36,29 +37,29 @@ def test_the_cost_is_the_tokens_through_encoder_and_decoder_within_the_limits(
 
 
 def test_there_is_no_estimate_before_the_first_measurement() -> None:
-    assert Throughput(workers=1).seconds_for(100) is None
+    assert Forecast(workers=1).seconds_for(100) is None
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(1, 0.5), (2, 0.25)])
 def test_workers_share_the_work_at_the_measured_rate_of_one(workers: int, seconds: float) -> None:
-    throughput = Throughput(workers=workers)
-    throughput.record(100, 1.0)
-    assert throughput.seconds_for(50) == pytest.approx(seconds)
+    forecast = Forecast(workers=workers)
+    forecast.record_work(100, 1.0)
+    assert forecast.seconds_for(50) == pytest.approx(seconds)
 
 
 def test_old_measurements_fade() -> None:
-    throughput = Throughput(workers=1)
-    throughput.record(1, 10.0)
+    forecast = Forecast(workers=1)
+    forecast.record_work(1, 10.0)
     for _ in range(100):
-        throughput.record(100, 1.0)
-    assert throughput.seconds_for(100) == pytest.approx(1.0, rel=0.01)
+        forecast.record_work(100, 1.0)
+    assert forecast.seconds_for(100) == pytest.approx(1.0, rel=0.01)
 
 
 def test_many_short_measurements_equal_one_long_one() -> None:
-    short, long = Throughput(workers=1), Throughput(workers=1)
+    short, long = Forecast(workers=1), Forecast(workers=1)
     for _ in range(100):
-        short.record(5, 0.01)
-    long.record(500, 1.0)
+        short.record_work(5, 0.01)
+    long.record_work(500, 1.0)
     assert short.seconds_for(100) == pytest.approx(long.seconds_for(100))
 
 
@@ -173,3 +174,11 @@ def test_a_run_that_the_system_interrupted_hardly_changes_the_cost_of_joining() 
         cost.record(tokens, 0.001 + 30e-6 * tokens)
     cost.record(30, 5.0)
     assert cost.seconds == pytest.approx(0.001, rel=0.15)
+
+
+@given(st.lists(st.integers(1, 20), max_size=200))
+def test_an_unread_request_is_taken_to_be_as_small_as_any_of_late(costs: list[int]) -> None:
+    forecast = Forecast(workers=1)
+    for cost in costs:
+        forecast.record_request(RequestSize(cost, 1))
+    assert forecast.smallest_cost == min(costs[-64:], default=0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.scheduling.request import LoopInbox
+from xuanzang.server.engine.threads import LoopInbox
 
 
 async def test_calls_of_many_threads_are_all_made_each_threads_in_its_order() -> None:

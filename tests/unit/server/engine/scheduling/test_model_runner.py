@@ -1,4 +1,4 @@
-"""Sentences that join and leave at any step, over real graphs."""
+"""Sentences that join and leave at any step, over real graphs, and the jobs that look at what is found."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from xuanzang.kernels.decode import Interrupt
+from xuanzang.server.engine.calls.jobs import SentenceJobs, SentenceListener
 from xuanzang.server.engine.calls.kept_terms import plan_terms
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer, SentenceResult
 from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.call import CallContext
-from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import PlannedSearch, Request, SentenceListener, SentenceResult
+from xuanzang.server.engine.scheduling.request import CallContext, Request
+from xuanzang.server.engine.scheduling.worker import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
@@ -53,6 +53,7 @@ class Bench:
         self.model = copy.copy(model)
         self.model.metrics = Metrics(self.registry).models.of(model.labels)
         self.runner = ModelRunner(self.model, worker=3, interrupt=Interrupt())
+        self.jobs: dict[Request, SentenceJobs] = {}
 
     def request(
         self,
@@ -72,8 +73,36 @@ class Bench:
         # As if the term were in the source: what a free search writes lacks it.
         sentence = self.model.sentence(segment.source_ids, resolved, terms.added_to(UNCONSTRAINED))
         renderer = SentenceRenderer(codec=self.model.codec, terms=terms.target)
+        return self.submitted([PlannedSearch(sentence, renderer)], cutoff=cutoff, listener=listener)
+
+    def submitted(
+        self,
+        searches: Sequence[PlannedSearch],
+        *,
+        cutoff: float = math.inf,
+        listener: SentenceListener | None = None,
+    ) -> Request:
         context = CallContext(model=self.model, cutoff=cutoff)
-        return Request(context, [PlannedSearch(sentence, renderer)], listener=listener)
+        jobs = SentenceJobs(searches, context, listener=listener)
+        return self._request(context, jobs, reads_along=listener is not None)
+
+    def _request(self, context: CallContext, jobs: SentenceJobs, *, reads_along: bool) -> Request:
+        request = Request(context, jobs.left(), jobs, reads_along=reads_along)
+        self.jobs[request] = jobs
+        return request
+
+    async def again(self, request: Request) -> Request | None:
+        """Return the request of what a request that has been served leaves to search."""
+        await request.done
+        again = self._request(request.context, self.jobs[request], reads_along=request.reads_along)
+        return again if again.sentences else None
+
+    async def results(self, request: Request) -> list[SentenceResult]:
+        """Serve what a request that has been served leaves to search, and return its results."""
+        while again := await self.again(request):
+            self.run([(0, again)])
+            request = again
+        return self.jobs[request].results
 
     def run(self, arrivals: Sequence[tuple[int, Request]], *, steps: int = 1, trims: bool = False) -> None:
         """Let each request join at its turn, and take so many steps at each until all are done."""
@@ -81,8 +110,8 @@ class Bench:
         while step <= max(at for at, _ in arrivals) or len(self.runner):
             newcomers = [request.sentences[0] for at, request in arrivals if at == step]
             if newcomers:
-                self.runner.admit(newcomers)
-            self.runner.advance(steps)
+                self.runner.join(newcomers)
+            self.runner.step(steps)
             if trims:
                 self.runner.trim(shrinks=step % 8 == 0)
             step += 1
@@ -91,7 +120,7 @@ class Bench:
         async def ask() -> list[int]:
             request = self.request(source, options)
             self.run([(0, request)])
-            [result] = await request.done
+            [result] = await self.results(request)
             return result.found[0].target_ids
 
         return asyncio.run(ask())
@@ -116,7 +145,7 @@ def bench(model: LoadedModel) -> Bench:
 async def solo(bench: Bench, source: str, options: dict[str, Any]) -> Sequence[TargetHypothesis]:
     request = bench.request(source, options)
     bench.run([(0, request)])
-    [result] = await request.done
+    [result] = await bench.results(request)
     return result.found
 
 
@@ -153,9 +182,9 @@ def test_batches_hold_no_more_memory_than_their_sentences_reserve(
 
         for step in range(200):
             if newcomers := [queued for at, queued in waiting if at == step]:
-                bench.runner.admit(newcomers)
+                bench.runner.join(newcomers)
                 check_memory()
-            bench.runner.advance(1)
+            bench.runner.step(1)
             if trims:
                 bench.runner.trim()
                 most.clear()
@@ -175,7 +204,7 @@ def test_a_sentence_that_joins_at_any_step_is_translated_as_if_alone(
         requests = [(at, bench.request(source, options)) for at, source, options in arriving]
         bench.run(requests, steps=steps, trims=trims)
         for (_, source, options), (_, request) in zip(arriving, requests, strict=True):
-            [result] = await request.done
+            [result] = await bench.results(request)
             together = result.found
             alone = await solo(bench, source, options)
             assert [found.target_ids for found in together] == [found.target_ids for found in alone]
@@ -187,6 +216,8 @@ def test_a_sentence_that_joins_at_any_step_is_translated_as_if_alone(
 async def test_joining_is_counted_and_the_cache_is_measured(bench: Bench) -> None:
     requests = [(0, bench.request(SOURCES[0], {})), (1, bench.request(SOURCES[1], {}))]
     bench.run(requests)
+    for _, request in requests:
+        await bench.results(request)
     assert bench.value("rows_joined_total") == 1
     assert bench.value("sentences_total") == 2
     assert bench.value("cache_bytes") > 0  # type: ignore[operator]
@@ -201,7 +232,7 @@ async def test_every_step_is_counted_and_timed_however_many_follow_each_other(be
         before = bench.value("decode_step_duration_seconds_count") or 0
         request = bench.request(SOURCES[3], {"min_target_length": 12})
         bench.run([(0, request)], steps=steps)
-        [result] = await request.done
+        [result] = await bench.results(request)
         counts.append((bench.value("decode_step_duration_seconds_count") or 0) - before)
         assert result.timeline.steps == counts[-1]
     assert counts[0] == counts[1] > 12
@@ -210,13 +241,13 @@ async def test_every_step_is_counted_and_timed_however_many_follow_each_other(be
 async def test_sentences_of_one_request_wait_for_each_other_while_nobody_wants_their_places(bench: Bench) -> None:
     async def translated(*, has_newcomers: bool) -> tuple[int, list[SentenceResult]]:
         parts = [bench.request(source, {"length_penalty": 1.0}) for source in SOURCES]
-        searches = [PlannedSearch(queued.sentence, queued.renderer) for part in parts for queued in part.sentences]
-        request, calls = Request(parts[0].context, searches), 0
-        bench.runner.admit(request.sentences)
+        renderer = SentenceRenderer(codec=bench.model.codec)
+        request, calls = bench.submitted([PlannedSearch(part.sentences[0].sentence, renderer) for part in parts]), 0
+        bench.runner.join(request.sentences)
         while len(bench.runner):
-            bench.runner.advance(64, has_newcomers=has_newcomers)
+            bench.runner.step(64, has_newcomers=has_newcomers)
             calls += 1
-        return calls, await request.done
+        return calls, await bench.results(request)
 
     (often, expected), (seldom, found) = await translated(has_newcomers=True), await translated(has_newcomers=False)
     assert [result.found for result in found] == [result.found for result in expected]
@@ -228,12 +259,12 @@ async def test_sentences_of_one_request_wait_for_each_other_while_nobody_wants_t
 
 async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench) -> None:
     request = bench.request(SOURCES[3], {"min_target_length": 20}, cutoff=time.monotonic())
-    bench.runner.admit(request.sentences)
+    bench.runner.join(request.sentences)
     request.cutoff = time.monotonic() + 1e-4
-    bench.runner.advance(64)
+    bench.runner.step(64)
     assert len(bench.runner) == 1, "its own end is after 20 tokens"
-    bench.runner.advance(64)
-    [([best], [rendered], _)] = await request.done
+    bench.runner.step(64)
+    [([best], [rendered], _)] = await bench.results(request)
     assert rendered.finish_reason is FinishReason.DEADLINE
     assert len(best.target_ids) < 20
 
@@ -243,14 +274,14 @@ async def test_a_caller_who_reads_along_gets_every_step(bench: Bench) -> None:
     for steps, listener in zip((1, 64), listeners, strict=True):
         request = bench.request(SOURCES[3], {"beam_size": 1}, listener=listener)
         bench.run([(0, request)], steps=steps)
-        await request.done
+        await bench.results(request)
     assert listeners[0].beginnings == listeners[1].beginnings != []
 
 
 async def test_a_result_says_when_and_in_what_company_its_sentence_was_decoded(bench: Bench) -> None:
     first, second = bench.request(SOURCES[3], {"min_target_length": 12}), bench.request(SOURCES[0], {})
     bench.run([(0, first), (2, second)])
-    [early], [late] = await first.done, await second.done
+    [early], [late] = await bench.results(first), await bench.results(second)
     assert (early.timeline.worker, early.timeline.batch_size, late.timeline.batch_size) == (3, 1, 2)
     assert early.timeline.steps >= len(early.found[0].target_ids)
     for timeline in (early.timeline, late.timeline):
@@ -261,11 +292,11 @@ async def test_a_result_says_when_and_in_what_company_its_sentence_was_decoded(b
 
 async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None:
     running = bench.request(SOURCES[0], {})
-    bench.runner.admit(running.sentences)
+    bench.runner.join(running.sentences)
     bench.runner.release()
     assert bench.value("cache_bytes")
     while len(bench.runner):
-        bench.runner.advance(1)
+        bench.runner.step(1)
     bench.runner.release()
     assert bench.value("cache_bytes") == 0
     assert len(await solo(bench, SOURCES[0], {})) == 1
@@ -291,29 +322,29 @@ async def test_a_runner_without_sentences_lets_both_graphs_free_their_memory(
 
 async def test_an_abandoned_request_leaves_before_the_next_step(bench: Bench) -> None:
     gone, stays = (bench.request(SOURCES[3], {"min_target_length": 12}) for _ in range(2))
-    bench.runner.admit([gone.sentences[0], stays.sentences[0]])
-    bench.runner.advance(1)
-    bench.runner.advance(1)
+    bench.runner.join([gone.sentences[0], stays.sentences[0]])
+    bench.runner.step(1)
+    bench.runner.step(1)
     gone.abandoned = "cancelled"
-    bench.runner.advance(1)
+    bench.runner.step(1)
     assert len(bench.runner) == 1
     assert bench.value("wasted_decode_tokens_total") == 2
     assert bench.value("rows_retired_total", reason="cancelled") == 1
     while len(bench.runner):
-        bench.runner.advance(1)
-    [result] = await stays.done
+        bench.runner.step(1)
+    [result] = await bench.results(stays)
     assert result.found == await solo(bench, SOURCES[3], {"min_target_length": 12})
     assert not gone.done.done()
 
 
 async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None:
     request = bench.request(SOURCES[3], {"min_target_length": 12}, cutoff=time.monotonic() + 3600)
-    bench.runner.admit(request.sentences)
+    bench.runner.join(request.sentences)
     for _ in range(3):
-        bench.runner.advance(1)
+        bench.runner.step(1)
     request.cutoff = time.monotonic()
-    bench.runner.advance(1)
-    [([best], [rendered], _)] = await request.done
+    bench.runner.step(1)
+    [([best], [rendered], _)] = await bench.results(request)
     assert rendered.finish_reason is FinishReason.DEADLINE
     assert (len(best.target_ids), best.finished) == (3, False)
     assert bench.value("rows_retired_total", reason="deadline") == 1
@@ -323,20 +354,20 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
 
 async def test_a_sentence_without_a_step_at_the_cutoff_ends_in_an_error(bench: Bench) -> None:
     request = bench.request(SOURCES[0], {}, cutoff=time.monotonic())
-    bench.runner.admit(request.sentences)
-    [left] = bench.runner.advance(1)
+    bench.runner.join(request.sentences)
+    [left] = bench.runner.step(1)
     assert (left.cost, left.target_tokens) == (request.sentences[0].source_tokens, 0)
     with pytest.raises(DeadlineExceededError, match="before anything was translated"):
-        await request.done
+        await bench.results(request)
     assert len(bench.runner) == 0
 
 
 async def test_after_a_fault_every_sentence_is_answered_and_the_next_is_translated(bench: Bench) -> None:
     request = bench.request(SOURCES[0], {})
-    bench.runner.admit(request.sentences)
+    bench.runner.join(request.sentences)
     bench.runner.fail(ArithmeticError("broken"))
     with pytest.raises(ArithmeticError, match="broken"):
-        await request.done
+        await bench.results(request)
     assert len(bench.runner) == 0
     assert len(await solo(bench, SOURCES[0], {})) == 1
 
@@ -356,7 +387,7 @@ async def test_reported_prefixes_are_beginnings_of_the_best_hypothesis(bench: Be
     listener = Listening()
     request = bench.request(SOURCES[3], options, listener=listener)
     bench.run([(0, request)])
-    [([best, *_], *_)] = await request.done
+    [([best, *_], *_)] = await bench.results(request)
     text = bench.model.codec.decode(best.target_ids)
     assert all(text.startswith(beginning.rstrip("\ufffd")) for beginning in listener.beginnings)
     assert listener.beginnings == sorted(set(listener.beginnings), key=len)
@@ -398,13 +429,13 @@ async def test_a_term_that_a_search_leaves_out_is_required_of_another(bench: Ben
     plain, bound = bench.request(SOURCES[3], options), bench.request(SOURCES[3], options, term="tiger fish")
     beside = bench.request(SOURCES[0], options)
     bench.run([(0, plain), (1, bound), (4, beside)])
-    [result], [free] = await bound.done, await plain.done
+    [result], [free] = await bench.results(bound), await bench.results(plain)
     assert all("tiger fish" in hypothesis.text for hypothesis in result.hypotheses)
     assert "tiger fish" not in free.hypotheses[0].text
     assert (result.timeline.searches, result.timeline.terms_required) == (2, True)
     assert (free.timeline.searches, free.timeline.terms_required) == (1, False)
     assert bench.value("rows_retired_total", reason="terms") == 1
-    assert [each.text for each in (await beside.done)[0].hypotheses] == [
+    assert [each.text for each in (await bench.results(beside))[0].hypotheses] == [
         bench.model.codec.decode(found.target_ids) for found in await solo(bench, SOURCES[0], options)
     ]
 
@@ -414,7 +445,7 @@ async def test_a_term_that_the_model_writes_anyway_takes_one_search(bench: Bench
     [free] = await solo(bench, SOURCES[0], options)
     request = bench.request(SOURCES[0], options, term=bench.model.codec.decode(free.target_ids))
     bench.run([(0, request)])
-    [result] = await request.done
+    [result] = await bench.results(request)
     assert result.found[0].target_ids == free.target_ids
     assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
 
@@ -428,7 +459,7 @@ async def test_another_hypothesis_of_the_same_search_that_holds_the_term_is_take
     term = max(set(codec.decode(chosen.target_ids).split()) - words, key=len)
     request = bench.request(SOURCES[3], options, term=term)
     bench.run([(0, request)])
-    [result] = await request.done
+    [result] = await bench.results(request)
     assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
     assert len(result.hypotheses) == 1
     assert term in result.hypotheses[0].text
@@ -439,13 +470,14 @@ async def test_at_the_cutoff_a_whole_translation_comes_before_a_part_with_its_te
     options = {"max_target_length": 12}
     [whole] = await solo(bench, SOURCES[3], options)
     request = bench.request(SOURCES[3], options, term="tiger fish", cutoff=time.monotonic() + 3600)
-    bench.runner.admit(request.sentences)
-    while not bench.value("rows_retired_total", reason="terms"):
-        bench.runner.advance(1)
-    bench.runner.advance(1)
-    request.cutoff = 0.0
-    bench.runner.advance(1)
-    [result] = await request.done
+    bench.run([(0, request)])
+    again = await bench.again(request)
+    assert again is not None
+    bench.runner.join(again.sentences)
+    bench.runner.step(1)
+    again.cutoff = 0.0
+    bench.runner.step(1)
+    [result] = await bench.results(again)
     assert (result.found[0].target_ids, result.found[0].finished) == (whole.target_ids, whole.finished)
 
 
@@ -453,7 +485,7 @@ async def test_what_is_reported_of_a_sentence_with_terms_is_not_taken_back(bench
     listener = Listening()
     request = bench.request(SOURCES[3], {}, listener=listener, term="tiger fish")
     bench.run([(0, request)])
-    [result] = await request.done
+    [result] = await bench.results(request)
     assert "tiger fish" in result.hypotheses[0].text
     assert all(result.hypotheses[0].text.startswith(beginning) for beginning in listener.beginnings)
 
@@ -461,11 +493,11 @@ async def test_what_is_reported_of_a_sentence_with_terms_is_not_taken_back(bench
 async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(bench: Bench) -> None:
     request = bench.request(SOURCES[3], {"beam_size": 4, "min_target_length": 20})
     [queued] = request.sentences
-    bench.runner.admit([queued])
-    assert bench.runner.advance(1) == []
-    assert bench.runner.advance(1) == []
+    bench.runner.join([queued])
+    assert bench.runner.step(1) == []
+    assert bench.runner.step(1) == []
     request.abandoned = "cancelled"
-    [left] = bench.runner.advance(1)
+    [left] = bench.runner.step(1)
     assert left.queued is queued
     assert left.target_tokens == 2
     assert left.cost == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens

@@ -16,16 +16,14 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling import admission
 from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
-from xuanzang.server.engine.scheduling.call import CallContext
 from xuanzang.server.engine.scheduling.decide import NOTHING
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
+    CallContext,
     DoneSentence,
-    PlannedSearch,
+    Found,
     QueuedSentence,
     Request,
 )
@@ -84,6 +82,14 @@ class Tally:
         return self.expired / max(1, self.answered + self.expired)
 
 
+class Unread:
+    """Takes what is found, and does nothing with it."""
+
+    def on_found(self, position: int, found: Found) -> None: ...
+
+    def on_prefix(self, position: int, target_ids: Sequence[int]) -> None: ...
+
+
 class VirtualServer:
     """Requests of equal sentences arrive at random times; a caller whose deadline passes hangs up."""
 
@@ -99,7 +105,7 @@ class VirtualServer:
         self.taken: list[float] = []
         """Seconds from each arrival to its answer, of requests that `arrivals` brings."""
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (admission, request_module, scheduler_module):
+        for module in (request_module, scheduler_module):
             monkeypatch.setattr(module, "time", clock)
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed
@@ -233,9 +239,7 @@ class VirtualServer:
         self, lengths: Sequence[int], seconds: float, *, caller: str = "", options: DecodingOptions = GREEDY
     ) -> Request:
         context = CallContext(model=self._model, deadline=self.now + seconds, caller=CallerId(*caller.split("/")))
-        renderer = SentenceRenderer(codec=self._model.codec)
-        searches = [PlannedSearch(self._model.sentence((5,) * length, options), renderer) for length in lengths]
-        return Request(context, searches)
+        return Request(context, [self._model.sentence((5,) * length, options) for length in lengths], Unread())
 
     def _close(self, request: Request, reason: AbandonReason | None) -> None:
         if self._left.pop(request, None) is None:
@@ -270,7 +274,7 @@ class VirtualServer:
         self._record(worker, done)
         if running:
             tiers = {each.queued.tier for each in running}
-            tier = decision.tier if decision.tier in tiers else tiers.pop()
+            tier = decision.step if decision.step in tiers else tiers.pop()
             rows = sum(each.queued.places for each in running if each.queued.tier == tier)
             self._stepping[worker] = True
             step = self._speed.step + rows * self._speed.sentence

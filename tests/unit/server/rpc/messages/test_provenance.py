@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.scheduling.call import Call
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
 from xuanzang.server.rpc.messages.requests import with_defaults
 from xuanzang.server.rpc.messages.responses import effective_settings

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from xuanzang.server.access.callers import Resolve
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import Route, ServedModel
 from xuanzang.server.rpc.messages import requests
 from xuanzang.text.types import ContentFormat

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.scheduling.call import Call, CallRecord
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.types import FinishReason, Hypothesis, Runtime, ServedModel
 from xuanzang.server.rpc.messages import responses
 from xuanzang.server.rpc.messages.responses import Provenance

@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple, Self
 
+from xuanzang.server.engine.calls.jobs import SentenceListener
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis, TokenDetails
-from xuanzang.server.engine.scheduling.call import CallContext, SentenceTimeline
-from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceListener, SentenceResult
+from xuanzang.server.engine.scheduling.request import CallContext, SentenceTimeline
 from xuanzang.server.engine.types import NO_CALLER, CallerId, FinishReason
 from xuanzang.server.metrics import ServerMetrics
 

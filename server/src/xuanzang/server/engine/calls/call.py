@@ -14,23 +14,19 @@ from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
 from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, lexicon_first, openings
+from xuanzang.server.engine.calls.jobs import SearchWatch, SentenceJobs, SentenceListener
 from xuanzang.server.engine.calls.preparation import PreparedTexts, has_plain_faults, prepare
+from xuanzang.server.engine.calls.record import Call, CallRecord, SearchRecord
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
 from xuanzang.server.engine.calls.results import TextStreamer, joined, ranked, with_markup
 from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.decide import Asked
 from xuanzang.server.engine.scheduling.forecast import predicted_cost
-from xuanzang.server.engine.scheduling.request import (
-    AbandonReason,
-    PlannedSearch,
-    Request,
-    SearchWatch,
-    SentenceListener,
-    SentenceResult,
-)
+from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import CallerId, FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.engine.types import CallerId, FinishReason, Hypothesis
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
 from xuanzang.text.language_detection import LanguageDetector
 from xuanzang.text.traditional import TraditionalWriter, settled_by
@@ -79,7 +75,6 @@ class RunningCall:
         record: CallRecord,
         *,
         writer: TraditionalWriter | None = None,
-        hold_sentences: HoldSentences = nullcontext,
         emit: Emit | None = None,
         watch: SearchWatch | None = None,
         keeps_answers: bool = True,
@@ -88,7 +83,6 @@ class RunningCall:
 
         Args:
             writer: Writer of what the model writes; None to leave it as it is.
-            hold_sentences: Places of the caller for sentences in translation.
             emit: Receiver of the translation bit by bit, for a call with one text.
             watch: Watch that has the searches recorded.
             keeps_answers: True if kept answers may be taken, if the engine keeps some.
@@ -98,7 +92,7 @@ class RunningCall:
         self._codec = context.codec
         # Tags find their places by the alignment of tokens.
         self._options = replace(call.options, token_details=True) if self._has_markup else call.options
-        self._writer, self._hold_sentences = writer, hold_sentences
+        self._writer = writer
         self._emit = None if self._has_markup else emit
         self._watch = watch
         self._answers = shared.answers if keeps_answers else None
@@ -118,7 +112,7 @@ class RunningCall:
         try:
             with self._limit or _UNLIMITED:
                 prepared = await self._prepare()
-                with self._hold_sentences(len(prepared.searches)):
+                with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared) if prepared.searches else ())
                 work = partial(self._joined, prepared, translated)
                 if any(prepared.documents) or self._options.quality:
@@ -155,9 +149,8 @@ class RunningCall:
         # Refusing takes less time before tokenising, which is what counts when there is much to refuse. A fault that is
         # seen at once is named first: another try would not help.
         if not has_plain_faults(self._call, context.model, self._options, shared.settings):
-            shared.scheduler.require_admission(
-                context.flow, self._min_cost(), useful_until=context.useful_until, accepts_part=context.accepts_part
-            )
+            asked = Asked(context.flow, self._min_cost(), accepts_part=context.accepts_part)
+            shared.scheduler.require_admission(asked, useful_until=context.useful_until)
         work = partial(
             prepare,
             self._call,
@@ -229,7 +222,8 @@ class RunningCall:
         """Find the possible openings of each sentence, then continue each."""
         searches = prepared.searches
         cost = self._options.num_hypotheses * sum(predicted_cost(search.sentence) for search in searches)
-        self._shared.scheduler.require_admission(self._context.flow, cost, useful_until=self._context.useful_until)
+        asked = Asked(self._context.flow, cost)
+        self._shared.scheduler.require_admission(asked, useful_until=self._context.useful_until)
         # An opening that is cut short is none, so the cutoff applies to the second part only.
         begun = await self._decode(openings(searches), context=replace(self._context, cutoff=math.inf))
         planned, ended = continuations(searches, [result.found for result in begun])
@@ -258,29 +252,37 @@ class RunningCall:
         follows: bool = False,
     ) -> list[SentenceResult]:
         """Let the workers search; `follows`: whether these are the second part of an accepted request."""
-        shared, record = self._shared, self._record
-        request = Request(context or self._context, searches, listener=listener, on_result=on_result)
-        try:
-            shared.scheduler.submit(request, follows=follows)
-            shared.requests.add(request)
-            abandoned: AbandonReason | None = "error"
+        context = context or self._context
+        jobs = SentenceJobs(searches, context, listener=listener, on_result=on_result)
+        while sentences := jobs.left():
+            request = Request(context, sentences, jobs, reads_along=listener is not None)
             try:
-                results = await request.done
-                abandoned = None
-            except DeadlineExceededError:
-                abandoned = "deadline"
-                raise
-            except asyncio.CancelledError:
-                abandoned = "deadline" if self._limit and self._limit.is_over else "cancelled"
-                raise
+                await self._found(request, jobs, follows=follows)
             finally:
-                shared.requests.discard(request)
-                shared.scheduler.close(request, abandoned)
-                record.started |= request.started
-                timelines = request.timelines
-                record.searches.append(SearchRecord(request.submitted_at, time.monotonic(), len(searches), timelines))
+                request.close()
+                # The request may hold an error, and its traceback this frame.
+                del request
+            follows = True
+        return jobs.results
+
+    async def _found(self, request: Request, jobs: SentenceJobs, *, follows: bool) -> None:
+        """Submit a request, wait until all is found, and record that."""
+        shared, record, sentences = self._shared, self._record, len(request.sentences)
+        shared.scheduler.submit(request, follows=follows)
+        shared.requests.add(request)
+        abandoned: AbandonReason | None = "error"
+        try:
+            await request.done
+            abandoned = None
+        except DeadlineExceededError:
+            abandoned = "deadline"
+            raise
+        except asyncio.CancelledError:
+            abandoned = "deadline" if self._limit and self._limit.is_over else "cancelled"
+            raise
         finally:
-            request.close()
-            # The request may hold an error, and its traceback this frame.
-            del request
-        return results
+            shared.requests.discard(request)
+            shared.scheduler.close(request, abandoned)
+            record.started |= request.started
+            timelines = [jobs.timelines[position] for position in sorted(jobs.timelines)]
+            record.searches.append(SearchRecord(request.submitted_at, time.monotonic(), sentences, timelines))

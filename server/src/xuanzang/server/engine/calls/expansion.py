@@ -7,8 +7,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from xuanzang.server.engine.calls.rendering import PlannedSearch
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.scheduling.request import PlannedSearch
 from xuanzang.server.engine.types import FinishReason, Hypothesis, SamplingOptions
 
 

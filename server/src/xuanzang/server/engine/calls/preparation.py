@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
+from xuanzang.server.engine.calls.record import Call
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality import SentenceAssessor
-from xuanzang.server.engine.scheduling.call import Call, CallContext
 from xuanzang.server.engine.scheduling.forecast import predicted_cost
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import PlannedSearch
+from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.text.codec import Segment, TextCodec

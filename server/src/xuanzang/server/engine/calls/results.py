@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from xuanzang.server.engine.calls.rendering import SentenceResult
 from xuanzang.server.engine.quality import combined
-from xuanzang.server.engine.scheduling.request import SentenceResult
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.contents import SplitDocument, content_matches, lost_placeholders, written

@@ -8,9 +8,10 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict, Unpack
 
 from xuanzang.server.engine.calls.call import Emit, RunningCall, SharedResources
+from xuanzang.server.engine.calls.jobs import SearchWatch
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
     DrainingError,
@@ -19,9 +20,8 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.models.catalog import ModelUsage
-from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
-from xuanzang.server.engine.scheduling.request import SearchWatch
-from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 from xuanzang.text.traditional import TraditionalWriter
 
@@ -32,13 +32,6 @@ _LENGTHS, _LENGTH_BOUNDS = tuple(LENGTH_CLASSES), tuple(LENGTH_CLASSES.values())
 _FAILED_AS: Mapping[str, str] = MappingProxyType(
     {"queue_timeout": "deadline", "deadline": "deadline", "cancelled": "cancelled"}
 )
-
-
-class CallArguments(TypedDict, total=False):
-    """Further arguments of `RunningCalls.run` that a caller of the engine may give."""
-
-    hold_sentences: HoldSentences
-    watch: SearchWatch | None
 
 
 class RunningCalls:
@@ -60,7 +53,7 @@ class RunningCalls:
         record: CallRecord | None = None,
         writer: TraditionalWriter | None = None,
         emit: Emit | None = None,
-        **arguments: Unpack[CallArguments],
+        watch: SearchWatch | None = None,
     ) -> list[list[Hypothesis]]:
         """Translate the texts of a call, record it from its beginning to its end, and count it.
 
@@ -79,7 +72,7 @@ class RunningCalls:
         try:
             if self._refuses:
                 raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
-            running = RunningCall(self._shared, call, context, record, writer=writer, emit=emit, **arguments)
+            running = RunningCall(self._shared, call, context, record, writer=writer, emit=emit, watch=watch)
             answer = await running.run()
             outcome, record.target_tokens = _outcome(model.metrics, answer)
             record.ended_at = time.monotonic()
@@ -104,7 +97,6 @@ class RunningCalls:
         *,
         record: CallRecord,
         writer: TraditionalWriter | None = None,
-        **arguments: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -116,9 +108,7 @@ class RunningCalls:
         """
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
-        running = asyncio.ensure_future(
-            self.run(call, context, record=record, writer=writer, emit=emitted.put_nowait, **arguments)
-        )
+        running = asyncio.ensure_future(self.run(call, context, record=record, writer=writer, emit=emitted.put_nowait))
         running.add_done_callback(lambda _: emitted.put_nowait(None))
         try:
             while (more := await emitted.get()) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from xuanzang.server.engine.quality import with_flags
-from xuanzang.server.engine.scheduling.call import CallContext
+from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.types import Hypothesis, QualityFlag
 from xuanzang.server.metrics import ModelMetrics
 from xuanzang.text.codec import Segment

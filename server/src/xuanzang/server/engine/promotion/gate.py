@@ -11,10 +11,11 @@ from xuanzang.server.bundles.bundle import certified_loss
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.engine.calls.call import RunningCall, SharedResources
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.errors import DrainingError, InvalidInputError, ModelStateError, OverloadedError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call import Call, CallContext, CallRecord
+from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.settings import PromotionSettings
 from xuanzang.server.engine.types import CallerId
 from xuanzang.text.comparison import chrf, compare

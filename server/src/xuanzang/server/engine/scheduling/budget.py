@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.decoder import BatchShape
@@ -49,11 +48,16 @@ class Budget:
 
     def __init__(self, *, max_bytes: int) -> None:
         self.max_bytes = max_bytes
+        self.lacking: dict[LoadedModel | None, QueuedSentence] = {}
+        """Sentence that waits for memory, and goes before others: of a model's own by model, of that of all by None."""
         self._uses: dict[BatchKey, BatchUse] = {}
         self._reserved: Counter[LoadedModel] = Counter()
-        self._total = 0
-        # First sentence that found too little: of a model's own memory by model, of that of all by None.
-        self._lacking: dict[LoadedModel | None, QueuedSentence] = {}
+
+    def copy(self) -> Budget:
+        """Return a budget on which a decision can be tried."""
+        trial = Budget(max_bytes=self.max_bytes)
+        trial.lacking, trial._uses, trial._reserved = dict(self.lacking), dict(self._uses), self._reserved.copy()
+        return trial
 
     def require_possible(self, sentences: Iterable[QueuedSentence]) -> None:
         """Raise MemoryLimitError for a sentence that would not fit into an empty server."""
@@ -75,127 +79,68 @@ class Budget:
         serving = self._serving(model) if limit else set()
         return limit is None or worker in serving or len(serving) < limit
 
-    def trial(self, worker: int) -> Trial:
-        """Return what is left for sentences that a worker may take."""
-        return Trial(
-            worker=worker,
-            max_bytes=self.max_bytes,
-            total=self._total,
-            uses=dict(self._uses),
-            reserved=Counter(self._reserved),
-            lacking=dict(self._lacking),
-        )
-
-    def reserve(self, worker: int, queued: QueuedSentence) -> None:
-        """Count a sentence that joins a batch."""
-        self._lacking = {key: each for key, each in self._lacking.items() if each is not queued}
-        self._add(worker, queued, 1)
+    def take(self, worker: int, tier: int, queued: QueuedSentence) -> bool:
+        """Reserve what a sentence needs that joins a batch, or let it wait for memory; return whether it joins."""
+        model = queued.request.model
+        if any(self.lacking.get(whose, queued) is not queued for whose in (None, model)):
+            return False
+        key = BatchKey(worker, model, tier, queued.shape)
+        use = self._uses.get(key, _UNUSED)
+        more = max(0, use.needed + queued.cache_bytes - use.reserved)
+        whose = None
+        if self._reserved.total() + more <= self.max_bytes:
+            limit = model.max_cache_bytes
+            if limit is None or self._reserved[model] + more <= limit:
+                self._replace(key, BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held))
+                self.forget([queued])
+                return True
+            whose = model
+        self.lacking[whose] = queued
+        return False
 
     def release(self, worker: int, queued: QueuedSentence) -> None:
         """Take back what was reserved for a sentence that has left."""
-        self._add(worker, queued, -1)
+        key = BatchKey(worker, queued.request.model, queued.tier, queued.shape)
+        use = self._uses[key]
+        self._replace(key, BatchUse(use.sentences - 1, use.needed - queued.cache_bytes, use.held))
 
-    def wait(self, queued: QueuedSentence, model: LoadedModel | None) -> None:
-        """Let a sentence wait for memory, of its model or of all, unless one that came before it does."""
-        first = self._lacking.get(model)
-        if first is None or queued.number < first.number:
-            self._lacking[model] = queued
-
-    def forget(self, sentences: Iterable[QueuedSentence]) -> bool:
-        """Let sentences that are given up wait no longer; return whether any did."""
-        gone = set(sentences)
-        kept = {key: each for key, each in self._lacking.items() if each not in gone}
-        changed = len(kept) < len(self._lacking)
-        self._lacking = kept
-        return changed
-
-    @property
-    def lacking(self) -> list[QueuedSentence]:
-        """Sentences that wait for memory, whose turn it is before others."""
-        return list(self._lacking.values())
+    def forget(self, sentences: Iterable[QueuedSentence]) -> None:
+        """Let sentences that are given up wait for memory no longer."""
+        if self.lacking:
+            gone = set(sentences)
+            self.lacking = {whose: queued for whose, queued in self.lacking.items() if queued not in gone}
 
     def hold(self, worker: int, model: LoadedModel, tier: int, held: Mapping[BatchShape, int]) -> None:
         """Take over the bytes that a worker holds for the batches of a model, empty ones included."""
-        batches = {key.shape: key for key in self._uses if key[:3] == (worker, model, tier)}
-        for shape in batches.keys() | held.keys():
-            key = BatchKey(worker, model, tier, shape)
-            self._replace(key, self._uses.get(key, _UNUSED)._replace(held=held.get(shape, 0)))
+        before = {key for key in self._uses if key[:3] == (worker, model, tier)}
+        for key in before | {BatchKey(worker, model, tier, shape) for shape in held}:
+            self._replace(key, self._uses.get(key, _UNUSED)._replace(held=held.get(key.shape, 0)))
 
     def trimmable(self) -> set[int]:
         """Return the workers that hold more than they need, if giving it back would let a sentence go on that waits."""
-        if not self._lacking:
-            return set()
         needed: Counter[LoadedModel] = Counter()
-        for key, use in self._uses.items():
+        for key, use in self._uses.items() if self.lacking else ():
             needed[key.model] += use.needed
-        for queued in self._lacking.values():
+        for queued in self.lacking.values():
             model, limit = queued.request.model, queued.request.model.max_cache_bytes
             fits = needed.total() + queued.cache_bytes <= self.max_bytes
             if fits and (limit is None or needed[model] + queued.cache_bytes <= limit):
                 return {key.worker for key, use in self._uses.items() if use.held > use.needed}
         return set()
 
-    def _add(self, worker: int, queued: QueuedSentence, sign: int) -> None:
-        key = BatchKey(worker, queued.request.model, queued.tier, queued.shape)
-        use = self._uses.get(key, _UNUSED)
-        self._replace(key, BatchUse(use.sentences + sign, use.needed + sign * queued.cache_bytes, use.held))
+    def report(self, model: LoadedModel) -> None:
+        """Set the metrics of a model."""
+        model.metrics.cache_reserved_bytes.value = self._reserved[model]
+        model.metrics.model_workers.value = len(self._serving(model))
 
     def _replace(self, key: BatchKey, use: BatchUse) -> None:
-        before = self._uses.get(key, _UNUSED)
-        if use == before:
-            return
-        more = use.reserved - before.reserved
-        self._reserved[key.model] += more
-        self._total += more
+        self._reserved[key.model] += use.reserved - self._uses.get(key, _UNUSED).reserved
         self._uses[key] = use
         if use == _UNUSED:
             del self._uses[key]
-        key.model.metrics.cache_reserved_bytes.value = self._reserved[key.model]
-        key.model.metrics.model_workers.value = len(self._serving(key.model))
         if not self._reserved[key.model]:
             # An unloaded model must not be kept.
             del self._reserved[key.model]
 
     def _serving(self, model: LoadedModel) -> set[int]:
         return {key.worker for key, use in self._uses.items() if use.sentences and key.model is model}
-
-
-@dataclass(slots=True, kw_only=True)
-class Trial:
-    """Memory as it will be once the sentences of one decision have joined; the budget does not change."""
-
-    worker: int
-    max_bytes: int
-    total: int
-    uses: dict[BatchKey, BatchUse]
-    reserved: Counter[LoadedModel]
-    lacking: dict[LoadedModel | None, QueuedSentence]
-    refused: list[tuple[QueuedSentence, LoadedModel | None]] = field(default_factory=list)
-    """Sentences that found too little, and the model whose memory it is; None for that of all."""
-
-    def takes(self, queued: QueuedSentence, tier: int) -> bool:
-        """Return whether there is memory for a sentence, and count it then."""
-        model = queued.request.model
-        if any(self.lacking.get(whose, queued) is not queued for whose in (None, model)):
-            return False
-        key = BatchKey(self.worker, model, tier, queued.shape)
-        use = self.uses.get(key, _UNUSED)
-        more = max(0, use.needed + queued.cache_bytes - use.reserved)
-        limit = model.max_cache_bytes
-        whose = None
-        # One that is alone may have all.
-        if not self.total or self.total + more <= self.max_bytes:
-            if limit is None or self.reserved[model] + more <= limit:
-                self.uses[key] = use._replace(needed=use.needed + queued.cache_bytes)
-                self.total += more
-                self.reserved[model] += more
-                return True
-            whose = model
-        self.refused.append((queued, whose))
-        self.lacking[whose] = queued
-        return False
-
-    @property
-    def is_closed(self) -> bool:
-        """True if a sentence waits for memory that any other would take."""
-        return None in self.lacking and bool(self.refused)

@@ -65,43 +65,6 @@ def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:
     return len(sentence.source_ids) + sentence.options.decoding.beam_size * target_tokens
 
 
-class Throughput:
-    """Tokens per second of all workers while they are busy: past tokens and seconds, old ones fading."""
-
-    def __init__(self, *, workers: int) -> None:
-        self._workers = workers
-        self._tokens = 0.0
-        self._seconds = 0.0
-
-    def record(self, tokens: int, seconds: float) -> None:
-        """Add a measurement of one worker: tokens that went through the network, and its busy time since the last."""
-        fading = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
-        self._tokens = self._tokens * fading + tokens
-        self._seconds = self._seconds * fading + seconds
-
-    def seconds_for(self, tokens: float) -> float | None:
-        """Estimate the seconds that all workers take for a number of tokens; None before the first measurement."""
-        if not self._tokens:
-            return None
-        return tokens * self._seconds / self._tokens / self._workers
-
-
-class LengthRatio:
-    """Target tokens of sentences for each predicted one, recent sentences counting more.
-
-    One sentence counts for at most twice or half of what was predicted, so no caller moves it by much with searches
-    that do not find their ends.
-    """
-
-    def __init__(self) -> None:
-        self.value = 1.0
-
-    def record(self, predicted: int, found: int) -> None:
-        """Add a sentence that is done."""
-        ratio = min(max(found / predicted, 1 / _MAX_LENGTH_RATIO), _MAX_LENGTH_RATIO)
-        self.value += _SENTENCE_WEIGHT * (ratio - self.value)
-
-
 class _Line:
     """Regression of seconds on a size, recent measurements counting more: sums of a window that fades (West 1979)."""
 
@@ -191,36 +154,6 @@ class RequestSize(NamedTuple):
     """Target tokens of its longest sentence."""
 
 
-class RequestSizes:
-    """Sizes of the last requests, refused ones included."""
-
-    def __init__(self) -> None:
-        self._sizes: deque[RequestSize] = deque(maxlen=_RECENT_REQUESTS)
-        self.smallest = 0
-        """The fewest tokens of a request; 0 before the first one."""
-
-    def __bool__(self) -> bool:
-        return bool(self._sizes)
-
-    def record(self, size: RequestSize) -> None:
-        """Add a request."""
-        forgotten = self._sizes[0].cost if len(self._sizes) == _RECENT_REQUESTS else math.inf
-        is_smallest = not self._sizes or size.cost <= self.smallest
-        self._sizes.append(size)
-        if is_smallest:
-            self.smallest = size.cost
-        elif forgotten == self.smallest:
-            self.smallest = min(each.cost for each in self._sizes)
-
-    @property
-    def typical(self) -> RequestSize:
-        """The medians of the last requests, of which there is at least one."""
-        return RequestSize(
-            statistics.median_low(size.cost for size in self._sizes),
-            statistics.median_low(size.longest for size in self._sizes),
-        )
-
-
 class Calibration:
     """Factor that makes estimates safe: nearly all requests take at most the estimate times the factor.
 
@@ -290,13 +223,18 @@ class Forecast:
 
     def __init__(self, *, workers: int) -> None:
         self._workers = workers
-        self._throughput = Throughput(workers=workers)
+        # Tokens and seconds of workers that were busy, old ones fading.
+        self._tokens = self._seconds = 0.0
+        self._length_ratio = 1.0
         self._decoding_time = DecodingTime()
-        self._lengths = LengthRatio()
+        self._sizes: deque[RequestSize] = deque(maxlen=_RECENT_REQUESTS)
         self.calibration = Calibration()
 
     def record(self, predicted: int, taken: int, seconds: float, *, rows: int, is_whole: bool) -> None:
         """Add a sentence that has left its batch.
+
+        One counts for at most twice or half of what was predicted, so no caller moves the ratio of lengths by much with
+        searches that do not find their ends.
 
         Args:
             predicted: Predicted target tokens.
@@ -308,26 +246,40 @@ class Forecast:
         if not taken:
             return
         if is_whole:
-            self._lengths.record(predicted, taken)
+            ratio = min(max(taken / predicted, 1 / _MAX_LENGTH_RATIO), _MAX_LENGTH_RATIO)
+            self._length_ratio += _SENTENCE_WEIGHT * (ratio - self._length_ratio)
         self._decoding_time.record(taken, seconds, rows=rows, share=min(1.0, taken / predicted))
 
     def record_work(self, tokens: int, seconds: float) -> None:
         """Add the tokens that went through the network in the busy time of a worker."""
-        self._throughput.record(tokens, seconds)
+        fading = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
+        self._tokens = self._tokens * fading + tokens
+        self._seconds = self._seconds * fading + seconds
+
+    def record_request(self, size: RequestSize) -> None:
+        """Add a request, also one that is refused."""
+        self._sizes.append(size)
+
+    @property
+    def smallest_cost(self) -> int:
+        """The fewest tokens of one of the last requests; 0 before the first one."""
+        return min([size.cost for size in self._sizes], default=0)
+
+    @property
+    def typical_size(self) -> RequestSize:
+        """The medians of the last requests; zeros before the first one."""
+        costs, longest = zip(*self._sizes or [RequestSize(0, 0)], strict=True)
+        return RequestSize(statistics.median_low(costs), statistics.median_low(longest))
 
     def seconds_for(self, tokens: float, *, workers: int | None = None) -> float | None:
         """Estimate the seconds for predicted tokens, of which so many workers decode; None: nothing is measured."""
-        seconds = self._throughput.seconds_for(tokens * self._lengths.value)
-        return seconds if seconds is None or not workers else seconds * max(1.0, self._workers / workers)
+        if not self._tokens:
+            return None
+        return tokens * self._length_ratio * self._seconds / self._tokens / min(workers or math.inf, self._workers)
 
     def seconds_in_batch(self, target_tokens: int, rows: float | None = None) -> float:
-        """Estimate the seconds that a sentence stays in a batch of so many places; 0 if nothing is measured."""
-        return self._decoding_time.seconds_for(target_tokens * self._lengths.value, rows)
+        """Estimate the seconds that a sentence stays in a batch of so many places; 0 if nothing is measured.
 
-    def is_hopeless(self, target_tokens: int, deadline: float, now: float) -> bool:
-        """Return whether a sentence that is not begun cannot be done before a deadline.
-
-        With a smaller share of the estimate a server that is late would begin all its sentences too late, and end none
-        of them in time.
+        Without a number of places, they are as many as there were of late.
         """
-        return not math.isinf(deadline) and now + self.seconds_in_batch(target_tokens) > deadline
+        return self._decoding_time.seconds_for(target_tokens * self._length_ratio, rows)

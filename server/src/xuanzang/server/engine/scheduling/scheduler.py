@@ -5,25 +5,34 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.admission import Admission
-from xuanzang.server.engine.scheduling.call import FlowKey
-from xuanzang.server.engine.scheduling.decide import NOTHING, Decision, Room, decide, has_room
+from xuanzang.server.engine.scheduling.decide import (
+    NOTHING,
+    Asked,
+    Decision,
+    decide,
+    has_room,
+    is_surely_in_time,
+    require_place,
+    require_time,
+    seconds_until_begun,
+    takers,
+)
 from xuanzang.server.engine.scheduling.forecast import RequestSize
-from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, FlowKey, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.state import State
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
-# Share of the time that a sentence may wait after which it goes before others of its caller.
+# Share of the time that a sentence may wait after which it is due.
 _PATIENT_SHARE = 0.7
 # Clocks of callers are ahead of ours by at most so much.
 _CLOCK_SECONDS = 0.02
@@ -41,17 +50,11 @@ class Scheduler:
         # Held by itself where nobody waits, which takes half as long.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._state = State(
-            workers=workers,
-            max_places=settings.max_batch_sentences,
-            max_join_tokens=settings.max_join_source_tokens,
-            max_cache_bytes=_max_cache_bytes(settings),
-        )
-        self._admission = Admission(self._state, max_tokens=settings.max_queue_tokens)
+        max_bytes = settings.max_cache_bytes or memory_limit() // _MEMORY_SHARE
+        self._state = State(workers=workers, settings=settings, max_cache_bytes=max_bytes)
         self.interrupts = [Interrupt() for _ in range(workers)]
         """Of each worker; set when it should ask what there is for it before its next step."""
         self._woken: set[int] = set()
-        self._trimming: set[int] = set()
         self._stopped = False
 
     @property
@@ -64,12 +67,6 @@ class Scheduler:
         """Whether sentences wait for a worker; may be asked without the lock."""
         return self._state.queue.count > 0
 
-    def _tell_workers(self) -> None:
-        """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
-        self._changed.notify_all()
-        for interrupt in self.interrupts:
-            interrupt.set()
-
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
         with self._lock:
@@ -78,37 +75,49 @@ class Scheduler:
     def held_places(self, tier: int) -> int:
         """Return the places that sentences of a tier hold, all workers together."""
         with self._lock:
-            return sum(each.tiers[tier].rows for each in self._state.workers)
+            return self._state.rows(tier)
 
     def waiting_places(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
         with self._lock:
             return sum(self._state.waiting(tier).values())
 
-    def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
-        """Refuse early what could not be submitted; see `Admission.require`."""
+    def require_admission(self, asked: Asked, *, useful_until: float) -> None:
+        """Refuse a request early that could not be submitted; what it asks for may be less than it will.
+
+        Raises:
+            OverloadedError: It does not fit now, or would not be done by a time on the clock of `time.monotonic`.
+        """
         with self._lock:
-            self._admission.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
+            state, now = self._state, time.monotonic()
+            # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
+            if not asked.cost or state.is_idle:
+                return
+            require_place(state, asked)
+            state.forecast.calibration.forget(now)
+            if not is_surely_in_time(state, asked, useful_until - now):
+                require_time(state, asked, useful_until - now, now)
 
     def require_time(self, caller: CallerId, seconds: float) -> None:
         """Raise OverloadedError for an unread request, if nothing that it may ask for could be begun in so much time.
 
         It may be as small as any of late, and a part of the answer may be enough for its caller.
         """
-        with self._lock:
-            cost = self._admission.request_sizes.smallest
-            useful_until = time.monotonic() + seconds
-            self._admission.require(FlowKey(caller), cost, useful_until=useful_until, accepts_part=True)
+        asked = Asked(FlowKey(caller), self._state.forecast.smallest_cost, accepts_part=True)
+        self.require_admission(asked, useful_until=time.monotonic() + seconds)
 
     def seconds_until_begun(self, caller: CallerId) -> float | None:
         """Estimate when a request of a caller would be begun; None if no worker has more than a sentence to work on."""
         with self._lock:
-            return self._admission.seconds_until_begun(FlowKey(caller))
+            if self._state.is_calm:
+                return None
+            asked = Asked(FlowKey(caller), self._state.forecast.smallest_cost)
+            return seconds_until_begun(self._state, asked, time.monotonic()) or 0.0
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none; the caller must `close` it in any case.
 
-        `follows`: whether it is the second part of an accepted one, so that it must be accepted, too.
+        `follows`: whether it goes on with an accepted one, so that it must be accepted, too, and has waited already.
 
         Raises:
             OverloadedError: They do not fit, or would not be done before the deadline.
@@ -119,45 +128,47 @@ class Scheduler:
         with self._lock:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
-            state = self._state
+            state, now = self._state, time.monotonic()
             state.budget.require_possible(request.sentences)
-            now = time.monotonic()
             if not follows:
-                self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
-                if request.useful_until <= now:
-                    raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-            self._admission.admit(request, now=now, follows=follows)
-            self._set_urgency(request, now)
+                self._admit(request, now)
+            for queued in request.sentences:
+                queued.due_at = now if follows else self._due_at(queued, now)
             state.ask(request, now)
-            state.queue.add(request.sentences)
             request.model.metrics.requests_waiting.value += 1
             request.model.metrics.queue_tokens.value += request.cost
             # An idle worker has room for any sentence, unless its model may not have all workers.
-            self._changed.notify(len(state.workers) if request.flow.limited else request.sentence_count)
+            self._changed.notify(len(state.workers) if request.flow.limited else len(request.sentences))
             # One in the midst of steps is told, unless it knows; one that is full asks when it has room again.
-            tier = state.callers.tier_of(request.flow.caller)
-            waiting = state.waiting(tier)
-            for worker, interrupt in enumerate(self.interrupts):
-                if interrupt.is_set or not state.workers[worker].sentences:
-                    continue
-                if Room(state, worker, tier, waiting, now).has_place(request.flow):
-                    interrupt.set()
+            untold = [worker for worker, interrupt in enumerate(self.interrupts) if not interrupt.is_set]
+            for worker in takers(state, untold, request.flow, now):
+                self.interrupts[worker].set()
 
-    def _set_urgency(self, request: Request, now: float) -> None:
-        """Set the time from which each sentence goes before others."""
-        if request.useful_until < math.inf:
-            for queued in request.sentences:
-                seconds = self._state.forecast.seconds_in_batch(queued.target_tokens)
-                queued.goes_first_at = now + _PATIENT_SHARE * (request.useful_until - seconds - now)
+    def _admit(self, request: Request, now: float) -> None:
+        state = self._state
+        state.forecast.record_request(RequestSize(request.cost, request.longest))
+        seconds = request.useful_until - now
+        if seconds <= 0:
+            raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
+        state.forecast.calibration.forget(now)
+        asked = Asked(request.flow, request.cost, request.longest, request.places, request.accepts_part)
+        require_place(state, asked)
+        request.estimate = require_time(state, asked, seconds, now)
+
+    def _due_at(self, queued: QueuedSentence, now: float) -> float:
+        """Return the time from which a sentence goes before others of its caller, so that its deadline can be met."""
+        if math.isinf(queued.request.useful_until):
+            return math.inf
+        seconds = self._state.forecast.seconds_in_batch(queued.target_tokens)
+        return now + _PATIENT_SHARE * (queued.request.useful_until - seconds - now)
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
         request.abandoned = abandoned
         with self._lock:
-            self._state.settle(request)
+            _count_removed(self._state.settle(request))
             if abandoned:
                 # Others may have waited for memory behind those that are left.
-                self._remove(request)
                 self._tell_workers()
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
@@ -168,9 +179,8 @@ class Scheduler:
         if request.estimate is None:
             return
         calibration, now = self._state.forecast.calibration, time.monotonic()
-        seconds = now - request.submitted_at
         if abandoned is None:
-            calibration.observe(request.estimate, seconds, submitted_at=request.submitted_at)
+            calibration.observe(request.estimate, now - request.submitted_at, submitted_at=request.submitted_at)
         # A caller whose own clock runs out hangs up a moment before the deadline as it is known here. One that hangs up
         # before says nothing of the server, however long it has waited: it alone knows how long it meant to.
         elif abandoned == "deadline" or (abandoned == "cancelled" and now >= request.useful_until - _CLOCK_SECONDS):
@@ -186,48 +196,53 @@ class Scheduler:
         """
         # What comes from now on sets it again.
         self.interrupts[worker].clear()
-        state, here = self._state, self._state.workers[worker]
-        running = bool(here.sentences)
+        state = self._state
+        running = bool(state.workers[worker].sentences)
         if running and not state.queue.count:
             return decide(state, worker, time.monotonic())
+        waited_in_vain = False
         with self._lock:
             while True:
-                while not (running or self._stopped or state.queue.count or worker in self._woken):
-                    # What came as the time ended has woken nobody else.
-                    if not self._changed.wait(idle_seconds) and not state.queue.count:
-                        return NOTHING
                 if self._stopped:
                     return NOTHING if running else None
                 if worker in self._woken:
                     self._woken.remove(worker)
                     return NOTHING
-                decision = self._joined(worker)
-                if decision.joins or running:
+                decision = self._decided(worker)
+                if running or decision.joins or decision.trims:
                     self._note_what_is_left(worker, was_idle=not running)
                     return decision
-                # What waits is for other workers, or for memory: look again when anything has changed.
-                if state.queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
-                    self._changed.notify()  # for what came as the time ended
+                if waited_in_vain:
+                    if state.queue.count:
+                        self._changed.notify()  # for what came as the time ended
                     return NOTHING
+                # What waits is for other workers, or for memory: look again when anything has changed.
+                waited_in_vain = not self._changed.wait(idle_seconds)
 
-    def _joined(self, worker: int) -> Decision:
+    def _decided(self, worker: int) -> Decision:
         """Decide, give up the requests of sentences that cannot be done in time, and let the others join."""
         state, now = self._state, time.monotonic()
         while (decision := decide(state, worker, now)).hopeless:
             for queued in decision.hopeless:
                 if not queued.request.abandoned:
                     self._give_up(queued.request)
-        for tier, joining in decision.joins.items():
-            state.join(worker, tier, joining)
-            _count_started(joining, now)
-        for queued, model in decision.lacking:
-            state.budget.wait(queued, model)
+        state.join(worker, decision.joins)
+        for sentences in decision.joins.values():
+            _count_started(sentences, now)
+            self._report(sentences)
         # Memory that workers keep for sentences to come is given back if that makes room for one that waits.
-        if decision.lacking and (trimmable := state.budget.trimmable()) - self._trimming:
-            self._trimming |= trimmable
-            self._woken |= trimmable
+        if decision.lacking != state.budget.lacking:
+            state.budget.lacking = dict(decision.lacking)
             self._tell_workers()
         return decision
+
+    def _give_up(self, request: Request) -> None:
+        """End a request before its deadline, so that its sentences take no more time from others."""
+        request.abandoned = "deadline"
+        self._tell_workers()
+        _count_removed(self._state.withdraw(request))
+        message = "the deadline would pass before the translation is done"
+        request.fail(DeadlineExceededError(message, in_queue=not request.started))
 
     def _note_what_is_left(self, worker: int, *, was_idle: bool) -> None:
         """Let a worker that has begun look again after its first step, if more may join, and not for what it took."""
@@ -235,6 +250,12 @@ class Scheduler:
             self.interrupts[worker].clear()
         elif was_idle:
             self.interrupts[worker].set()
+
+    def _tell_workers(self) -> None:
+        """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
+        self._changed.notify_all()
+        for interrupt in self.interrupts:
+            interrupt.set()
 
     def wake(self, worker: int) -> None:
         """Let a worker look after its models, even if it waits for sentences."""
@@ -250,28 +271,6 @@ class Scheduler:
         """Count the time that a worker spent on a tier; its own, so that no lock is needed."""
         self._state.workers[worker].charge(tier, seconds, self._state.callers.light_weight)
 
-    def must_trim(self, worker: int) -> bool:
-        """Whether a worker must give back the memory that its sentences do not need; asked once for each time."""
-        if worker not in self._trimming:
-            return False
-        with self._lock:
-            self._trimming.discard(worker)
-            return True
-
-    def _give_up(self, request: Request) -> None:
-        """End a request before its deadline, so that its sentences take no more time from others."""
-        request.abandoned = "deadline"
-        self._tell_workers()
-        self._remove(request)
-        message = "the deadline would pass before the translation is done"
-        request.fail(DeadlineExceededError(message, in_queue=not request.started))
-
-    def _remove(self, request: Request) -> None:
-        """Remove what is left of a request from the queue."""
-        for queued in self._state.queue.remove(request.sentences):
-            request.model.metrics.queue_tokens.value -= queued.cost
-        self._state.budget.forget(request.sentences)
-
     def sentences(self, worker: int) -> int:
         """Return how many sentences a worker has, which it alone lets leave."""
         return len(self._state.workers[worker].sentences)
@@ -280,8 +279,10 @@ class Scheduler:
         """Take note which sentences a worker still decodes; all others have left."""
         state = self._state
         with self._lock:
-            for queued in state.workers[worker].sentences - set(running):
+            left = state.workers[worker].sentences - set(running)
+            for queued in left:
                 state.leave(worker, queued)
+            self._report(left)
             if state.budget.lacking or state.queue.has_limited:
                 self._tell_workers()
 
@@ -289,20 +290,22 @@ class Scheduler:
         """Take note of the bytes that a worker holds for the batches of a model, empty ones included."""
         with self._lock:
             self._state.budget.hold(worker, model, tier, held)
+            self._state.budget.report(model)
             if self._state.budget.lacking:
                 self._tell_workers()
 
+    def _report(self, sentences: Collection[QueuedSentence]) -> None:
+        for model in {queued.request.model for queued in sentences}:
+            self._state.budget.report(model)
+
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
-        """Measure the sentences that a worker has answered or given up, at least one, since it last recorded."""
+        """Measure the sentences that have left a worker, at least one, since it last recorded."""
         with self._lock:
             state = self._state
-            for each in done:
-                queued = each.queued
-                rows = state.workers[worker].tiers[queued.tier].rows
-                state.forecast.record(
-                    queued.target_tokens, each.target_tokens, each.seconds, rows=max(1, rows), is_whole=each.is_whole
-                )
-                state.queue.charge(queued.request.flow.caller, each.cost - queued.cost)
+            for queued, cost, in_batch, target_tokens, is_whole in done:
+                rows = max(1, state.workers[worker].tiers[queued.tier].rows)
+                state.forecast.record(queued.target_tokens, target_tokens, in_batch, rows=rows, is_whole=is_whole)
+                state.queue.charge(queued.request.flow.caller, cost - queued.cost)
             state.forecast.record_work(sum([each.cost for each in done]), seconds)
 
     def stop(self) -> None:
@@ -312,7 +315,7 @@ class Scheduler:
             self._tell_workers()
 
 
-def _count_started(sentences: Iterable[QueuedSentence], now: float) -> None:
+def _count_started(sentences: Sequence[QueuedSentence], now: float) -> None:
     """Count the sentences that a worker has taken, and requests whose first they are as begun."""
     for queued in sentences:
         metrics = queued.request.model.metrics
@@ -324,5 +327,6 @@ def _count_started(sentences: Iterable[QueuedSentence], now: float) -> None:
             metrics.requests_running.value += 1
 
 
-def _max_cache_bytes(settings: EngineSettings) -> int:
-    return settings.max_cache_bytes or memory_limit() // _MEMORY_SHARE
+def _count_removed(sentences: Sequence[QueuedSentence]) -> None:
+    for queued in sentences:
+        queued.request.model.metrics.queue_tokens.value -= queued.cost

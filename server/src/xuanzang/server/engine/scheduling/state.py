@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xuanzang.server.engine.scheduling.budget import Budget
 from xuanzang.server.engine.scheduling.forecast import Forecast, JoiningCost
-from xuanzang.server.engine.scheduling.queue import FairQueue, Sweep
+from xuanzang.server.engine.scheduling.queue import FairQueue
 from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
 COMMON, LIGHT = 0, 1
@@ -73,8 +74,8 @@ class Callers:
         self._least = _MAX_PLACES * workers
         self._shares = Demand(self._least)
         self._names: dict[str, Demand] = {}
-        # Shares one of whose names takes more than its part of them.
         self._divided: set[str] = set()
+        """Shares one of whose names takes more than its part of them."""
 
     def add(self, caller: CallerId, places: int) -> None:
         """Take note that a caller asks for places, or for less than 0 if it has them no longer."""
@@ -121,9 +122,17 @@ class TierState:
     """Places of all."""
     tokens: int = 0
     """Predicted tokens of all."""
-    sweep: Sweep = field(default_factory=Sweep)
     time: float = 0.0
     """Seconds that its steps took, divided by its weight: the tier with the least has the next turn."""
+
+    def add(self, queued: QueuedSentence, sign: int) -> None:
+        """Count a sentence that joins, or leaves if the sign is -1."""
+        share = queued.request.flow.caller.share
+        self.places[share] += sign * queued.places
+        if not self.places[share]:
+            del self.places[share]
+        self.rows += sign * queued.places
+        self.tokens += sign * queued.cost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,9 +145,9 @@ class WorkerState:
     joining: JoiningCost = field(default_factory=JoiningCost)
 
     @property
-    def running(self) -> list[int]:
+    def running(self) -> set[int]:
         """Tiers of which it has sentences."""
-        return [tier for tier in TIERS if self.tiers[tier].rows]
+        return {tier for tier in TIERS if self.tiers[tier].rows}
 
     def turn(self, active: set[int]) -> int:
         """Return whose turn it is among some tiers (start-time fair queueing, Goyal et al. 1996)."""
@@ -161,61 +170,60 @@ class WorkerState:
 class State:
     """All that a decision depends on. Not thread-safe: the scheduler holds its lock."""
 
-    def __init__(self, *, workers: int, max_places: int, max_join_tokens: int, max_cache_bytes: int) -> None:
+    def __init__(self, *, workers: int, settings: EngineSettings, max_cache_bytes: int) -> None:
         """Make the state of workers that have decoded nothing yet.
 
         Args:
             workers: Number of workers.
-            max_places: Maximum places of one worker.
-            max_join_tokens: Maximum source tokens of the sentences that join at once.
+            settings: Limits on places, on what joins at once, and on what waits.
             max_cache_bytes: Bytes for keys and values, all workers together.
         """
-        self.max_places, self.max_join_tokens = max_places, max_join_tokens
+        self.max_places, self.max_join_tokens = settings.max_batch_sentences, settings.max_join_source_tokens
+        self.max_queue_tokens = settings.max_queue_tokens
         self.queue = FairQueue()
         self.callers = Callers(workers=workers)
         self.budget = Budget(max_bytes=max_cache_bytes)
         self.forecast = Forecast(workers=workers)
-        # Half of the workers begin with the shortest sentences, half with the longest.
         self.workers = [WorkerState() for _ in range(workers)]
-        for each in self.workers[1::2]:
-            for tier in each.tiers:
-                tier.sweep = Sweep(upward=False)
         self.light_until = -math.inf
         """Time until which sentences for light batches are expected."""
 
     def ask(self, request: Request, now: float) -> None:
-        """Count a request until it is closed."""
+        """Let the sentences of a request wait, and count what it asks for until it is settled."""
         self.callers.add(request.flow.caller, request.places)
-        if self.callers.is_split and self.callers.tier_of(request.flow.caller) == LIGHT:
+        if self.callers.tier_of(request.flow.caller) == LIGHT:
             self.light_until = now + _EXPECTED_SECONDS
+        self.queue.add(request.sentences)
 
-    def settle(self, request: Request) -> None:
-        """Forget a request that is answered or given up."""
+    def settle(self, request: Request) -> list[QueuedSentence]:
+        """Forget a request that is answered or given up; return the sentences that waited still."""
         self.callers.add(request.flow.caller, -request.places)
+        return self.withdraw(request)
 
-    def join(self, worker: int, tier: int, joins: Sequence[QueuedSentence]) -> None:
-        """Let sentences that wait join a batch."""
-        each = self.workers[worker].tiers[tier]
-        for queued in joins:
-            queued.tier = tier
-            self.workers[worker].sentences.add(queued)
-            each.places[queued.request.flow.caller.share] += queued.places
-            each.rows += queued.places
-            each.tokens += queued.cost
-            each.sweep = each.sweep.moved(queued.source_tokens)
-            self.budget.reserve(worker, queued)
-        self.queue.remove(joins, taken=True)
+    def withdraw(self, request: Request) -> list[QueuedSentence]:
+        """Let the sentences of a request wait no longer; return those that did."""
+        self.budget.forget(request.sentences)
+        return self.queue.remove(request.sentences)
+
+    def join(self, worker: int, joins: Mapping[int, Sequence[QueuedSentence]]) -> None:
+        """Let sentences that wait join the batches of some tiers."""
+        for tier, sentences in joins.items():
+            for queued in sentences:
+                queued.tier = tier
+                self.workers[worker].sentences.add(queued)
+                self.workers[worker].tiers[tier].add(queued, 1)
+                self.budget.take(worker, tier, queued)
+            self.queue.remove(sentences, taken=True)
 
     def leave(self, worker: int, queued: QueuedSentence) -> None:
         """Take note that a sentence has left its batch."""
         self.workers[worker].sentences.remove(queued)
-        each, share = self.workers[worker].tiers[queued.tier], queued.request.flow.caller.share
-        each.places[share] -= queued.places
-        if not each.places[share]:
-            del each.places[share]
-        each.rows -= queued.places
-        each.tokens -= queued.cost
+        self.workers[worker].tiers[queued.tier].add(queued, -1)
         self.budget.release(worker, queued)
+
+    def rows(self, tier: int) -> int:
+        """Return the places that the sentences of a tier take in all workers."""
+        return sum([each.tiers[tier].rows for each in self.workers])
 
     def waiting(self, tier: int) -> dict[str, int]:
         """Return the places that waiting sentences of a tier will take, by share; do not change it."""
@@ -235,18 +243,16 @@ class State:
     @property
     def is_idle(self) -> bool:
         """True if no sentence waits or is decoded."""
-        return not self.queue.count and not any(each.running for each in self.workers)
+        return not self.queue.count and not any(self.rows(tier) for tier in TIERS)
 
     @property
     def is_calm(self) -> bool:
         """True if nobody waits, and there are no more sentences in batches than workers."""
-        rows = sum(tier.rows for each in self.workers for tier in each.tiers)
-        return not self.queue.count and rows <= len(self.workers)
+        return not self.queue.count and sum(map(self.rows, TIERS)) <= len(self.workers)
 
-    @property
-    def held_tokens(self) -> float:
-        """The predicted tokens that sentences in batches still need: on average, half of theirs."""
-        return sum(tier.tokens for each in self.workers for tier in each.tiers) / 2
+    def tokens_in_batches(self, *tiers: int) -> float:
+        """Return the predicted tokens that the sentences of tiers still need: on average, half of theirs."""
+        return sum(each.tiers[tier].tokens for each in self.workers for tier in tiers) / 2
 
     def tier_with(self, caller: CallerId, places: int) -> int:
         """Return the tier in which a caller would be decoded if it asked for more places."""
@@ -254,9 +260,3 @@ class State:
         tier = self.callers.tier_of(caller)
         self.callers.add(caller, -places)
         return tier
-
-    def rows_with(self, caller: CallerId, places: int) -> float:
-        """Predict the places of the batch in which a caller would be decoded if it asked for more."""
-        tier = self.tier_with(caller, places)
-        rows = places + sum(self.waiting(tier).values()) + sum(each.tiers[tier].rows for each in self.workers)
-        return min(max(rows / len(self.workers), 1.0), float(self.max_places))

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from xuanzang.server.access.callers import Resolve
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.request_router import Offload
-from xuanzang.server.engine.scheduling.call import Call
 from xuanzang.server.engine.types import DecodingOptions, Route, SamplingOptions, ServedModel
 from xuanzang.server.rpc.messages.terms import (
     TERM_FIELDS,

@@ -8,7 +8,8 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
 
-from xuanzang.server.engine.scheduling.call import Call, CallRecord, SentenceTimeline
+from xuanzang.server.engine.calls.record import Call, CallRecord
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason, Hypothesis, Quality, QualityFlag, Runtime, ServedModel
 from xuanzang.server.rpc.messages.terms import glossary_match
 from xuanzang.text.language_detection import DetectedLanguage

@@ -13,9 +13,9 @@ from types import MappingProxyType, TracebackType
 import grpc
 
 from xuanzang.server.access.callers import GlossaryWriters
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, FieldViolation, InvalidInputError
-from xuanzang.server.engine.scheduling.call import Call, CallRecord
 from xuanzang.server.engine.types import Hypothesis
 from xuanzang.server.explanation.explainer import AttentionChoice, EngineArguments, Explainer
 from xuanzang.server.explanation.limits import ExplanationLimits

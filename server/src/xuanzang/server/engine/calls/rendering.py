@@ -1,12 +1,14 @@
-"""Text of the hypotheses that a search finds, made in the thread of a worker."""
+"""Text of the hypotheses that a search finds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.quality import SentenceAssessor
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import TextCodec
 from xuanzang.text.offsets import Span
@@ -110,6 +112,23 @@ class SentenceRenderer:
             TokenDetail(text=text, score=score, source_start=start, source_end=end)
             for text, score, (start, end) in zip(texts, details.scores, spans, strict=True)
         )
+
+
+class PlannedSearch(NamedTuple):
+    """A sentence to search, and the renderer of its hypotheses."""
+
+    sentence: Sentence
+    renderer: SentenceRenderer
+    lexicon_ids: tuple[int, ...] = ()
+    """The whole translation, if the lexicon of the bundle has it; see `expansion.lexicon_first`."""
+
+
+class SentenceResult(NamedTuple):
+    """Hypotheses of one sentence, best first, as ids and as text, and when they were found."""
+
+    found: Sequence[TargetHypothesis]
+    hypotheses: Sequence[Hypothesis]
+    timeline: SentenceTimeline
 
 
 def _with_opening(sentence: Sentence, found: TargetHypothesis, opening: TargetHypothesis) -> TargetHypothesis:

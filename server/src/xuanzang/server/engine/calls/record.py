@@ -1,17 +1,15 @@
-"""One call: the value that goes down, what the scheduler knows of it, and the record that comes up."""
+"""One call: the value that goes down, and the record that comes up."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, ServedModel
-from xuanzang.text.codec import TextCodec
+from xuanzang.server.engine.scheduling.request import SentenceTimeline
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, ServedModel
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
 from xuanzang.text.types import ContentFormat, PlaceholderFamily, Reading, TextKind
 
@@ -55,45 +53,6 @@ class Call:
         options = self.options
         searches = options.num_hypotheses if options.sampling or options.return_alternatives else 1
         return searches * max(options.min_target_length, len(options.target_prefix))
-
-
-class FlowKey(NamedTuple):
-    """Whose sentences wait in one line: a caller's, with one line more for each model that has limits of its own."""
-
-    caller: CallerId
-    limited: LoadedModel | None = None
-    """Model with limits of its own; None for all others together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentenceTimeline:
-    """Times at which a sentence was worked on, and the size of its batches. Times are those of `time.monotonic`."""
-
-    queued_at: float
-    taken_at: float
-    """Time at which a worker had taken it from the queue and began to encode it."""
-    encoded_at: float
-    """Time at which it had joined the batch: encoded, with all that joined at the same step."""
-    finished_at: float
-    """Time at which it left the batch."""
-    worker: int
-    """Number of the worker, from 0."""
-    batch_size: int
-    """Sentences of the model that the worker decoded when it had joined, itself counted."""
-    steps: int
-    """Decoder steps until it left the batch, those of earlier searches counted."""
-    searches: int = 1
-    """Searches made: more than 1 if one found a repetition or left out a term."""
-    terms_required: bool = False
-    """True if the best hypothesis is of a search that required the terms."""
-    is_kept: bool = False
-    """True if nothing was searched, because the answer was kept or another call was waiting for it."""
-    from_lexicon: bool = False
-    """True if the translation is the lexicon's."""
-    max_target_length: int = 0
-    """Maximum target tokens that were in effect, eos counted."""
-    source_with_terms: str = ""
-    """The sentence as the model read it, if translations were put in the place of terms."""
 
 
 class SearchRecord(NamedTuple):
@@ -156,39 +115,3 @@ class CallRecord:
         """Return the sentences and timelines of the searches of one text, in the order of its sentences."""
         of_text = [(sentence, timeline) for text, sentence, timeline in self.found if text == text_index]
         return sorted(of_text, key=lambda each: each[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
-    """For whom sentences are searched, by which model and until when: what the scheduler knows of a call."""
-
-    model: LoadedModel
-    caller: CallerId = NO_CALLER
-    """Identity of the caller: callers take turns."""
-    source_language: str = ""
-    """Language that the model reads, or empty for its first."""
-    target_language: str = ""
-    """Language that the model writes, or empty for its first."""
-    deadline: float = math.inf
-    """On the clock of `time.monotonic`."""
-    cutoff: float = math.inf
-    """Time at which the best found so far is the answer, on the same clock."""
-    flow: FlowKey = field(init=False)
-    """Line in which the sentences wait."""
-    useful_until: float = field(init=False)
-    """Time after which sentences need not be begun, on the same clock."""
-    accepts_part: bool = field(init=False)
-    """True if translations that time has cut short are of use, too."""
-
-    def __post_init__(self) -> None:
-        """Derive what admission asks for again and again."""
-        limits = self.model.limits
-        limited = self.model if limits.workers or limits.memory_bytes else None
-        object.__setattr__(self, "flow", FlowKey(self.caller, limited))
-        object.__setattr__(self, "useful_until", min(self.deadline, self.cutoff))
-        object.__setattr__(self, "accepts_part", not math.isinf(self.cutoff))
-
-    @property
-    def codec(self) -> TextCodec:
-        """Codec between the languages."""
-        return self.model.codec_between(self.source_language, self.target_language)

@@ -1,0 +1,219 @@
+"""The sentences of a call as jobs: what is searched for each, once or more, and what becomes of what is found."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.errors import DeadlineExceededError
+from xuanzang.server.engine.scheduling.request import CallContext, Found, SentenceTimeline
+from xuanzang.server.engine.types import FinishReason
+from xuanzang.text.words import has_repetition
+
+# A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
+_REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
+
+
+class SearchWatch(Protocol):
+    """Has the searches of a call recorded, for an explanation."""
+
+    def begin(self, searches: Sequence[PlannedSearch]) -> None:
+        """Look at the sentences before they are searched.
+
+        Raises:
+            InvalidInputError: They cannot be explained.
+        """
+
+    def end(self, searches: Sequence[PlannedSearch], results: Sequence[SentenceResult]) -> None:
+        """Take what was found, in the same order."""
+
+
+class SentenceListener(Protocol):
+    """Receives the results of single sentences in the event loop."""
+
+    def on_prefix(self, position: int, text: str) -> None:
+        """Take the beginning of a sentence that will not change, more than the last time."""
+
+    def on_result(self, position: int, result: SentenceResult) -> None:
+        """Take the result of a sentence."""
+
+
+class SentenceJob:
+    """One sentence of a call, until it has a result."""
+
+    def __init__(self, search: PlannedSearch, context: CallContext, *, is_read_along: bool) -> None:
+        """Begin with the search that is planned; what was read along is not taken back."""
+        self.sentence, self._renderer = search.sentence, search.renderer
+        self._context, self._is_read_along = context, is_read_along
+        self._timelines: list[SentenceTimeline] = []
+        self._reported_tokens = 0
+        # Hypotheses of a search that did not require the terms, too few of which held them.
+        self._earlier: Sequence[TargetHypothesis] = ()
+
+    def next(self, found: Found) -> SentenceResult | None:
+        """Return the result of what a search has found; None if `sentence` is to be searched now.
+
+        Raises:
+            DeadlineExceededError: Time ended before anything was found.
+        """
+        self._timelines.append(found.timeline)
+        if found.is_cut:
+            best = self._best_of(self._earlier)[0] or found.hypotheses
+            if not best:
+                raise DeadlineExceededError("the deadline passed before anything was translated", in_queue=False)
+            return self._result(best, cut=FinishReason.DEADLINE)
+        best = found.hypotheses
+        if again := self._without_repetition(best[0]):
+            self._search_again(again, reason="loop", wasted=best[0])
+            return None
+        if self._earlier or self.sentence.options.expected_phrases:
+            best, are_whole = self._best_of([*self._earlier, *best])
+            if not are_whole and not self._reported_tokens and (again := self._with_required_terms()):
+                self._earlier = found.hypotheses
+                self._search_again(again, reason="terms", wasted=found.hypotheses[0])
+                return None
+        self._context.model.metrics.rows_retired["eos" if best[0].finished else "length"].inc()
+        return self._result(best, cut=FinishReason.MAX_LENGTH)
+
+    def prefix(self, target_ids: Sequence[int]) -> str | None:
+        """Return the text of a beginning that no other search can take back; None if there is nothing new."""
+        if len(target_ids) <= self._reported_tokens or self._earlier:
+            return None
+        if self.sentence.options.expected_phrases and not self._renderer.holds_terms(target_ids):
+            return None
+        self._reported_tokens = len(target_ids)
+        return self._context.codec.decode(target_ids)
+
+    def _search_again(self, options: SearchOptions, *, reason: str, wasted: TargetHypothesis) -> None:
+        metrics = self._context.model.metrics
+        metrics.rows_retired[reason].inc()
+        metrics.wasted_decode_tokens.inc(wasted.token_count)
+        self.sentence = Sentence(source_ids=self.sentence.source_ids, options=options)
+
+    def _result(self, best: Sequence[TargetHypothesis], *, cut: FinishReason) -> SentenceResult:
+        metrics, began = self._context.model.metrics, time.perf_counter()
+        hypotheses = [self._renderer.render(self.sentence, each, cut=cut) for each in best]
+        metrics.detokenize_duration_seconds.observe(time.perf_counter() - began)
+        metrics.sentences.inc()
+        metrics.target_tokens.inc(best[0].token_count)
+        return SentenceResult(best, hypotheses, self._timeline(best[0]))
+
+    def _timeline(self, best: TargetHypothesis) -> SentenceTimeline:
+        """Return when it was worked on, all searches together, and which of them found its translation."""
+        is_free = any(best is each for each in self._earlier)
+        return replace(
+            self._timelines[0],
+            finished_at=self._timelines[-1].finished_at,
+            steps=sum([each.steps for each in self._timelines]),
+            searches=len(self._timelines),
+            terms_required=bool(self.sentence.options.phrases) and not is_free,
+            max_target_length=self.sentence.options.max_target_length,
+            source_with_terms=self._renderer.source_with_terms,
+        )
+
+    def _without_repetition(self, best: TargetHypothesis) -> SearchOptions | None:
+        """Return the search to make instead of one whose translation is a repetition: under the model's n-gram limit.
+
+        None if it can stand: there is no repetition, the source repeats itself as well, or the caller has chosen a
+        limit or seen the beginning already.
+        """
+        options, limit = self.sentence.options, self._context.model.repetition_retry_ngram_size
+        if not limit or options.decoding.no_repeat_ngram_size or self._is_read_along:
+            return None
+        if not _REPEATED_TOKENS.search("".join(map(chr, best.target_ids))):
+            return None
+        codec = self._context.codec
+        if not has_repetition(codec.decode(best.target_ids)):
+            return None
+        if has_repetition(codec.source.decode(self.sentence.source_ids)):
+            return None
+        return replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
+
+    def _with_required_terms(self) -> SearchOptions | None:
+        """Return the search to make besides one that left it to the model to write the terms of its source, if any."""
+        options = self.sentence.options
+        if options.expected_phrases is None:
+            return None
+        return replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None)
+
+    def _best_of(self, found: Sequence[TargetHypothesis]) -> tuple[list[TargetHypothesis], bool]:
+        """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores.
+
+        The second value says whether they hold all terms and differ.
+        """
+        renderer, count = self._renderer, self.sentence.options.decoding.num_hypotheses
+        whole: dict[str, TargetHypothesis] = {}
+        others: list[tuple[int, bool, TargetHypothesis]] = []
+        for each in sorted(found, key=lambda each: -each.score):
+            text = renderer.text_of(each.target_ids)
+            missed, is_twin = renderer.missed_terms(text), text in whole
+            if missed or is_twin:
+                others.append((missed, is_twin, each))
+            else:
+                whole[text] = each
+            if len(whole) == count:
+                break
+        others.sort(key=lambda other: other[:2])
+        best = [*whole.values(), *(each for *_, each in others)][:count]
+        return best, len(best) == len(whole)
+
+
+class SentenceJobs:
+    """Jobs that are submitted together, again and again until each has its result. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        searches: Sequence[PlannedSearch],
+        context: CallContext,
+        *,
+        listener: SentenceListener | None = None,
+        on_result: Callable[[int, SentenceResult], None] | None = None,
+    ) -> None:
+        """Begin without results.
+
+        Args:
+            searches: Sentences with their renderers, at least one.
+            context: Context of the call.
+            listener: Receiver of the results of single sentences, and of their beginnings.
+            on_result: Function that is called with the position and the result of each sentence.
+        """
+        self._jobs = [SentenceJob(search, context, is_read_along=listener is not None) for search in searches]
+        self._listener, self._on_result = listener, on_result
+        self._results: dict[int, SentenceResult] = {}
+        # Positions of the jobs whose sentences are searched.
+        self._searched = list(range(len(searches)))
+        self.timelines: dict[int, SentenceTimeline] = {}
+        """Timelines of the searches that are made now and have found something, by position among them."""
+
+    @property
+    def results(self) -> list[SentenceResult]:
+        """Results of all sentences, in their order."""
+        return [self._results[position] for position in range(len(self._jobs))]
+
+    def left(self) -> list[Sentence]:
+        """Return the sentences to search now; none when all have results."""
+        self._searched = [position for position in self._searched if position not in self._results]
+        self.timelines = {}
+        return [self._jobs[position].sentence for position in self._searched]
+
+    def on_found(self, position: int, found: Found) -> None:
+        """Make the result of a sentence, or plan its next search."""
+        self.timelines[position] = found.timeline
+        position = self._searched[position]
+        if result := self._jobs[position].next(found):
+            self._results[position] = result
+            if self._on_result:
+                self._on_result(position, result)
+            if self._listener:
+                self._listener.on_result(position, result)
+
+    def on_prefix(self, position: int, target_ids: Sequence[int]) -> None:
+        """Tell the listener what is certain of a sentence."""
+        position = self._searched[position]
+        if self._listener and (text := self._jobs[position].prefix(target_ids)):
+            self._listener.on_prefix(position, text)
