@@ -19,8 +19,8 @@ import grpc
 from benchmarks.harness.processes import METHOD
 from xuanzang.server.__main__ import main
 from xuanzang.server.engine.calls.call import RunningCall
-from xuanzang.server.engine.calls.preparation import PreparedTexts
 from xuanzang.server.engine.calls.jobs import SentenceJobs
+from xuanzang.server.engine.calls.preparation import PreparedTexts
 from xuanzang.server.engine.scheduling.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import RpcContext
