@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
+from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import CallContext, Found, Receiver, Request, SentenceTimeline
+from xuanzang.server.engine.threads import Threads
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -34,21 +38,27 @@ class Recording:
     def __init__(self, *, broken: int | None = None) -> None:
         self.events: list[tuple[int, object]] = []
         self._broken = broken
+        self.threads: set[threading.Thread] = set()
 
-    def on_found(self, position: int, found: Found) -> None:
+    def next(self, position: int, found: Found) -> Callable[[], None]:
         if position == self._broken:
             raise ArithmeticError("no text")
-        self.events.append((position, found))
+        self.threads.add(threading.current_thread())
+        return lambda: self.events.append((position, found))
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         self.events.append((position, target_ids))
 
 
 async def make_request(
-    model: LoadedModel, options: DecodingOptions, sentences: int, receiver: Receiver | None = None
+    model: LoadedModel,
+    options: DecodingOptions,
+    sentences: int,
+    receiver: Receiver | None = None,
+    pool: Executor | None = None,
 ) -> Request:
     searched = [model.sentence((5, 2), options) for _ in range(sentences)]
-    return Request(CallContext(model=model), searched, receiver or Recording())
+    return Request(CallContext(model=model), searched, receiver or Recording(), pool=pool)
 
 
 async def test_what_is_found_comes_from_other_threads_in_the_order_of_its_delivery(
@@ -71,14 +81,34 @@ async def test_the_first_error_is_the_answer(model: LoadedModel, options: Decodi
         await request.done
 
 
-async def test_a_text_that_cannot_be_made_ends_its_own_call(model: LoadedModel, options: DecodingOptions) -> None:
-    broken = await make_request(model, options, 2, Recording(broken=0))
-    beside = await make_request(model, options, 1)
-    for request, position in ((broken, 0), (beside, 0), (broken, 1)):
-        request.deliver(position, found(1))
-    with pytest.raises(ArithmeticError, match="no text"):
-        await broken.done
-    await beside.done
+@pytest.mark.parametrize("threads", [0, 2])
+async def test_a_text_that_cannot_be_made_ends_its_own_call(
+    model: LoadedModel, options: DecodingOptions, threads: int
+) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        pool = executor if threads else None
+        receiver = Recording()
+        broken = await make_request(model, options, 2, Recording(broken=0), pool)
+        beside = await make_request(model, options, 2, receiver, pool)
+        for position in (0, 1):
+            for request in (broken, beside):
+                request.deliver(position, found(1))
+        with pytest.raises(ArithmeticError, match="no text"):
+            await broken.done
+        await beside.done
+    assert len(receiver.events) == 2
+    assert (threading.current_thread() in receiver.threads) == (pool is None)
+
+
+async def test_a_pool_that_drains_ends_the_request_as_a_drain_does(
+    model: LoadedModel, options: DecodingOptions
+) -> None:
+    pool = Threads(1, "draining")
+    pool.shutdown()
+    request = await make_request(model, options, 1, pool=pool)
+    request.deliver(0, found(1))
+    with pytest.raises(DrainingError):
+        await request.done
 
 
 async def test_a_closed_request_is_freed_without_the_collector(model: LoadedModel, options: DecodingOptions) -> None:

@@ -85,7 +85,8 @@ class Tally:
 class Unread:
     """Takes what is found, and does nothing with it."""
 
-    def on_found(self, position: int, found: Found) -> None: ...
+    def next(self, position: int, found: Found) -> Callable[[], None]:
+        return lambda: None
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None: ...
 

@@ -255,7 +255,8 @@ class RunningCall:
         context = context or self._context
         jobs = SentenceJobs(searches, context, listener=listener, on_result=on_result)
         while sentences := jobs.left():
-            request = Request(context, sentences, jobs, reads_along=listener is not None)
+            pool = self._shared.tokenizing if jobs.takes_long else None
+            request = Request(context, sentences, jobs, reads_along=listener is not None, pool=pool)
             try:
                 await self._found(request, jobs, follows=follows)
             finally:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
@@ -54,6 +55,12 @@ class SentenceJob:
         self._reported_tokens = 0
         # Hypotheses of a search that did not require the terms, too few of which held them.
         self._earlier: Sequence[TargetHypothesis] = ()
+
+    @property
+    def takes_long(self) -> bool:
+        """True if its text comes with more than can be made at once: quality, token details, other characters."""
+        renderer = self._renderer
+        return bool(renderer.assessor or renderer.source_spans or renderer.writer)
 
     def next(self, found: Found) -> SentenceResult | None:
         """Return the result of what a search has found; None if `sentence` is to be searched now.
@@ -191,6 +198,11 @@ class SentenceJobs:
         """Timelines of the searches that are made now and have found something, by position among them."""
 
     @property
+    def takes_long(self) -> bool:
+        """True if results take longer to make than the event loop should stop for; never of what is read along."""
+        return self._listener is None and any(job.takes_long for job in self._jobs)
+
+    @property
     def results(self) -> list[SentenceResult]:
         """Results of all sentences, in their order."""
         return [self._results[position] for position in range(len(self._jobs))]
@@ -201,16 +213,20 @@ class SentenceJobs:
         self.timelines = {}
         return [self._jobs[position].sentence for position in self._searched]
 
-    def on_found(self, position: int, found: Found) -> None:
-        """Make the result of a sentence, or plan its next search."""
+    def next(self, position: int, found: Found) -> Callable[[], None]:
+        """Make the result of a sentence, or plan its next search; return what is left for the event loop."""
         self.timelines[position] = found.timeline
         position = self._searched[position]
-        if result := self._jobs[position].next(found):
-            self._results[position] = result
-            if self._on_result:
-                self._on_result(position, result)
-            if self._listener:
-                self._listener.on_result(position, result)
+        return partial(self._keep, position, self._jobs[position].next(found))
+
+    def _keep(self, position: int, result: SentenceResult | None) -> None:
+        if result is None:
+            return
+        self._results[position] = result
+        if self._on_result:
+            self._on_result(position, result)
+        if self._listener:
+            self._listener.on_result(position, result)
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         """Tell the listener what is certain of a sentence."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.forecast import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.threads import LoopInbox
@@ -114,13 +116,13 @@ class Found(NamedTuple):
 
 
 class Receiver(Protocol):
-    """Takes what the workers find for the sentences of a request, in the event loop."""
+    """Takes what the workers find for the sentences of a request; an error ends the request."""
 
-    def on_found(self, position: int, found: Found) -> None:
-        """Take what was found for a sentence; an error ends its request."""
+    def next(self, position: int, found: Found) -> Callable[[], None]:
+        """Look at what was found for a sentence, in the event loop or a pool; return what is left for the loop."""
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None:
-        """Take the beginning of the best hypothesis that this search will not change; an error ends its request."""
+        """Take the beginning of the best hypothesis that this search will not change, in the event loop."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -189,7 +191,13 @@ class Request:
     """
 
     def __init__(
-        self, context: CallContext, sentences: Sequence[Sentence], receiver: Receiver, *, reads_along: bool = False
+        self,
+        context: CallContext,
+        sentences: Sequence[Sentence],
+        receiver: Receiver,
+        *,
+        reads_along: bool = False,
+        pool: Executor | None = None,
     ) -> None:
         """Make a request of the running event loop.
 
@@ -198,6 +206,7 @@ class Request:
             sentences: Sentences to search, at least one.
             receiver: Receiver of what is found.
             reads_along: Whether it takes beginnings of sentences as well, which makes steps single ones.
+            pool: Threads in which the receiver looks at what was found, if that takes long; None for the event loop.
         """
         self.context, self.model, self.flow = context, context.model, context.flow
         self.useful_until, self.accepts_part = context.useful_until, context.accepts_part
@@ -216,7 +225,7 @@ class Request:
         self.abandoned: AbandonReason | None = None
         self.started = False
         self.reads_along = reads_along
-        self._receiver, self._left = receiver, len(sentences)
+        self._receiver, self._pool, self._left = receiver, pool, len(sentences)
         self._inbox = LoopInbox.of_running_loop()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -243,7 +252,13 @@ class Request:
 
     def deliver(self, position: int, found: Found) -> None:
         """Hand over what was found for a sentence, from any thread."""
-        self._inbox.leave(self._take, position, found)
+        if self._pool is None:
+            self._inbox.leave(self._take, position, found)
+            return
+        try:
+            self._pool.submit(lambda: self._inbox.leave(self._keep, self._next(position, found)))
+        except DrainingError as error:
+            self.fail(error)
 
     def report_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         """Hand over the beginning of a sentence, from any thread."""
@@ -258,12 +273,24 @@ class Request:
         self.sentences = ()
 
     def _take(self, position: int, found: Found) -> None:
-        self._left -= 1
+        self._keep(self._next(position, found))
+
+    def _next(self, position: int, found: Found) -> Callable[[], None] | Exception:
         if self.done.done():
+            return _nothing
+        try:
+            return self._receiver.next(position, found)
+        except Exception as error:  # noqa: BLE001 - the fault of one sentence ends its call alone
+            return error
+
+    def _keep(self, then: Callable[[], None] | Exception) -> None:
+        self._left -= 1
+        if isinstance(then, Exception):
+            self._end(then)
             return
         try:
-            self._receiver.on_found(position, found)
-        except Exception as error:  # noqa: BLE001 - the fault of one sentence ends its call alone
+            then()
+        except Exception as error:  # noqa: BLE001 - as above
             self._end(error)
         if not self._left:
             self._end()
@@ -281,3 +308,7 @@ class Request:
             self.done.set_result(None)
         else:
             self.done.set_exception(error)
+
+
+def _nothing() -> None:
+    """Do nothing."""
