@@ -1,9 +1,9 @@
 """Processor time of a refusal: a server whose engine has no time for anyone is asked as often as it can answer.
 
-    python -m benchmarks.refusal_cost [--profile]
+    python -m benchmarks.refusal_cost [--stock] [--profile]
 
-Prints the microseconds of the server and of the callers for each refused call; with --profile, where the server spends
-them.
+Prints the microseconds of the server and of the callers for each refused call; with --stock, of grpc.aio's own server
+in the place of our listener; with --profile, where the server spends them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import sys
 import time
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
+from unittest import mock
 
 from prometheus_client import CollectorRegistry
 
 from benchmarks.harness.bundled_model import request_of
 from benchmarks.harness.light_calls import LightConnection, body_of, headers_of
 from benchmarks.harness.processes import METHOD, cpu_seconds
+from benchmarks.stock_grpc import StockListener
 from xuanzang.loadtest.loops import closed_loop
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc import server
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
 
@@ -43,6 +46,7 @@ class BusyEngine:
     """An engine that is too busy for every request."""
 
     glossaries = None
+    max_content_characters = 10_000
     router = SimpleNamespace(require_pair=None)
     """Asked by no call that is refused unread."""
 
@@ -55,7 +59,7 @@ class BusyEngine:
 async def serve(*, profile: bool) -> None:
     """Serve until standard input ends."""
     registry = CollectorRegistry()
-    server = RpcServer(
+    served = RpcServer(
         cast("Engine", BusyEngine()),
         address="127.0.0.1:0",
         authenticator=Authenticator(None, anonymous=True, metrics=AccessMetrics(registry)),
@@ -63,9 +67,9 @@ async def serve(*, profile: bool) -> None:
         limits=RpcLimits(),
         metrics=Metrics(registry),
     )
-    await server.start()
-    await server.open(["busy"])
-    print(server.port, flush=True)
+    await served.start()
+    await served.open(["busy"])
+    print(served.port, flush=True)
     profiler = cProfile.Profile()
     if profile:
         profiler.enable()
@@ -73,8 +77,8 @@ async def serve(*, profile: bool) -> None:
     if profile:
         profiler.disable()
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(30)
-    await server.close()
-    await server.stop()
+    await served.close()
+    await served.stop()
 
 
 async def ask(port: int) -> int:
@@ -99,12 +103,15 @@ def main() -> None:
     """Measure, or serve."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--serve", action="store_true", help="be the server")
+    parser.add_argument("--stock", action="store_true", help="refuse with grpc.aio's own server")
     parser.add_argument("--profile", action="store_true", help="print where the server spends its time")
     args = parser.parse_args()
     if args.serve:
-        asyncio.run(serve(profile=args.profile))
+        listener = StockListener if args.stock else server.Listener
+        with mock.patch.object(server, "Listener", listener):
+            asyncio.run(serve(profile=args.profile))
         return
-    command = [sys.executable, "-m", "benchmarks.refusal_cost", "--serve", *(["--profile"] if args.profile else [])]
+    command = [sys.executable, "-m", "benchmarks.refusal_cost", "--serve", *sys.argv[1:]]
     process: subprocess.Popen[Any] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdin, "a pipe, as asked for"
@@ -112,11 +119,10 @@ def main() -> None:
         port = int(process.stdout.readline())
         before, own = cpu_seconds(process.pid), time.process_time()
         calls = asyncio.run(ask(port))
-        server, callers = cpu_seconds(process.pid) - before, time.process_time() - own
+        used, callers = cpu_seconds(process.pid) - before, time.process_time() - own
         process.stdin.close()
     each = [
-        f"{1e6 * seconds / calls:.0f} us of the {whose}"
-        for seconds, whose in ((server, "server"), (callers, "callers"))
+        f"{1e6 * seconds / calls:.0f} us of the {whose}" for seconds, whose in ((used, "server"), (callers, "callers"))
     ]
     print(f"{calls} refusals, each {' and '.join(each)}")
 
