@@ -32,6 +32,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import server
+from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
 
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="print where the server spends its time")
     args = parser.parse_args()
     if args.serve:
-        listener = StockListener if args.stock else server.Listener
+        listener = StockListener if args.stock else Listener
         with mock.patch.object(server, "Listener", listener):
             asyncio.run(serve(profile=args.profile))
         return

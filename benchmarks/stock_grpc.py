@@ -50,7 +50,7 @@ class StockListener:
         return getattr(self._server, name)
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Serve methods, all of which receive streams: the messages of a refused RPC are not read."""
+        """Serve methods as receivers of streams, so that the messages of a refused RPC are not read."""
         made = {name: self._handler(f"/{service}/{name}", each) for name, each in handlers.items()}
         self._server.add_registered_method_handlers(service, made)
 

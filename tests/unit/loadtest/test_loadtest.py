@@ -61,7 +61,7 @@ def test_arrivals_are_a_poisson_process_and_the_same_for_the_same_seed() -> None
 async def test_a_closed_loop_never_has_more_requests_in_progress_than_callers() -> None:
     running, highest, sent = 0, 0, 0
 
-    async def send(texts: list[str]) -> str:
+    async def send(texts: list[str], _name: int) -> str:
         nonlocal running, highest, sent
         running, sent = running + 1, sent + len(texts)
         highest = max(highest, running)
@@ -75,8 +75,37 @@ async def test_a_closed_loop_never_has_more_requests_in_progress_than_callers() 
     assert all(each.characters == 4 for each in records)
 
 
+@pytest.mark.parametrize(("callers", "names"), [(6, 3), (3, 1), (2, 5)])
+async def test_each_name_has_an_equal_part_of_the_requests_in_progress(callers: int, names: int) -> None:
+    running: Counter[int] = Counter()
+    most: Counter[int] = Counter()
+
+    async def send(_texts: list[str], name: int) -> str:
+        running[name] += 1
+        most[name] = max(most[name], running[name])
+        await asyncio.sleep(0)
+        running[name] -= 1
+        return "OK"
+
+    load = Load(callers=callers, names=names, seconds=0.01, warm_up_seconds=0)
+    await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    assert most == dict.fromkeys(range(names), -(-callers // names))
+
+
+async def test_names_of_an_open_loop_take_turns() -> None:
+    sent: list[int] = []
+
+    async def send(_texts: list[str], name: int) -> str:
+        sent.append(name)
+        return "OK"
+
+    load = Load(rate=1000, names=4, seconds=0.05, warm_up_seconds=0)
+    await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    assert sent == [number % 4 for number in range(len(sent))]
+
+
 async def test_a_closed_loop_goes_on_until_there_are_three_answers_a_caller() -> None:
-    async def send(_texts: list[str]) -> str:
+    async def send(_texts: list[str], _name: int) -> str:
         await asyncio.sleep(0)
         return "OK"
 
@@ -94,7 +123,7 @@ def test_the_rate_is_that_of_the_answers_between_warm_up_and_end() -> None:
 
 
 async def test_latency_counts_from_the_time_at_which_a_request_was_due() -> None:
-    async def send(_texts: list[str]) -> str:
+    async def send(_texts: list[str], _name: int) -> str:
         return "OK"
 
     load = Load(rate=2000, seconds=0.05, warm_up_seconds=0)
@@ -125,6 +154,27 @@ async def test_an_answer_without_a_translation_is_not_ok() -> None:
     async with Target(connection, 1) as target:
         assert [await target.translate([text]) for text in answers] == ["OK", "EMPTY", "EMPTY"]
     await server.stop(None)
+
+
+async def test_names_are_sent_as_client_ids_and_not_with_a_key() -> None:
+    named: list[object] = []
+
+    async def translate(_request: object, context: grpc.aio.ServicerContext[object, object]) -> bytes:
+        named.append(dict(context.invocation_metadata() or ()).get("x-client-id"))
+        return b""
+
+    server = grpc.aio.server()
+    handler: grpc.RpcMethodHandler[object, object] = grpc.unary_unary_rpc_method_handler(translate)
+    server.add_registered_method_handlers("xuanzang.translation.v1.TranslationService", {"TranslateText": handler})
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    async with Target(Connection(address, None, 10.0, "load", "", False), 1, names=2) as target:
+        for name in (0, 1, 0):
+            await target.translate(["一"], name)
+    assert named == ["load-0", "load-1", "load-0"]
+    await server.stop(None)
+    with pytest.raises(ValueError, match="a key is one caller"):
+        Target(Connection(address, None, 10.0, None, "key", False), 1, names=2)
 
 
 def test_percentiles_are_those_of_the_sorted_latencies() -> None:

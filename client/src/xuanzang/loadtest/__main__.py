@@ -73,7 +73,7 @@ async def _measure(arguments: argparse.Namespace) -> Measured:
     )
     loads = _loads(arguments)
     require_other_files([arguments.json, *_histograms(arguments.histogram, len(loads))], [arguments.texts])
-    async with Target(connection(arguments), arguments.connections, **options) as target:
+    async with Target(connection(arguments), arguments.connections, names=max(arguments.names), **options) as target:
         with _progress(loads) as advance:
             return [(load, await run_load(load, workload, target.translate, advance)) for load in loads]
 
@@ -83,11 +83,14 @@ def _loads(arguments: argparse.Namespace) -> list[Load]:
         raise ValueError("--warm-up must be 0 or more and less than --seconds")
     if not (arguments.rate or arguments.callers):
         raise ValueError("give --rate, --callers or both")
-    if not all(0 < each < math.inf for each in (*arguments.rate, *arguments.callers, arguments.connections)):
-        raise ValueError("--rate, --callers and --connections must be above 0")
+    numbers = (*arguments.rate, *arguments.callers, *arguments.names, arguments.connections)
+    if not all(0 < each < math.inf for each in numbers):
+        raise ValueError("--rate, --callers, --names and --connections must be above 0")
     shared = {"seconds": arguments.seconds, "warm_up_seconds": arguments.warm_up}
-    open_loops = [Load(rate=rate, **shared) for rate in arguments.rate]
-    return open_loops + [Load(callers=callers, **shared) for callers in arguments.callers]
+    open_loops = [Load(rate=rate, names=names, **shared) for rate in arguments.rate for names in arguments.names]
+    return open_loops + [
+        Load(callers=callers, names=names, **shared) for callers in arguments.callers for names in arguments.names
+    ]
 
 
 def _texts(file: Path) -> list[str]:
@@ -152,6 +155,14 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         "--rate", type=float, nargs="+", default=[], metavar="X", help="open loops: requests per second of each"
     )
     group.add_argument("--callers", type=int, nargs="+", default=[], metavar="N", help="closed loops: callers of each")
+    group.add_argument(
+        "--names",
+        type=int,
+        nargs="+",
+        default=[1],
+        metavar="N",
+        help="numbers of names that callers have, a load for each; a server divides its time by name (default: 1)",
+    )
     group.add_argument("--seconds", type=float, default=30.0, help="duration of each load (default: 30)")
     group.add_argument("--warm-up", type=float, default=5.0, metavar="SECONDS", help="of it not counted (default: 5)")
     group.add_argument(

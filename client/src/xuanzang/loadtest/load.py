@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -12,8 +13,8 @@ from typing import Self
 
 from xuanzang.loadtest.loops import closed_loop, due_times
 
-Send = Callable[[list[str]], Awaitable[str]]
-"""Sends the texts of a request and returns what became of it: the name of the status code, or EMPTY."""
+Send = Callable[[list[str], int], Awaitable[str]]
+"""Sends the texts of a request under the name with a number, and returns the name of the status code, or EMPTY."""
 EMPTY = "EMPTY"
 """Code of an answer that lacks a translation of a text."""
 _ANSWERS_PER_CALLER = 3
@@ -85,10 +86,13 @@ class Load:
     """Requests per second of an open loop with Poisson arrivals: callers that do not wait for one another."""
     callers: int = 0
     """Callers of a closed loop: each sends its next request when it has its answer."""
+    names: int = 1
+    """Names of the callers: those of an open loop take turns, a caller of a closed loop has one."""
 
     def __str__(self) -> str:
         """Return the load in a word or two."""
-        return f"{self.callers} callers" if self.rate is None else f"{self.rate:g}/s"
+        load = f"{self.callers} callers" if self.rate is None else f"{self.rate:g}/s"
+        return load if self.names == 1 else f"{load}, {self.names} names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +117,17 @@ async def run_load(load: Load, workload: Workload, send: Send, advance: Callable
         advance: Called after each request.
     """
     records: list[Record] = []
+    names = deque(number % load.names for number in range(max(load.callers, load.names)))
     begun = perf_counter()
 
     async def request(due: float) -> None:
-        texts = workload.request()
+        texts, name = workload.request(), names.popleft()
+        if load.rate is not None:
+            names.append(name)
         sent = perf_counter()
-        code = await send(texts)
+        code = await send(texts, name)
+        if load.rate is None:
+            names.append(name)
         times = {"due": due - begun, "sent": sent - begun, "ended": perf_counter() - begun}
         records.append(Record(**times, code=code, texts=len(texts), characters=sum(map(len, texts))))
         advance()

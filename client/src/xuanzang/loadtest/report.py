@@ -118,4 +118,4 @@ def _cells(latencies: dict[str, float], names: Sequence[str]) -> list[str]:
 
 
 def _row(first: str, *cells: Any) -> str:
-    return f"{first:<16}" + "".join(f"{cell!s:>10}" for cell in cells)
+    return f"{first:<24}" + "".join(f"{cell!s:>10}" for cell in cells)

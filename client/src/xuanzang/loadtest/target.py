@@ -32,13 +32,19 @@ class Target:
         ValueError: A setting is invalid, or the key would cross a network in plain text.
     """
 
-    def __init__(self, connection: Connection, connections: int, **options: Unpack[TranslateOptions]) -> None:
+    def __init__(
+        self, connection: Connection, connections: int, *, names: int = 1, **options: Unpack[TranslateOptions]
+    ) -> None:
         self._timeout = channel.positive_timeout(connection.timeout)
-        names, tls = targets(connection.address), connection.tls
+        addresses, tls = targets(connection.address), connection.tls
         key = checked_key(
-            connection.api_key, names, has_tls=tls is not None, allow_insecure_key=connection.allow_insecure_key
+            connection.api_key, addresses, has_tls=tls is not None, allow_insecure_key=connection.allow_insecure_key
         )
-        self._metadata = channel.metadata(connection.client_id, key)
+        if key and names > 1:
+            raise ValueError("--names needs callers without an API key: a key is one caller, whatever its names")
+        numbered = [f"{connection.client_id or 'caller'}-{number}" for number in range(names)]
+        named = numbered if names > 1 else [connection.client_id]
+        self._metadata = [channel.metadata(name, key) for name in named]
         self._template = requests.translate_request([], **options)
         settings = [
             *channel.options(
@@ -50,7 +56,7 @@ class Target:
             grpc.aio.insecure_channel(target, settings)
             if tls is None
             else grpc.aio.secure_channel(target, channel.credentials(tls), settings)
-            for target in names
+            for target in addresses
             for _ in range(connections)
         ]
         stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in self._channels]
@@ -65,13 +71,13 @@ class Target:
         for opened in self._channels:
             await opened.close()
 
-    async def translate(self, texts: Sequence[str]) -> str:
-        """Send one request, and return the name of the status code that it ended with, or EMPTY."""
+    async def translate(self, texts: Sequence[str], name: int = 0) -> str:
+        """Send a request under the name with a number, and return the name of its status code, or EMPTY."""
         request = pb.TranslateTextRequest()
         request.CopyFrom(self._template)
         request.contents.extend(texts)
         try:
-            answer = await next(self._calls)(request, timeout=self._timeout, metadata=self._metadata)
+            answer = await next(self._calls)(request, timeout=self._timeout, metadata=self._metadata[name])
         except grpc.aio.AioRpcError as error:
             return error.code().name
         whole = len(answer.translations) == len(texts) and all(
