@@ -1,4 +1,4 @@
-"""Writes the asyncio client from the blocking one, as `make client` does; `make check` says whether it is written.
+"""Writes the asyncio client from the blocking one; `make check` says whether it is written.
 
     python client/generate_asyncio.py [--check]
 
@@ -18,7 +18,7 @@ SOURCES = Path(__file__).parent / "src" / "xuanzang" / "client"
 _TIMEOUTS = (
     "# ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do"
 )
-_NOTE = "# Written by generate_asyncio.py from {}: change that file, and run `make client`."
+_NOTE = "# Written by client/generate_asyncio.py from {}: change that file, and run the script."
 _GENERATORS = ("translate_progressively", "translate_stream")
 """Methods that return generators, and so are not awaited."""
 _PRIVATE = "_read|_repeat|_translate_pending"
@@ -136,7 +136,7 @@ def main() -> int:
             if "--check" not in sys.argv:
                 (SOURCES / target).write_text(text, encoding="utf-8")
     if changed and "--check" in sys.argv:
-        sys.stderr.write(f"not as `make client` writes them: {', '.join(changed)}\n")
+        sys.stderr.write(f"not as `python client/generate_asyncio.py` writes them: {', '.join(changed)}\n")
         return 1
     return 0
 

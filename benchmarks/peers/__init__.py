@@ -1,1 +1,1 @@
-"""The engine beside others on models of other projects: `make peers`, and the way of an imported model."""
+"""The engine and others on models of other projects (`comparison`), and the import of a model."""

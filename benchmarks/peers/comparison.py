@@ -1,9 +1,9 @@
-"""Our engine, CTranslate2, transformers, Optimum with onnxruntime, and OpenVINO on the same weights: `make peers`.
+"""Our engine, CTranslate2, transformers, Optimum with onnxruntime, and OpenVINO on the same weights.
 
     python -m benchmarks.peers.comparison --engines ctranslate2,xuanzang --rounds 3
 
-The weights are random and of the shape of OPUS-MT's models, in transformers' format. Prints one table. `make peers`
-installs what the last two need, each in an environment of its own.
+The weights are random and of the shape of OPUS-MT's models, in transformers' format. Prints one table. `.ci/peers
+optimum openvino` installs the last two, each in its own environment.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--rounds", type=int, default=3, help="rounds of the engines, in turn (default: 3)")
     result.add_argument("--threads", type=int, default=2, help="threads of each engine (default: 2)")
     result.add_argument("--folder", type=Path, help="folder to keep the models in (default: a temporary one)")
-    result.add_argument("--environments", type=Path, default=ROOT, help="folder of .venv-optimum and .venv-openvino")
+    result.add_argument("--environments", type=Path, default=ROOT, help="folder of .venv-peers")
     return result
 
 

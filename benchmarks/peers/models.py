@@ -22,7 +22,7 @@ _PACKAGES = {
     "openvino": ("openvino", "optimum-intel", "transformers"),
 }
 ENGINES = tuple(_PACKAGES)
-_ENVIRONMENTS = {"optimum": ".venv-optimum", "openvino": ".venv-openvino"}
+_ENVIRONMENTS = {"optimum": ".venv-peers/optimum", "openvino": ".venv-peers/openvino"}
 """Folders of the environments of engines that cannot be installed beside the others."""
 _EXPORT_FLAGS = {
     "min-agreement": 0,  # translations of random weights are not measured
@@ -69,7 +69,7 @@ def python_of(engine: str, environments: Path) -> Path:
         return Path(sys.executable)
     python = environments / _ENVIRONMENTS[engine] / "bin" / "python"
     if not python.exists():
-        raise FileNotFoundError(f"{_ENVIRONMENTS[engine]} is not installed (`make peers`)")
+        raise FileNotFoundError(f"{_ENVIRONMENTS[engine]} is not installed (`.ci/peers {engine}`)")
     return python
 
 

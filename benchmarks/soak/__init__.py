@@ -1,1 +1,1 @@
-"""A server under load for hours: `make soak`, and what calls leave behind."""
+"""A server under load for hours: `python -m benchmarks.soak.soak`, and what calls leave behind."""

@@ -1,6 +1,6 @@
 """Pictures of the page for README and docs, from the real page: a server, the gateway and Chromium.
 
-Run it with `make pictures`; the pictures lie in `docs/pictures`.
+Run it with `python client/examples/pictures.py`; the pictures lie in `docs/pictures`.
 """
 
 from __future__ import annotations

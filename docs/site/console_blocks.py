@@ -1,4 +1,4 @@
-"""Run the console blocks of README, CONTRIBUTING and the tutorials: `make blocks`, and the fast ones in `make test`.
+"""Run the console blocks of README, CONTRIBUTING and the tutorials; `make test` runs the fast ones.
 
     python docs/site/console_blocks.py --list            # every block, and whether it runs
     python docs/site/console_blocks.py [--slow] [PAGE…]

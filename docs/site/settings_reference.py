@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the settings of server and gateway: `make settings`.
+"""Write docs/settings.md from the settings of server and gateway.
 
 `--check` compares instead, and exits with 1 if the page is out of date.
 """
@@ -23,7 +23,7 @@ _INTRODUCTION = """# Settings
 
 Every setting is a flag and an environment variable; the flag wins. A switch is `--name` or `--no-name`, and its
 variable `true` or `false`. [Operations](operations.md) and [Gateway](gateway.md) say what to do with them. This page is
-written by `make settings` from the code; do not edit it.
+written by `python docs/site/settings_reference.py` from the code; do not edit it.
 """
 _PARTS: tuple[tuple[str, type[BaseSettings]], ...] = (("Server", ServerSettings), ("Gateway", GatewaySettings))
 _BOUNDS = {annotated_types.Ge: ("≥", "ge"), annotated_types.Gt: (">", "gt"), annotated_types.Le: ("≤", "le")}
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         if PAGE.read_text(encoding="utf-8") == text:
             return 0
-        sys.stderr.write("docs/settings.md is out of date: run `make settings`\n")
+        sys.stderr.write("docs/settings.md is out of date: run `python docs/site/settings_reference.py`\n")
         return 1
     PAGE.write_text(text, encoding="utf-8")
     return 0

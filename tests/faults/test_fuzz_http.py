@@ -1,6 +1,6 @@
 """Random heads, bodies and JSON of wrong shapes against a gateway process, beside a caller who must notice nothing.
 
-Takes some seconds, or half of `FUZZ_MINUTES` with `make fuzz MINUTES=60`, which also changes the seed from round to
+Takes some seconds, or half of the variable `FUZZ_MINUTES`, which also changes the seed from round to
 round, and logs the statuses of the answers.
 """
 

@@ -1,6 +1,6 @@
 """Random bytes, frames, headers and messages against a server process, beside a caller who must notice nothing.
 
-Takes some seconds for each test, or the share of `FUZZ_MINUTES` with `make fuzz MINUTES=60`, which also changes the
+Takes some seconds for each test, or a share of the variable `FUZZ_MINUTES`, which also changes the
 seed from round to round.
 """
 

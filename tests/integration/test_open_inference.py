@@ -16,7 +16,7 @@ from xuanzang.inference.v2 import inference_pb2 as v2
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-triton" / "bin" / "python"
+PYTHON = ROOT / ".venv-peers" / "triton" / "bin" / "python"
 BATCHES = [["我有一只猫。"], ["他有两只狗。\n我有三只猫。", "", " ", "a < b"], ["你好。"] * 40]
 
 
@@ -34,7 +34,7 @@ def fields_of(messages: Any) -> dict[str, Any]:
 async def calls(gateway: RunningGateway) -> Any:
     """Return what the official client got."""
     if not PYTHON.exists():
-        pytest.skip("NOT TESTED: the protocol with Triton's client: `make .venv-triton/ready` installs it")
+        pytest.skip("NOT TESTED: the protocol with Triton's client: `.ci/peers triton` installs it")
     script = ROOT / "tests" / "support" / "triton_calls.py"
     process = await asyncio.create_subprocess_exec(
         *(PYTHON, script, gateway.grpc_address, f"127.0.0.1:{gateway.port}", "tiny"),

@@ -24,7 +24,7 @@ START_SECONDS = 60.0
 def program() -> str | None:
     """Return the path of Envoy, which `make e2e` installs, or None."""
     # The command of the package is a script around the program.
-    installed = (ROOT / ".venv-envoy").glob("lib/python3*/site-packages/envoy/_bin/envoy")
+    installed = (ROOT / ".venv-peers" / "envoy").glob("lib/python3*/site-packages/envoy/_bin/envoy")
     return next(map(str, installed), None) or shutil.which("envoy")
 
 

@@ -21,7 +21,7 @@ Resource = dict[str, Any]
 
 def tool(name: str) -> str | None:
     """Return the path of a command that `make e2e` installs, or that the machine has."""
-    return shutil.which(str(ROOT / ".venv-kubernetes" / "bin" / name)) or shutil.which(name)
+    return shutil.which(str(ROOT / ".venv-peers" / "kubernetes" / "bin" / name)) or shutil.which(name)
 
 
 def read(path: Path) -> Any:

