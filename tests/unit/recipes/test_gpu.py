@@ -50,13 +50,13 @@ def test_of_corpora_that_count_little_a_share_is_packed_and_counts_as_much_more(
     kept = {file.stem: file.read_text().count("\n") for file in (tmp_path / "pairs").glob("*.tsv")}
     assert [kept[name] for name in ("tatoeba", "tatoeba_en_bt", "tatoeba_zh_bt")] == [300, 40, 60]
     assert 400 < kept["sgd_dialogues_en_bt"] < 600  # weight 0.5 in one direction, 0 in the other
-    assert 230 < kept["tw_laws"] < 370  # weight 0.3 in both directions
+    assert 100 < kept["tw_laws"] < 200  # weight 0.15 in both directions
     weights = {
         name: tomllib.loads((tmp_path / f"{name}.toml").read_text())["prepare"]["weight"] for name in pack.DIRECTIONS
     }
     back = {"sgd_dialogues_en_bt": 1, "tatoeba_en_bt": 1, "tatoeba_zh_bt": 0}
-    assert weights["zh-en"] == {"tatoeba": 5, "tw_laws": 1, "ms_cpp_docs": 1} | back
-    back = {"sgd_dialogues_en_bt": 0, "tatoeba_en_bt": 0, "tatoeba_zh_bt": 4}
+    assert weights["zh-en"] == {"tatoeba": 5, "tw_laws": 1, "ms_cpp_docs": 1, "wikipedia_en_bt": 0} | back
+    back = {"sgd_dialogues_en_bt": 0, "tatoeba_en_bt": 0, "tatoeba_zh_bt": 3}
     assert weights["en-zh"] == {"tatoeba": 4, "tw_laws": 1, "ms_cpp_docs": 0} | back
 
 
@@ -67,8 +67,9 @@ def test_a_back_translation_trains_the_direction_whose_target_people_wrote() -> 
     assert made
     for direction, english in (("zh-en", True), ("en-zh", False)):
         # A corpus that a recipe does not name has weight 1.
+        # Encyclopaedic text was translated into Chinese too badly to learn from.
         assert {name for name in made if weights[direction].get(name, 1)} == {
-            name for name in made if name.endswith("_en_bt") == english
+            name for name in made - {"wikipedia_en_bt"} if name.endswith("_en_bt") == english
         }
 
 
@@ -102,4 +103,4 @@ def test_without_a_command_the_script_says_how_it_is_used() -> None:
     done = run()
     assert done.returncode == 2
     assert "gpu.sh train corpora.tar.xz OUT MINUTES" in done.stderr
-    assert "never on a GPU" in done.stderr
+    assert "SENTENCES" in done.stderr
