@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from xuanzang.command.folders import recover, replacing, settled
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from xuanzang.model.folders import recover, replacing, settled
 from xuanzang.model.network.transformer import Transformer
 
 

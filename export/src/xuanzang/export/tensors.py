@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from xuanzang.model.network.config import TransformerConfig
+from typing import NamedTuple, Protocol
 
 PAGE_SLOTS = 32
 """Slots of a page: 32 floats are two AVX-512 registers, and a translation seldom fills more than three pages."""
 
 STATE_AXES: dict[str, tuple[str | int, ...]] = {"encoder": (1, "token"), "decoder": ("batch", "beam")}
 """Axes of the states of each graph, before that of the model."""
+
+
+class Dimensions(Protocol):
+    """Sizes of a model that decide on inputs and outputs."""
+
+    @property
+    def d_model(self) -> int:
+        """Width of states."""
+
+    @property
+    def num_heads(self) -> int:
+        """Attention heads."""
+
+    @property
+    def d_head(self) -> int:
+        """Width of a head."""
+
+    @property
+    def num_decoder_layers(self) -> int:
+        """Decoder layers."""
+
+    @property
+    def target_vocab_size(self) -> int:
+        """Target pieces."""
 
 
 class TensorSpec(NamedTuple):
@@ -23,7 +45,7 @@ class TensorSpec(NamedTuple):
     """Numbers, and names of the dimensions that may vary."""
 
 
-def key_values(config: TransformerConfig, prefix: str, floats: str) -> list[TensorSpec]:
+def key_values(config: Dimensions, prefix: str, floats: str) -> list[TensorSpec]:
     """Return the keys and values of each decoder layer: one of each per slot, in pages of one sentence each.
 
     past_key_values and present_key_values: self-attention's, before and after a step, which writes the slots of its
@@ -39,7 +61,7 @@ def key_values(config: TransformerConfig, prefix: str, floats: str) -> list[Tens
     ]
 
 
-def encoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
+def encoder_inputs(config: Dimensions, floats: str = "float32") -> list[TensorSpec]:
     """Return the encoder's inputs: padded sentences, their lengths without padding, and the pages to write.
 
     source_page_table: the page that holds each logical page of a sentence, enough of them for its tokens.
@@ -52,12 +74,12 @@ def encoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
     ]
 
 
-def encoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
+def encoder_outputs(config: Dimensions, floats: str = "float32") -> list[TensorSpec]:
     """Return the encoder's outputs: the pages with the keys and values of these sentences."""
     return key_values(config, "present_cross_key_values", floats)
 
 
-def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
+def decoder_inputs(config: Dimensions, floats: str = "float32") -> list[TensorSpec]:
     """Return the inputs of one decoder step.
 
     token_ids: last token of each hypothesis. positions: position of that token, one per sentence. scores: summed
@@ -75,37 +97,76 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
     inspected_rows: hypotheses, counted through the batch, whose own continuations are returned as well, as a search
     with required phrases needs them. required_ids: ids of each whose log-probabilities are returned whatever they are.
     """
-    edits = ("batch", "beam", "edit")
     return [
-        TensorSpec("token_ids", "int64", ("batch", "beam")),
-        TensorSpec("positions", "int64", ("batch", 1)),
-        TensorSpec("scores", "float32", ("batch", "beam")),
+        *_hypotheses(),
         TensorSpec("slot_indices", "int64", ("batch", "beam", config.num_heads, 3)),
         TensorSpec("page_table", "int64", ("batch", "logical_page")),
         TensorSpec("page_owners", "int64", ("page", 2)),
         TensorSpec("visible", "bool", ("batch", "beam", "slot")),
+        *_choice(),
+        *_source(config, floats),
+        *key_values(config, "past_key_values", floats),
+    ]
+
+
+def recurrent_decoder_inputs(config: Dimensions) -> list[TensorSpec]:
+    """Return the inputs of one step of a decoder that keeps a state of each hypothesis in place of keys and values.
+
+    parents: beam position of each hypothesis before the last step, whose state it continues. past_states: states after
+    the last step, by those positions; zeros before the first. Others as in `decoder_inputs`.
+    """
+    return [
+        *_hypotheses(),
+        TensorSpec("parents", "int64", ("batch", "beam")),
+        *_choice(),
+        *_source(config, "float32"),
+        *states(config, "past_states"),
+    ]
+
+
+def states(config: Dimensions, prefix: str) -> list[TensorSpec]:
+    """Return the recurrent states of each decoder layer, before or after a step; one buffer may serve as both."""
+    shape = ("batch", "beam", config.d_model)
+    return [TensorSpec(f"{prefix}.{layer}", "float32", shape) for layer in range(config.num_decoder_layers)]
+
+
+def _hypotheses() -> list[TensorSpec]:
+    return [
+        TensorSpec("token_ids", "int64", ("batch", "beam")),
+        TensorSpec("positions", "int64", ("batch", 1)),
+        TensorSpec("scores", "float32", ("batch", "beam")),
+    ]
+
+
+def _choice() -> list[TensorSpec]:
+    edits = ("batch", "beam", "edit")
+    return [
         TensorSpec("candidate_count", "int64", (1,)),
         TensorSpec("edited_ids", "int64", edits),
         TensorSpec("edit_penalties", "float32", edits),
         TensorSpec("edit_biases", "float32", edits),
         TensorSpec("inspected_rows", "int64", ("row",)),
         TensorSpec("required_ids", "int64", ("row", "required")),
+    ]
+
+
+def _source(config: Dimensions, floats: str) -> list[TensorSpec]:
+    return [
         TensorSpec("source_lengths", "int64", ("batch",)),
         TensorSpec("source_page_table", "int64", ("batch", "source_logical_page")),
         TensorSpec("source_page_owners", "int64", ("source_page", 2)),
         *key_values(config, "cross_key_values", floats),
-        *key_values(config, "past_key_values", floats),
     ]
 
 
-def shortlist_decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """Return the inputs of one decoder step with a shortlist.
+def with_choices(inputs: list[TensorSpec]) -> list[TensorSpec]:
+    """Return the inputs of one decoder step with a shortlist, of those without.
 
     choices: ids of the pieces that each sentence may choose apart from the `always_ids`, padded with the size of the
     vocabulary, which stands for no piece. edited_ids and required_ids are indices into always_ids and choices,
     concatenated.
     """
-    return [*decoder_inputs(config, floats), TensorSpec("choices", "int64", ("batch", "choice"))]
+    return [*inputs, TensorSpec("choices", "int64", ("batch", "choice"))]
 
 
 def suggestions_inputs() -> list[TensorSpec]:
@@ -113,7 +174,7 @@ def suggestions_inputs() -> list[TensorSpec]:
     return [TensorSpec("source_ids", "int64", ("batch", "source"))]
 
 
-def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
+def suggestions_outputs(config: Dimensions) -> list[TensorSpec]:
     """Return the outputs of the suggestions.
 
     suggested: True at the pieces that the source of each sentence suggests. always_ids: the pieces that every sentence
@@ -125,7 +186,7 @@ def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
     ]
 
 
-def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
+def decoder_outputs(config: Dimensions, floats: str = "float32") -> list[TensorSpec]:
     """Return the outputs of one decoder step: the best continuations of each sentence, and the slots after the step.
 
     candidate_scores: summed log-probabilities, best first. candidate_parents: the hypothesis that each continues.
@@ -134,6 +195,15 @@ def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[
     row_scores, row_ids: log-probabilities and ids of the best continuations of each inspected row, best first.
     required_scores: log-probabilities of its required ids. All come after the logit edits.
     """
+    return [*_continuations(), *key_values(config, "present_key_values", floats)]
+
+
+def recurrent_decoder_outputs(config: Dimensions) -> list[TensorSpec]:
+    """Return the outputs of one step of a decoder that keeps states, which are those after the step."""
+    return [*_continuations(), *states(config, "present_states")]
+
+
+def _continuations() -> list[TensorSpec]:
     candidates = ("batch", "candidate")
     return [
         TensorSpec("candidate_scores", "float32", candidates),
@@ -143,7 +213,6 @@ def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[
         TensorSpec("row_scores", "float32", ("row", "row_candidate")),
         TensorSpec("row_ids", "int64", ("row", "row_candidate")),
         TensorSpec("required_scores", "float32", ("row", "required")),
-        *key_values(config, "present_key_values", floats),
     ]
 
 

@@ -65,10 +65,11 @@ void attend_sentence(const Simd& simd, const Queries& queries, const KeyValues& 
 
 // Keys and values in pages, and the table of the pages of each sentence.
 struct Pages {
-  Pages(const Context& context, size_t first_state, size_t first_index)
-      : keys(context.input<float>(first_state)),
-        values(context.input<float>(first_state + 1)),
-        table(context.input<int64_t>(first_index)) {
+  // Keys, values and table are the inputs of these numbers.
+  Pages(const Context& context, size_t keys_input, size_t values_input, size_t table_input)
+      : keys(context.input<float>(keys_input)),
+        values(context.input<float>(values_input)),
+        table(context.input<int64_t>(table_input)) {
     require(keys.rank == 4 && values.rank == 4, "a state has the wrong dimensions");
     require(table.rank == 2, "an index has the wrong dimensions");
     require(values.shape == keys.shape, "keys and values differ in shape");
@@ -95,7 +96,7 @@ struct Pages {
 
 struct PagedInputs : Pages {
   explicit PagedInputs(const Context& context)
-      : Pages(context, 1, 4),
+      : Pages(context, 1, 2, 4),
         projected(context.input<float>(0)),
         slot_indices(context.input<int64_t>(3)),
         visible(context.input<bool>(6)) {
@@ -125,8 +126,11 @@ struct PagedInputs : Pages {
 };
 
 struct SourceInputs : Pages {
-  explicit SourceInputs(const Context& context)
-      : Pages(context, 1, 3), queries(context.input<float>(0)), lengths(context.input<int64_t>(5)) {
+  // The table of pages is the input of that number, behind keys and, where they differ from these, values.
+  SourceInputs(const Context& context, size_t table_input)
+      : Pages(context, 1, table_input - 1, table_input),
+        queries(context.input<float>(0)),
+        lengths(context.input<int64_t>(table_input + 2)) {
     require(queries.rank == 3 && lengths.rank == 1, "an input has the wrong dimensions");
     beam = queries.size(1);
     require(queries.size(2) == heads * d_head, "queries are not as wide as all heads");
@@ -183,12 +187,20 @@ void find_positions(const PagedInputs& in, size_t sentence, Buffers& buffers) {
   }
 }
 
+// Shows the slots of a source.
+void show_source(const SourceInputs& in, size_t sentence, Positions& positions) {
+  positions.offsets.clear();
+  for (size_t slot = 0; slot < in.length(sentence); ++slot) {
+    positions.offsets.push_back(in.offset(in.page(sentence, slot / in.slots), slot % in.slots));
+  }
+  positions.show(in.beam);
+}
+
 // Adds one head's share of the mean weight of each slot.
-void add_weights(const SourceInputs& in, size_t sentence, const Buffers& buffers, float* attention) {
+void add_weights(const SourceInputs& in, size_t sentence, const Buffers& buffers, size_t heads, float* attention) {
   for (size_t i = 0; i < in.beam; ++i) {
     for (size_t slot = 0; slot < in.length(sentence); ++slot) {
-      attention[i * in.width() + slot] +=
-          buffers.weights[buffers.positions.index(i, slot)] / static_cast<float>(in.heads);
+      attention[i * in.width() + slot] += buffers.weights[buffers.positions.index(i, slot)] / static_cast<float>(heads);
     }
   }
 }
@@ -216,25 +228,39 @@ void PagedAttention::compute(const Context& context) {
 }
 
 void CrossAttention::compute(const Context& context) {
-  const SourceInputs in(context);
+  const SourceInputs in(context, 3);
   const size_t d_model = in.heads * in.d_head, size = in.beam * in.width();
   const auto mixed = context.output<float>(0, {in.batch, in.beam, d_model});
   const auto attention = context.output<float>(1, {in.batch, in.beam, in.width()});
   context.parallel(in.batch, in.batch * in.beam * d_model * in.width(), [&](size_t sentence) {
     Buffers& buffers = thread_buffers();
     Positions& positions = buffers.positions;
-    positions.offsets.clear();
-    for (size_t slot = 0; slot < in.length(sentence); ++slot) {
-      positions.offsets.push_back(in.offset(in.page(sentence, slot / in.slots), slot % in.slots));
-    }
-    positions.show(in.beam);
+    show_source(in, sentence, positions);
     const KeyValues seen = positions.of(in.keys.data, in.values.data, in.head_stride(), in.d_head);
     const Queries queries{in.queries.data + sentence * in.beam * d_model, d_model, in.beam, in.heads};
     float* const weights = attention.data ? attention.data + sentence * size : nullptr;
     if (weights) std::fill_n(weights, size, 0.0f);
     attend_sentence(context.simd(), queries, seen, buffers, mixed.data + sentence * in.beam * d_model, [&] {
-      if (weights) add_weights(in, sentence, buffers, weights);
+      if (weights) add_weights(in, sentence, buffers, in.heads, weights);
     });
+  });
+}
+
+void FirstHeadAttention::compute(const Context& context) {
+  const SourceInputs in(context, 2);
+  const size_t d_model = in.heads * in.d_head, size = in.beam * in.width();
+  const auto attention = context.output<float>(0, {in.batch, in.beam, in.width()});
+  std::fill_n(attention.data, attention.elements(), 0.0f);
+  context.parallel(in.batch, in.batch * in.beam * in.d_head * in.width(), [&](size_t sentence) {
+    Buffers& buffers = thread_buffers();
+    thread_local std::vector<float> mixed;
+    show_source(in, sentence, buffers.positions);
+    mixed.resize(in.beam * d_model);
+    buffers.weights.resize(buffers.positions.weights());
+    const KeyValues seen = buffers.positions.of(in.keys.data, in.keys.data, in.head_stride(), in.d_head);
+    const Queries queries{in.queries.data + sentence * in.beam * d_model, d_model, in.beam, in.heads};
+    context.simd().attend(queries, seen, 0, buffers.weights.data(), mixed.data());
+    add_weights(in, sentence, buffers, 1, attention.data + sentence * size);
   });
 }
 

@@ -34,6 +34,17 @@ struct CrossAttention {
   static void compute(const Context& context);
 };
 
+// Where the first head looks in the source, which some models train to align words.
+struct FirstHeadAttention {
+  static constexpr const char* kName = "FirstHeadAttention";
+  // As of CrossAttention, without values.
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64};
+  static constexpr OrtElementType kOutputs[] = {
+      kOrtFloat};  // The head's weight of each slot, [batch, beam, entry * slot].
+  static constexpr std::array<InPlace, 0> kInPlace{};
+  static void compute(const Context& context);
+};
+
 // Self-attention of the encoder, whose result is quantised. The tokens of all sentences lie one after another.
 struct PackedSourceAttention {
   static constexpr const char* kName = "PackedSourceAttention";

@@ -41,7 +41,8 @@ void swap_rows(void* data, int64_t bytes, int64_t one, int64_t other) {
 // The sentences that steps are taken with: those of the first rows.
 class Running {
  public:
-  explicit Running(Decode& decode) : decode_(decode), slots_(*decode.slots), beams_(*decode.beams) {
+  explicit Running(Decode& decode)
+      : decode_(decode), slots_(decode.slots ? *decode.slots : SlotStep{}), beams_(*decode.beams) {
     std::iota(decode.order, decode.order + beams_.batch, 0);
     decode.steps = decode.endings_count = decode.done_count = 0;
   }
@@ -64,12 +65,14 @@ class Running {
   // Makes the next step possible; returns false if it is not, because pages are lacking or no sentence is left.
   bool prepare() {
     if (decode_.done_count > taken_out_) take_out();
-    if (!beams_.batch || advance_slots(slots_, Pages::kMustSuffice)) return false;
+    if (!beams_.batch || (has_slots() && advance_slots(slots_, Pages::kMustSuffice))) return false;
     add_links();
     return true;
   }
 
  private:
+  bool has_slots() const { return decode_.slots; }
+
   // Handles all rows with an ended or missing hypothesis, or none; returns the number left.
   int64_t settle(int64_t inspected) {
     const int64_t* const begin = beams_.inspected;
@@ -122,7 +125,7 @@ class Running {
   // Takes out the sentences that were done in the last step, the last rows first, so that those behind them go on.
   void take_out() {
     for (auto row = done_rows_.rbegin(); row != done_rows_.rend(); ++row) {
-      release_pages(slots_, *row);
+      if (has_slots()) release_pages(slots_, *row);
       const int64_t last = --beams_.batch;
       if (*row != last) swap(*row, last);
     }
@@ -143,7 +146,8 @@ class Running {
       const BoundTensor& rows = decode_.decoder->bound(decode_.rows[index]);
       if (!rows.is_output) swap_rows(rows.data, rows.bytes / rows.shape[0], one, other);
     }
-    swap_rows(beams_.parents, beams_.beam * sizeof *beams_.parents, one, other);
+    // Without slots they are an input of the decoder, and among its rows.
+    if (has_slots()) swap_rows(beams_.parents, beams_.beam * sizeof *beams_.parents, one, other);
     swap_rows(decode_.links, decode_.max_links * 2 * beams_.beam * sizeof *decode_.links, one, other);
     std::swap(decode_.endings_left[one], decode_.endings_left[other]);
     std::swap(decode_.order[one], decode_.order[other]);

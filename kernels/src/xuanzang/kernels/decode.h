@@ -17,6 +17,7 @@ struct Decode {
   // Names of inputs and outputs with a row for each sentence, which sentences that are done are taken out of.
   const char* const* rows;
   int64_t rows_count;
+  // Null for a decoder that keeps states and takes each from the parent: `parents` is then an input of it.
   const SlotStep* slots;
   const BeamStep* beams;
   // The steps end at these numbers of steps and seconds, or as soon as `interrupt` is not 0.

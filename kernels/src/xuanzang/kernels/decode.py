@@ -125,7 +125,7 @@ class DecodeSteps:
     def __init__(
         self,
         decoder: GraphBinding,
-        slots: AdvanceSlots,
+        slots: AdvanceSlots | None,
         beams: ContinueBest,
         *,
         dead_score: float,
@@ -134,6 +134,7 @@ class DecodeSteps:
         """Start without steps.
 
         Args:
+            slots: Bookkeeping of the slots; None of a decoder that keeps states, of which the parents are an input.
             beams: Bookkeeping of the hypotheses.
             dead_score: Score of a beam position without hypothesis.
             rows: Names of all inputs and outputs of the decoder with a row for each sentence, if steps may follow one
@@ -182,7 +183,7 @@ class DecodeSteps:
         done, order = np.zeros((batch, 2), np.int64), np.zeros(batch, np.int64)
         decode = self._decode
         decode.later, decode.later_count = second.address, second.count
-        decode.slots, decode.beams = self.slots.address, self._beams.address
+        decode.slots, decode.beams = self.slots.address if self.slots else None, self._beams.address
         decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
         decode.max_steps_after_done, decode.max_seconds_after_done = limit.steps_after_done, limit.seconds_after_done
         decode.endings_left, decode.done, decode.order = address(endings_left), address(done), address(order)
@@ -196,7 +197,7 @@ class DecodeSteps:
     def _check(
         self, links: npt.NDArray[np.int32], next_link: int, endings_left: npt.NDArray[np.int64], limit: StepLimit
     ) -> None:
-        batch, beam = self.slots.chosen.shape
+        batch, beam = self._beams.shape
         require(links, np.int32, (batch, links.shape[1], 2, beam))
         require(endings_left, np.int64, (batch,))
         if not 0 < limit.steps <= links.shape[1] - next_link + 1:

@@ -27,6 +27,7 @@ class Operators {
   Operators(const OrtApi& api, const Simd& simd)
       : paged_attention_(api, simd),
         cross_attention_(api, simd),
+        first_head_attention_(api, simd),
         best_continuations_(api, simd),
         add_norm_quantize_(api, simd),
         chosen_logits_(api, simd),
@@ -40,9 +41,9 @@ class Operators {
     OrtCustomOpDomain* domain = nullptr;
     check(api, api.CreateCustomOpDomain(kDomain, &domain));
     domain_.reset(domain);
-    for (const OrtCustomOp* op :
-         std::initializer_list<const OrtCustomOp*>{&paged_attention_, &cross_attention_, &best_continuations_,
-                                                   &add_norm_quantize_, &chosen_logits_, &source_attention_}) {
+    for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
+             &paged_attention_, &cross_attention_, &first_head_attention_, &best_continuations_, &add_norm_quantize_,
+             &chosen_logits_, &source_attention_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
     if (!simd.project) return;
@@ -60,6 +61,7 @@ class Operators {
  private:
   const CustomOp<PagedAttention> paged_attention_;
   const CustomOp<CrossAttention> cross_attention_;
+  const CustomOp<FirstHeadAttention> first_head_attention_;
   const CustomOp<BestContinuations> best_continuations_;
   const CustomOp<AddNormQuantize> add_norm_quantize_;
   const CustomOp<ChosenLogits> chosen_logits_;

@@ -154,6 +154,11 @@ class ContinueBest:
         """Address of the arrays for the library."""
         return ctypes.addressof(self._step)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of sentences, and of hypotheses of each, of the arrays."""
+        return self._step.batch, self._step.beam
+
     def fit(self, *arrays: npt.NDArray[Any]) -> None:
         """Take the arrays of the next call, as it takes them."""
         if not all(map(operator.is_, arrays, self._arrays)):

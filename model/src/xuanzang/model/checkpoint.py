@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from xuanzang.command.folders import replacing, settled, with_usual_mode
 from xuanzang.model.data.metadata import (
     METADATA_FILE,
     SOURCE_TABLE_FILE,
@@ -23,7 +24,6 @@ from xuanzang.model.data.metadata import (
     TARGET_TOKENIZER_FILE,
     PreparedMetadata,
 )
-from xuanzang.model.folders import replacing, settled, with_usual_mode
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.positions import PositionalEncoding
 from xuanzang.model.network.transformer import Transformer

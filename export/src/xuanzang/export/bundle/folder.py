@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.export.graphs.build import GraphSet
+from xuanzang.command.folders import replacing
 from xuanzang.export.weight_store import ALIGNMENT, MIN_BYTES, WeightStore, is_external, refer, span_of
-from xuanzang.model.folders import replacing
+
+if TYPE_CHECKING:
+    from xuanzang.export.graphs.build import GraphSet
 
 WEIGHTS_FILE = "weights.bin"
 ENCODER_FILE = "encoder.onnx"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export import tensors
-from xuanzang.export.builder import OPSET
 from xuanzang.export.bundle.folder import (
     DECODER_FILE,
     ENCODER_FILE,
@@ -17,8 +15,8 @@ from xuanzang.export.bundle.folder import (
     SUGGESTIONS_FILE,
     WEIGHTS_FILE,
 )
+from xuanzang.export.bundle.interface import FORMAT, PRECISIONS, git_commit, graph_of
 from xuanzang.export.settings import ExportSettings
-from xuanzang.export.tensors import TensorSpec
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.metadata import (
     SOURCE_TABLE_FILE,
@@ -28,13 +26,6 @@ from xuanzang.model.data.metadata import (
     PreparedMetadata,
 )
 from xuanzang.model.network.config import TransformerConfig
-
-FORMAT = 2
-PRECISIONS = {
-    "float32": manifest_pb2.PRECISION_FLOAT32,
-    "float16": manifest_pb2.PRECISION_FLOAT16,
-    "int8": manifest_pb2.PRECISION_INT8,
-}
 
 STOPPINGS = {
     "first-finished": manifest_pb2.STOPPING_UNSPECIFIED,
@@ -62,8 +53,8 @@ def make_manifest(
         dimensions=_dimensions(config),
         special_ids=_special_ids(config),
         precision=PRECISIONS[settings.precision],
-        encoder=_graph(ENCODER_FILE, tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
-        decoder=_graph(DECODER_FILE, tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
+        encoder=graph_of(ENCODER_FILE, tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
+        decoder=graph_of(DECODER_FILE, tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
         weights=WEIGHTS_FILE,
         source_tokenizer=SOURCE_TOKENIZER_FILE,
         target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
@@ -80,7 +71,7 @@ def make_manifest(
 
 def _provenance(checkpoint: Checkpoint, tool_versions: Mapping[str, str]) -> manifest_pb2.Provenance:
     provenance = manifest_pb2.Provenance(
-        git_commit=_git_commit(),
+        git_commit=git_commit(),
         data_sha256=checkpoint.metadata.data_sha256,
         training_steps=checkpoint.training.get("step", 0),
         tool_versions=tool_versions,
@@ -173,30 +164,10 @@ def _dimensions(config: TransformerConfig) -> manifest_pb2.Dimensions:
 def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortlist:
     floats = tensors.floats_of(precision)
     return manifest_pb2.Shortlist(
-        suggestions=_graph(SUGGESTIONS_FILE, tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
-        decoder=_graph(
+        suggestions=graph_of(SUGGESTIONS_FILE, tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
+        decoder=graph_of(
             SHORTLIST_DECODER_FILE,
-            tensors.shortlist_decoder_inputs(config, floats),
+            tensors.with_choices(tensors.decoder_inputs(config, floats)),
             tensors.decoder_outputs(config, floats),
         ),
     )
-
-
-def _graph(file: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> manifest_pb2.Graph:
-    return manifest_pb2.Graph(
-        file=file, inputs=[_tensor(spec) for spec in inputs], outputs=[_tensor(spec) for spec in outputs], opset=OPSET
-    )
-
-
-def _tensor(spec: TensorSpec) -> manifest_pb2.Tensor:
-    return manifest_pb2.Tensor(name=spec.name, dtype=spec.dtype, shape=[str(size) for size in spec.shape])
-
-
-def _git_commit() -> str:
-    """Return the commit of the working tree, or "unknown" outside one."""
-    try:
-        command = ["git", "rev-parse", "HEAD"]
-        result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - a fixed command
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return result.stdout.strip()

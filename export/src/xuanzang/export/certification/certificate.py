@@ -27,6 +27,8 @@ class Certificate(BaseModel):
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
+    oracle: Literal["torch", "numpy"] = "torch"
+    """What the graphs were compared with."""
     measured_on: Literal["pairs", "texts", "sample"]
     """Sentences of the measurements: pairs with translations by humans, texts without, or the sample of the
     exporter."""
@@ -35,7 +37,8 @@ class Certificate(BaseModel):
     not_measured: list[str]
     """Facts that were not measured, one sentence each."""
     parity: dict[str, dict[str, float]]
-    """By precision: sentences and steps compared with torch float32, maximum difference, token agreement."""
+    """By precision: sentences and steps compared with the oracle, maximum difference of log-probabilities, and token
+    agreement: of torch float32 the share of sentences, of numpy, which computes in the same precision, of steps."""
     quality: dict[str, dict[str, float]]
     """BLEU and chrF of the same sentences, by "onnx_float32" and, if exported, "onnx_int8" or "onnx_float16", and
     "shortlist"; empty without pairs. Torch is in `parity`: its translations are those of onnx_float32."""

@@ -9,20 +9,11 @@ from torch import Tensor, nn
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
-from xuanzang.export.graphs.precision import FloatArray, Floats, Int8, Linear, Precision
+from xuanzang.export.graphs.precision import FloatArray, Floats, Linear, Precision
+from xuanzang.export.graphs.source import write_key_values
 from xuanzang.export.operators.attention import cross_attention, paged_attention
-from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
-from xuanzang.export.operators.products import chosen_logits
-from xuanzang.export.operators.projected_continuations import (
-    EDITS,
-    INSPECTION,
-    choose_listed,
-    projected_continuations,
-    shortlisted_continuations,
-)
 from xuanzang.export.operators.source_attention import Padding, attend
 from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
-from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.network.attention import MultiHeadAttention
 from xuanzang.model.network.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from xuanzang.model.network.positions import PositionalEncoding
@@ -84,66 +75,10 @@ class Blocks:
             return self.linear(self.graph.op("Mul", inner, self.graph.op("Sigmoid", inner)), network.outer)
         return self.linear(self.graph.op("Gelu" if network.activation == "gelu" else "Relu", inner), network.outer)
 
-    def logits(self, x: str, projection: nn.Linear) -> str:
-        """Project onto the vocabulary, padded to whole groups of `best_continuations` with pieces never chosen."""
-        padding = -projection.out_features % GROUP
-        logits = self._precision.linear(self.graph, x, self._projection(projection, padding))
-        self.graph.known(logits, "batch", "beam", projection.out_features + padding, dtype=self._floats)
-        return self._in_32_bits(logits)
-
-    def projected_continuations(self, precision: Int8, x: str, projection: nn.Linear, banned_ids: str) -> None:
-        """Add the end of the decoder step as one operator, whose outputs are outputs of the graph.
-
-        Args:
-            x: States, [batch, beam, model].
-            projection: Output projection of the model.
-            banned_ids: Name of the pieces never chosen.
-        """
-        factors = precision.factors(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
-        operator = projected_continuations()
-        inputs = [*factors, "scores", "candidate_count", banned_ids, *EDITS, *INSPECTION]
-        self.graph.call(operator, *inputs, outputs=list(operator.output), calls=[best_continuations()])
-
-    def shortlisted_continuations(self, precision: Int8, x: str, projection: nn.Linear, always: Ints) -> None:
-        """Add the end of the decoder step with a shortlist as one operator, whose outputs are outputs of the graph.
-
-        Args:
-            x: States, [batch, beam, model].
-            projection: Output projection of the model.
-            always: Ids of the pieces that all sentences share.
-        """
-        everything, common = self._shortlisted(projection, always)
-        factors, columns = precision.factors(self.graph, x, common), precision.columns(self.graph, everything)
-        banned_ids, common_ids = self._listed_ids(always)
-        operator, calls = shortlisted_continuations(), [chosen_logits(), best_continuations()]
-        choice = ["scores", "candidate_count", banned_ids, *EDITS, *INSPECTION]
-        inputs = [*factors, *columns, "choices", common_ids, *choice]
-        self.graph.call(operator, *inputs, outputs=list(operator.output), calls=calls)
-
-    def shortlisted_choice(self, precision: Floats, x: str, projection: nn.Linear, always: Ints) -> None:
-        """Add the same as products of floats, and nodes that choose."""
-        everything, common = self._shortlisted(projection, always)
-        logits = self._in_32_bits(precision.linear(self.graph, x, common))
-        logits = self.graph.op("Concat", logits, precision.chosen(self.graph, x, everything, "choices"), axis=-1)
-        choose_listed(self.graph, self.graph.known(logits, "batch", "beam", "piece"), *self._listed_ids(always))
-
-    def _listed_ids(self, always: Ints) -> tuple[str, str]:
-        """Return the places of pieces never chosen (none), and the ids of the shared pieces."""
-        return self.graph.constant("banned_ids", [], np.int64), self.graph.constant("always_ids", always, np.int64)
-
-    def _shortlisted(self, projection: nn.Linear, always: Ints) -> tuple[Linear, Linear]:
-        """Return the projection onto all pieces, and onto the pieces that all sentences share."""
-        # The first id after the vocabulary is of a piece never chosen.
-        everything = self._projection(projection, 1).filled()
-        return everything, everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
-
-    def _in_32_bits(self, logits: str) -> str:
-        return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
-
-    def _projection(self, projection: nn.Linear, padding: int) -> Linear:
-        weight = _array(projection.weight).T
-        bias = np.zeros(weight.shape[1], np.float32) if projection.bias is None else _array(projection.bias)
-        return Linear(self._names[projection], weight, np.pad(bias, (0, padding), constant_values=NEVER), padding)
+    def projection(self, projection: nn.Linear) -> Linear:
+        """Return the projection onto the vocabulary."""
+        bias = None if projection.bias is None else _array(projection.bias)
+        return Linear(self._names[projection], _array(projection.weight).T, bias)
 
     def linear(self, x: str, *layers: nn.Linear) -> str:
         """Apply layers that share their input as one product."""
@@ -163,11 +98,7 @@ class Blocks:
     def cross_key_value(self, memory: str, slots: str, attention: MultiHeadAttention, index: int) -> None:
         """Write the keys and values of a decoder layer for the memory [1, token, model] into their slots."""
         both = self.linear(memory, attention.key_projection, attention.value_projection)
-        heads = self.graph.op("Reshape", both, self.graph.ints(0, 0, 2 * self._num_heads, self._d_head))
-        parts = self.graph.multi_op("Split", heads, outputs=2, axis=2, num_outputs=2)
-        for part, states in zip(("key", "value"), parts, strict=True):
-            name = f"cross_key_values.{index}.{part}"
-            self.graph.op("ScatterND", f"past_{name}", slots, states, output=f"present_{name}")
+        write_key_values(self.graph, both, slots, self._num_heads, self._d_head, index)
 
     def _encoder_attention(self, h: str, layer: EncoderLayer, places: str, padding: Padding) -> str:
         attention = layer.self_attention

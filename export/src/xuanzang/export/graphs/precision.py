@@ -26,6 +26,21 @@ class ActivationRange(NamedTuple):
     high: float
 
 
+class Integers(NamedTuple):
+    """Weights of a linear layer that a file has as integers already, which are not rounded again."""
+
+    weight: npt.NDArray[np.int8]
+    """[in, out]."""
+    scale: FloatArray
+    """Scale of each column, [out]; weight ≈ integers · scale."""
+    x_scale: float
+    """Scale of the input."""
+    x_zero: int
+    """Unsigned integer that stands for an input of 0."""
+    x_bound: float | None
+    """Magnitude that inputs are cut at before they are rounded; None for no cut but by the range of the integers."""
+
+
 class Linear(NamedTuple):
     """One or more linear layers over the same input, side by side."""
 
@@ -37,10 +52,24 @@ class Linear(NamedTuple):
     """[out]."""
     padding: int = 0
     """Last columns of the result whose weights are 0 and not in `weight`."""
+    integers: Integers | None = None
+    """The same weights as integers; None to round them where integers are wanted."""
 
     def filled(self) -> Linear:
         """Return the same layer with all of its weights."""
-        return self._replace(weight=np.pad(self.weight, ((0, 0), (0, self.padding))), padding=0)
+        right = (0, self.padding)
+        integers = self.integers and self.integers._replace(
+            weight=np.pad(self.integers.weight, ((0, 0), right)),
+            scale=np.pad(self.integers.scale, right, constant_values=_MIN_SCALE),
+        )
+        return self._replace(weight=np.pad(self.weight, ((0, 0), right)), padding=0, integers=integers)
+
+    def at(self, columns: npt.NDArray[np.int64]) -> Linear:
+        """Return a layer of some of the columns, whose weights must all be there."""
+        integers = self.integers and self.integers._replace(
+            weight=self.integers.weight[:, columns], scale=self.integers.scale[columns]
+        )
+        return self._replace(weight=self.weight[:, columns], bias=self.biases[columns], integers=integers)
 
     def rows(self) -> RowBlocks:
         """Return all of the weights, [in, out]."""
@@ -100,7 +129,7 @@ class Int8:
     name = "int8"
 
     def __init__(self, ranges: Mapping[str, ActivationRange]) -> None:
-        """Take the range of each linear layer's input, by the layer's name."""
+        """Take the range of the input of each linear layer that has no integers yet, by the layer's name."""
         self._ranges = ranges
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
@@ -110,10 +139,10 @@ class Int8:
 
     def factors(self, graph: GraphBuilder, x: str, layer: Linear) -> list[str]:
         """Add a quantisation of x; return names in the order of `projected_continuations.MATRIX`, "" for no bias."""
-        weight, scale = quantize_columns(layer.weight)
+        weight, scale = _columns(layer)
         weight = np.pad(weight, ((0, 0), (0, layer.padding)))
         scale = np.pad(scale, (0, layer.padding), constant_values=_MIN_SCALE)
-        integers, x_scale, x_zero = self._quantized(graph, x, layer.name)
+        integers, x_scale, x_zero = self._quantized(graph, x, layer)
         return [
             integers,
             graph.constant(f"{layer.name}.weight", weight),
@@ -125,8 +154,8 @@ class Int8:
 
     def columns(self, graph: GraphBuilder, layer: Linear) -> list[str]:
         """Add the constants that `chosen_logits` needs to multiply integers; return their names."""
-        weight, scale = quantize_columns(layer.weight)
-        x_scale, x_zero = _affine(self._ranges[layer.name])
+        weight, scale = _columns(layer)
+        x_scale, x_zero = self._input(layer)
         scale *= np.float32(x_scale)
         # The zero point times a column is the same for all x.
         bias = layer.biases - x_zero * scale * weight.sum(axis=0)
@@ -136,12 +165,24 @@ class Int8:
             graph.constant("column_biases", bias, np.float32),
         ]
 
-    def _quantized(self, graph: GraphBuilder, x: str, name: str) -> tuple[str, str, str]:
+    def _quantized(self, graph: GraphBuilder, x: str, layer: Linear) -> tuple[str, str, str]:
         """Add a quantisation of the input of a layer; return the names of the integers, their scale and zero point."""
-        scale, zero = _affine(self._ranges[name])
-        x_scale = graph.constant(f"{name}.x_scale", scale, np.float32)
-        x_zero = graph.constant(f"{name}.x_zero", zero, np.uint8)
+        scale, zero = self._input(layer)
+        x_scale = graph.constant(f"{layer.name}.x_scale", scale, np.float32)
+        x_zero = graph.constant(f"{layer.name}.x_zero", zero, np.uint8)
+        if layer.integers and (bound := layer.integers.x_bound):
+            bounds = [
+                graph.constant(f"{layer.name}.x_{end}", value, np.float32)
+                for end, value in (("low", -bound), ("high", bound))
+            ]
+            x = graph.shared_op("Clip", x, *bounds)
         return graph.shared_op("QuantizeLinear", x, x_scale, x_zero), x_scale, x_zero
+
+    def _input(self, layer: Linear) -> tuple[float, int]:
+        """Return scale and zero point of the input of a layer."""
+        if layer.integers:
+            return layer.integers.x_scale, layer.integers.x_zero
+        return _affine(self._ranges[layer.name])
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
         """Add gathers of 8-bit rows and of their scales, and their product."""
@@ -154,6 +195,12 @@ class Int8:
 
 Precision = Floats | Int8
 """Storage and multiplication of weights."""
+
+
+def _columns(layer: Linear) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    if layer.integers:
+        return layer.integers.weight, layer.integers.scale
+    return quantize_columns(layer.weight)
 
 
 def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
+import numpy.typing as npt
 import onnx
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.weight_store import WeightStore
-from xuanzang.model.data.shortlist import Ints, Shortlist
-from xuanzang.model.network.config import TransformerConfig
+
+Ints = npt.NDArray[np.int64]
 
 PIECES_STEP = 64
 """Logits are padded to a multiple of what onnxruntime sums at a time, so that scores do not depend on how many pieces
 the neighbours of a sentence have."""
 
 
-def always_pieces(shortlist: Shortlist, config: TransformerConfig) -> Ints:
+class Shortlist(Protocol):
+    """Target pieces that sentences may be translated with."""
+
+    @property
+    def suggested(self) -> npt.NDArray[np.int32]:
+        """Target pieces of each source piece, [source piece, suggestion]."""
+
+    @property
+    def always(self) -> npt.NDArray[np.int32]:
+        """Target pieces that every sentence may use, ascending."""
+
+
+class Pieces(tensors.Dimensions, Protocol):
+    """Pieces with a meaning."""
+
+    @property
+    def pad_id(self) -> int:
+        """Source piece that fills sentences up."""
+
+    @property
+    def banned_ids(self) -> Sequence[int]:
+        """Target pieces never chosen."""
+
+
+def always_pieces(shortlist: Shortlist, config: Pieces) -> Ints:
     """Return the pieces that every sentence may choose, padded with the size of the vocabulary, which is no piece.
 
     Args:
@@ -27,9 +55,7 @@ def always_pieces(shortlist: Shortlist, config: TransformerConfig) -> Ints:
     return np.pad(pieces.astype(np.int64), (0, -len(pieces) % PIECES_STEP), constant_values=config.target_vocab_size)
 
 
-def suggestions_graph(
-    shortlist: Shortlist, config: TransformerConfig, weights: WeightStore | None = None
-) -> onnx.ModelProto:
+def suggestions_graph(shortlist: Shortlist, config: Pieces, weights: WeightStore | None = None) -> onnx.ModelProto:
     """Build the graph from source ids to the suggested pieces and the pieces that every sentence may choose.
 
     Args:

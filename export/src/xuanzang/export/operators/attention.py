@@ -52,17 +52,38 @@ def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     """
     graph = FunctionBuilder(_name("CrossAttention", floats))
     queries = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))
-    scores = _scores(graph, queries, "key", d_head)
-    width = graph.op("Squeeze", graph.op("Shape", scores, start=3))
-    positions = graph.op("Range", graph.scalar(0), width, graph.scalar(1))
-    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1, 2, 3)))
-    weights = _softmax(graph, scores, real, floats)
+    weights = _source_weights(graph, queries, "key", d_head, floats)
     averaged = graph.op("ReduceMean", weights, graph.ints(1), keepdims=0)
     graph.op("Cast", averaged, to=onnx.TensorProto.FLOAT, output="attention")
     _mix(graph, weights, "value", num_heads, d_head, floats)
     return graph.function(
         ["queries", "key", "value", "page_table", "page_owners", "source_lengths"], ["mixed", "attention"]
     )
+
+
+def first_head_attention(num_heads: int, d_head: int) -> onnx.FunctionProto:
+    """Return the operator that tells where the first head looks in the source, which some models train to align words.
+
+    Inputs: those of `cross_attention` but value.
+    Outputs: attention, the head's weight of each source position, [batch, beam, source].
+    """
+    graph = FunctionBuilder("FirstHeadAttention")
+    queries = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))
+    first, second = graph.ints(0), graph.ints(1)
+    queries = graph.op("Slice", queries, first, second, graph.ints(2))
+    keys = graph.op("Slice", "key", first, second, second)
+    weights = _source_weights(graph, queries, keys, d_head, "float32")
+    graph.op("Squeeze", weights, second, output="attention")
+    return graph.function(["queries", "key", "page_table", "page_owners", "source_lengths"], ["attention"])
+
+
+def _source_weights(graph: FunctionBuilder, queries: str, keys: str, d_head: int, floats: str) -> str:
+    """Return the weight of each source position, [batch, heads, beam, source], for queries as `_scores` takes them."""
+    scores = _scores(graph, queries, keys, d_head)
+    width = graph.op("Squeeze", graph.op("Shape", scores, start=3))
+    positions = graph.op("Range", graph.scalar(0), width, graph.scalar(1))
+    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1, 2, 3)))
+    return _softmax(graph, scores, real, floats)
 
 
 def _name(operator: str, floats: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tqdm import tqdm
 
+from xuanzang.command.folders import replacing
 from xuanzang.model.data.augmentation.pairs import Shares, augment
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, side_keys
@@ -21,7 +22,6 @@ from xuanzang.model.data.folding import fold_traditional
 from xuanzang.model.data.metadata import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.data.splits import HELD_OUT_FILE, HeldOut, SplitWriter, digest, hold_out, write_held_out
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
-from xuanzang.model.folders import replacing
 from xuanzang.model.tokenizer import Tokenizer, normalize
 
 CARD_FILE = "data_card.json"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
+from xuanzang.command.folders import with_usual_mode
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.metadata import (
     SOURCE_TABLE_FILE,
@@ -22,7 +23,6 @@ from xuanzang.model.data.metadata import (
     TARGET_TOKENIZER_FILE,
     read_metadata,
 )
-from xuanzang.model.folders import with_usual_mode
 from xuanzang.model.tokenizer import EOS_ID, PAD_ID, Tokenizer
 
 Ints = npt.NDArray[np.int64]

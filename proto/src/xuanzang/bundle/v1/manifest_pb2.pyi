@@ -20,6 +20,34 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _DecoderState:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _DecoderStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_DecoderState.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    DECODER_STATE_UNSPECIFIED: _DecoderState.ValueType  # 0
+    """Keys and values."""
+    DECODER_STATE_KEY_VALUES: _DecoderState.ValueType  # 1
+    """Keys and values of all its tokens, in slots: `past_key_values` of the decoder graph."""
+    DECODER_STATE_RECURRENT: _DecoderState.ValueType  # 2
+    """One state of each layer, whatever the number of its tokens: `past_states` of the decoder graph, each of which the
+    step takes from the hypothesis that `parents` names.
+    """
+
+class DecoderState(_DecoderState, metaclass=_DecoderStateEnumTypeWrapper):
+    """What a decoder keeps of each hypothesis from step to step."""
+
+DECODER_STATE_UNSPECIFIED: DecoderState.ValueType  # 0
+"""Keys and values."""
+DECODER_STATE_KEY_VALUES: DecoderState.ValueType  # 1
+"""Keys and values of all its tokens, in slots: `past_key_values` of the decoder graph."""
+DECODER_STATE_RECURRENT: DecoderState.ValueType  # 2
+"""One state of each layer, whatever the number of its tokens: `past_states` of the decoder graph, each of which the
+step takes from the hypothesis that `parents` names.
+"""
+global___DecoderState = DecoderState
+
 class _Precision:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -88,6 +116,10 @@ class _StoppingEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     """When, in addition, no live hypothesis, divided by its present length, is better than the worst of the finished ones
     that fill the beam. With and without length penalty.
     """
+    STOPPING_SHRINKING_BEAM: _Stopping.ValueType  # 3
+    """When as many hypotheses have finished as the beam has; each leaves the others one place less in the beam, as Marian
+    searches. With and without length penalty.
+    """
 
 class Stopping(_Stopping, metaclass=_StoppingEnumTypeWrapper):
     """When a beam search ends, unless at its limit."""
@@ -101,6 +133,10 @@ STOPPING_FIRST_FINISHED: Stopping.ValueType  # 1
 STOPPING_NONE_BETTER: Stopping.ValueType  # 2
 """When, in addition, no live hypothesis, divided by its present length, is better than the worst of the finished ones
 that fill the beam. With and without length penalty.
+"""
+STOPPING_SHRINKING_BEAM: Stopping.ValueType  # 3
+"""When as many hypotheses have finished as the beam has; each leaves the others one place less in the beam, as Marian
+searches. With and without length penalty.
 """
 global___Stopping = Stopping
 
@@ -158,6 +194,7 @@ class Manifest(google.protobuf.message.Message):
     WEIGHTS_FIELD_NUMBER: builtins.int
     TARGET_FORMAT_FIELD_NUMBER: builtins.int
     TERMS_FIELD_NUMBER: builtins.int
+    DECODER_STATE_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format of the bundle: 2. A reader refuses any other."""
     model: builtins.str
@@ -182,6 +219,8 @@ class Manifest(google.protobuf.message.Message):
     """File name of the weights of all graphs, one of `files`. The graphs refer to it as ONNX external data and to no
     other file.
     """
+    decoder_state: global___DecoderState.ValueType
+    """What the decoder keeps of each hypothesis from step to step."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from, at least one."""
@@ -259,9 +298,10 @@ class Manifest(google.protobuf.message.Message):
         weights: builtins.str = ...,
         target_format: global___TargetFormat | None = ...,
         terms: global___Terms | None = ...,
+        decoder_state: global___DecoderState.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids", "target_format", b"target_format", "terms", b"terms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_format", b"target_format", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "terms", b"terms", "version", b"version", "weights", b"weights"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "decoder_state", b"decoder_state", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_format", b"target_format", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "terms", b"terms", "version", b"version", "weights", b"weights"]) -> None: ...
 
 global___Manifest = Manifest
 

@@ -25,6 +25,7 @@ _SCORES = Expected(dtypes=("float32",), rank=2)
 _BY_BEAM = Expected(dtypes=("float32",), rank=3)
 _SOURCES = {"source_lengths": _IDS, "source_page_table": _ID_MATRIX}
 _CACHE = Expected(dtypes=_FLOATS, rank=4)
+_STATE = Expected(dtypes=("float32",), rank=3)
 # Half of what onnxruntime sums at a time: sums over pages of other sizes might depend on how many there are.
 _PAGE_STEP = 32
 # A sentence has at least one page, so that a page of millions of slots would take gigabytes.
@@ -42,6 +43,7 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
     yield from _head_faults(manifest)
     yield from _page_faults(manifest)
+    yield from _state_faults(manifest)
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
         suggested = {"suggested": _MASK, "always_ids": _IDS}
@@ -55,10 +57,6 @@ def _decoder_inputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
         "token_ids": _ID_MATRIX,
         "positions": _ID_MATRIX,
         "scores": _SCORES,
-        "page_table": _ID_MATRIX,
-        "page_owners": _ID_MATRIX,
-        "slot_indices": Expected(dtypes=("int64",), rank=4),
-        "visible": Expected(dtypes=("bool",), rank=3),
         "candidate_count": _IDS,
         "edited_ids": Expected(dtypes=("int64",), rank=3),
         "edit_penalties": _BY_BEAM,
@@ -66,24 +64,43 @@ def _decoder_inputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
         **_SOURCES,
         "source_page_owners": _ID_MATRIX,
         **_key_values("cross_key_values", manifest),
-        **_key_values("past_key_values", manifest),
+        **_past(manifest),
     }
     if inspects_rows(manifest):
         inputs |= {"inspected_rows": _IDS, "required_ids": _ID_MATRIX}
     return inputs
 
 
+def _past(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
+    """Return the inputs for what the decoder keeps of the target."""
+    if is_recurrent(manifest):
+        return {"parents": _ID_MATRIX, **_states("past_states", manifest)}
+    return {
+        "page_table": _ID_MATRIX,
+        "page_owners": _ID_MATRIX,
+        "slot_indices": Expected(dtypes=("int64",), rank=4),
+        "visible": Expected(dtypes=("bool",), rank=3),
+        **_key_values("past_key_values", manifest),
+    }
+
+
 def _decoder_outputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
+    recurrent = is_recurrent(manifest)
     outputs = {
         "candidate_scores": _SCORES,
         "candidate_ids": _ID_MATRIX,
         "candidate_parents": _ID_MATRIX,
         "attention": _BY_BEAM,
-        **_key_values("present_key_values", manifest),
+        **(_states("present_states", manifest) if recurrent else _key_values("present_key_values", manifest)),
     }
     if inspects_rows(manifest):
         outputs |= {"row_scores": _SCORES, "row_ids": _ID_MATRIX, "required_scores": _SCORES}
     return outputs
+
+
+def is_recurrent(manifest: manifest_pb2.Manifest) -> bool:
+    """Return whether the decoder keeps a state of each hypothesis, instead of keys and values of its tokens."""
+    return bool(manifest.decoder_state == manifest_pb2.DECODER_STATE_RECURRENT)
 
 
 def inspects_rows(manifest: manifest_pb2.Manifest) -> bool:
@@ -123,6 +140,18 @@ def _head_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
                 return
 
 
+def _state_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    """Compare what the decoder keeps with the manifest, and its width with the dimensions."""
+    if manifest.decoder_state not in manifest_pb2.DecoderState.values():
+        yield f"decoder_state is {manifest.decoder_state}, which is not known"
+    width = manifest.dimensions.d_model
+    for tensor in (*manifest.decoder.inputs, *manifest.decoder.outputs):
+        stated = tensor.shape[2] if "_states." in tensor.name and len(tensor.shape) == _STATE.rank else str(width)
+        if stated != str(width):
+            yield f"dimensions.d_model is {width}, and {tensor.name!r} of the decoder has {stated}"
+            return
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS
 
@@ -139,6 +168,11 @@ def _faults_of(
 def _key_values(prefix: str, manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
     layers = min(manifest.dimensions.num_decoder_layers, _MAX_LAYERS)
     return {f"{prefix}.{layer}.{part}": _CACHE for layer in range(layers) for part in ("key", "value")}
+
+
+def _states(prefix: str, manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
+    layers = min(manifest.dimensions.num_decoder_layers, _MAX_LAYERS)
+    return {f"{prefix}.{layer}": _STATE for layer in range(layers)}
 
 
 def _tensor_faults(

@@ -161,11 +161,15 @@ def attention_encoder(directory: Path, name: str, layers: int) -> AttentionGraph
     return AttentionGraph(content=_with_outputs(model, *queries, *keys), queries=queries, keys=keys)
 
 
-def attention_decoder(directory: Path, name: str, layers: int) -> AttentionGraph:
-    """Read a graph of a decoder step and add outputs; raise BundleError if its attention is not found."""
+def attention_decoder(directory: Path, name: str, layers: int, *, recurrent: bool = False) -> AttentionGraph:
+    """Read a graph of a decoder step and add outputs; raise BundleError if its attention is not found.
+
+    `recurrent`: whether it has attention to the source only.
+    """
     model = read_graph(directory, name)
     queries, projected = (tuple(_first_inputs(model, operator)) for operator in (_CROSS, _DECODER))
-    _require(directory, name, {_CROSS: (len(queries), layers), _DECODER: (len(projected), layers)})
+    own = 0 if recurrent else layers
+    _require(directory, name, {_CROSS: (len(queries), layers), _DECODER: (len(projected), own)})
     content = _with_outputs(model, *queries, *projected)
     return AttentionGraph(content=content, queries=queries, projected=projected)
 

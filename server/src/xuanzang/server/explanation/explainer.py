@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from xuanzang.server.bundles.graph_interface import is_recurrent
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
@@ -283,6 +284,9 @@ def _require_own_writing(model: LoadedModel, target_language: str) -> None:
 
 
 def _require_layers(model: LoadedModel, choice: AttentionChoice) -> None:
+    if pb.ATTENTION_KIND_DECODER in choice.kinds and is_recurrent(model.bundle.manifest):
+        description = f"ATTENTION_KIND_DECODER: the decoder of {model.name} keeps states and has no self-attention"
+        raise InvalidInputError([FieldViolation(field="attention_kinds", description=description)])
     dimensions = model.bundle.manifest.dimensions
     layers = {pb.ATTENTION_KIND_ENCODER: dimensions.num_encoder_layers}
     count = max(layers.get(kind, dimensions.num_decoder_layers) for kind in choice.kinds)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
 
+from xuanzang.server.bundles.graph_interface import is_recurrent
 from xuanzang.server.bundles.graphs import AttentionGraph, attention_decoder, attention_encoder
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
@@ -39,7 +41,8 @@ class AttentionGraphs:
         """Return the decoder, and its additional outputs."""
         manifest = self._bundle.manifest
         graph = manifest.shortlist.decoder if self.sessions.has_shortlist else manifest.decoder
-        return self._opened(graph.file, attention_decoder, manifest.dimensions.num_decoder_layers)
+        read = partial(attention_decoder, recurrent=is_recurrent(manifest))
+        return self._opened(graph.file, read, manifest.dimensions.num_decoder_layers)
 
     def open_encoder(self) -> tuple[onnxruntime.InferenceSession, AttentionGraph]:
         """Return the encoder, and its additional outputs."""

@@ -253,10 +253,13 @@ class BeamSearch:
         allowed = [candidate for candidate in candidates if candidate[0] > DEAD_LIMIT]
         if state.sampler:
             allowed = state.sampler.choose(allowed)
-        at_limit = self._step >= state.limit
-        for number, (score, token, parent) in enumerate(allowed[: self.beam_size]):
+        at_limit, places = self._step >= state.limit, state.places
+        if state.options.rules.shrinks:
+            allowed = allowed[:places]
+        for number, (score, token, parent) in enumerate(allowed[:places]):
             if token == self._eos_id or at_limit:
                 state.end(self._ending(index, parent, token, score), is_best=number == 0)
+        self._inspected_from = min(self._inspected_from, state.inspected_from)
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
         if at_limit or not survivors:
             return True

@@ -18,7 +18,7 @@ from xuanzang.server.engine.decoding.phrase_search import Inspection
 from xuanzang.server.engine.decoding.search_state import DEAD_SCORE, Candidates
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist, InspectedRows
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
-from xuanzang.server.engine.runtime.kv_cache import SENTENCE_INPUTS, KeyValueCache
+from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
 from xuanzang.server.engine.runtime.pages import Tensor
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import DecodingOptions
@@ -26,9 +26,9 @@ from xuanzang.server.engine.types import DecodingOptions
 # An encoder that computes padding gets sentences while it is at most this share of them; longer ones come in the next
 # group.
 _MAX_PADDED_SHARE = 0.2
-# Inputs and outputs of the decoder with a row for each sentence.
+# Inputs and outputs of the decoder with a row for each sentence, besides those of the cache.
 _ROWS = (
-    *("token_ids", "positions", "scores", *LogitEdits._fields, *SENTENCE_INPUTS),
+    *("token_ids", "positions", "scores", *LogitEdits._fields),
     *("attention", *(f"candidate_{name}" for name in Candidates._fields)),
 )
 # Owners of the arrays that the decoder graph has, before it has any.
@@ -129,12 +129,12 @@ class Batch:
 
     def _new_steps(self) -> DecodeSteps | None:
         """Return the steps that the kernels take; None without kernels."""
-        slots, beams, decoder = self._cache.advance_slots, self._search.continue_best, self._decoder
-        if not slots or not beams or not isinstance(decoder, GraphBinding):
+        cache, beams, decoder = self._cache, self._search.continue_best, self._decoder
+        if not beams or not isinstance(decoder, GraphBinding):
             return None
-        rows = (*_ROWS, "choices") if self._sessions.has_shortlist else _ROWS
+        rows = (*_ROWS, *cache.rows, *(["choices"] if self._sessions.has_shortlist else []))
         rows = rows if self._may_reorder else ()
-        return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE), rows=rows)
+        return DecodeSteps(decoder, cache.advance_slots, beams, dead_score=float(DEAD_SCORE), rows=rows)
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
         """Extend every hypothesis by one token, and by more where nothing but the end of sentences can happen."""
@@ -146,7 +146,8 @@ class Batch:
         has_edits = self._bind(inspection)
         steps = min(limit.steps, search.free_steps)
         if self._steps and steps > 1:
-            self._steps.slots.fit(cache.slots(search.beams.parents))
+            if self._steps.slots and (slots := cache.slots(search.beams.parents)):
+                self._steps.slots.fit(slots)
             later = self._no_edits._asdict() if has_edits else NOTHING
             limit = limit._replace(steps=steps, steps_after_done=limit.steps_after_done if self._may_reorder else 0)
             (steps, done, steps_ago), order = search.advance_by(self._steps, self._candidates, limit, later)

@@ -57,6 +57,9 @@ class SearchRules(NamedTuple):
     none_better: bool = False
     """True if a search with enough finished hypotheses goes on while a live one, divided by its present length, is
     better than the worst of them."""
+    shrinks: bool = False
+    """True if each hypothesis that ends leaves the others one place less in the beam, and the last place ends the
+    search, as in Marian."""
     forces_end: bool = False
     """True if a hypothesis at its limit ends there at no cost, instead of being cut."""
 

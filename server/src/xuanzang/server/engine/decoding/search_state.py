@@ -173,10 +173,15 @@ class SentenceState:
         """Add a hypothesis that has ended."""
         self.endings.append(ending)
         self._best_finished |= is_best
+        if self.options.rules.shrinks:
+            # From now on not all of the best continuations have a place.
+            self.inspected_from = 0
 
     def is_enough(self, live: float) -> bool:
         """Return whether the search is over; `live`: score of the best hypothesis that goes on, as if it ended here."""
         options = self.options.decoding
+        if self.options.rules.shrinks:
+            return not self.places
         if self.options.rules.none_better:
             counted = rank(self.endings, options.beam_size)
             return len(counted) >= options.beam_size and live <= counted[-1].score
@@ -197,9 +202,16 @@ class SentenceState:
         return len(self.endings) >= wanted and live < max(ending.score for ending in self.endings)
 
     @property
+    def places(self) -> int:
+        """Places of the beam for hypotheses that may go on."""
+        return self.options.decoding.beam_size - (len(self.endings) if self.options.rules.shrinks else 0)
+
+    @property
     def endings_left(self) -> int:
         """Hypotheses that end until the search is over; 0 where their number does not decide."""
-        decides = self._is_penalised and not self.options.rules.none_better
+        rules = self.options.rules
+        shrinks = rules.shrinks and self.options.decoding.beam_size > 1
+        decides = self._is_penalised and not rules.none_better and not shrinks
         return self.options.decoding.beam_size - len(self.endings) if decides else 0
 
     @property

@@ -22,8 +22,8 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
 from xuanzang.server.engine.quality import Estimator, QualityEstimator, unknown_features
-from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.runtime.shapes import CacheShape
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.metrics import Metrics
@@ -95,7 +95,9 @@ class LoadedModel:
         self.repetition_retry_ngram_size = defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""
         self._rules = SearchRules(
-            none_better=defaults.stopping == manifest_pb2.STOPPING_NONE_BETTER, forces_end=defaults.forces_end
+            none_better=defaults.stopping == manifest_pb2.STOPPING_NONE_BETTER,
+            shrinks=defaults.stopping == manifest_pb2.STOPPING_SHRINKING_BEAM,
+            forces_end=defaults.forces_end,
         )
         self._max_target_length = bundle.manifest.dimensions.max_target_length
         # Factor and offset of the limit on target tokens that grows with the source.

@@ -25,9 +25,9 @@ from xuanzang.server.bundles.graph_interface import inspects_rows, page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import choose_kernels
-from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.packed_weights import packed_file, shared_weights
 from xuanzang.server.engine.runtime.pages import PageShape, Tensor
+from xuanzang.server.engine.runtime.shapes import CacheShape
 
 _MAPS = Path("/proc/self/smaps")
 _HEADER = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S{4} \S+ \S+ \d+ +(/.*)")
@@ -305,6 +305,7 @@ def _cache_shape(manifest: manifest_pb2.Manifest, device: str) -> CacheShape:
     heads = manifest.dimensions.num_heads
     return CacheShape(
         past_names=tuple(name for name in caches if name.startswith("past_")),
+        state_names=tuple(t.name for t in manifest.decoder.inputs if t.name.startswith("past_states.")),
         cross_names=tuple(name for name in caches if name.startswith("cross_")),
         page=PageShape(heads, page_slots(manifest), manifest.dimensions.d_model // heads),
         dtype=np.dtype(next(iter(caches.values()))),
