@@ -1,49 +1,12 @@
-"""The commands `xuanzang export` and `restore`."""
+"""The commands `xuanzang export` and `restore`; they import nothing before they know that their packages are there."""
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict
+from importlib.util import find_spec
 
 from xuanzang.command.parser import fail
-from xuanzang.command.settings import Positional, read_flags
-from xuanzang.export.certification.certificate import ParityError
-from xuanzang.export.exporter import export
-from xuanzang.export.restoring import restore
-from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import CheckpointError
-from xuanzang.model.data.corpus import CorpusError
-
-
-class _ExportCommand(ExportSettings):
-    """Turn a checkpoint into a bundle that the server loads.
-
-    Builds the graphs of encoder and decoder step, compares them with torch step by step and on held-out sentences, and
-    writes the bundle only if they agree.
-    """
-
-    def run(self) -> None:
-        print(export(self))
-
-
-class _RestoreCommand(BaseModel):
-    """Write a checkpoint with the weights of a bundle, good for `xuanzang train --init-from`."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
-    bundle: Annotated[Path, Positional()]
-    """Folder of a bundle, such as server/models/zh-en/3."""
-    checkpoint: Annotated[Path, Positional()]
-    """Folder to write; must not exist yet."""
-
-    def run(self) -> None:
-        restore(self.bundle, self.checkpoint)
-        print(self.checkpoint)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,17 +16,16 @@ def main(arguments: Sequence[str]) -> int:
         arguments: Arguments from the command's name on.
 
     Returns:
-        Exit status: 0, 1 if the export is refused, 2 if the arguments are.
+        Exit status: 0, 1 if the export is refused or packages are missing, 2 if the arguments are refused.
     """
     name, *flags = arguments
     program = f"xuanzang {name}"
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    command: type[_RestoreCommand | _ExportCommand] = _RestoreCommand if name == "restore" else _ExportCommand
-    try:
-        read_flags(command, flags, program=program).run()
-    except (ParityError, CheckpointError, CorpusError, OSError) as error:
-        return fail(program, str(error), status=1)
-    return 0
+    if missing := [package for package in ("torch", "xuanzang.model", "sacrebleu", "tqdm") if not find_spec(package)]:
+        needed = f"checkpoints need {', '.join(missing)}, which the extra `checkpoints` of xuanzang-export brings"
+        return fail(program, needed, status=1)
+    from xuanzang.export import commands  # noqa: PLC0415 - students become bundles without these packages
+
+    return commands.run(program, name, flags)
 
 
 if __name__ == "__main__":

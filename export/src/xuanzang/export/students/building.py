@@ -79,7 +79,7 @@ def build_bundle(
             ENCODER_FILE: encoder_graph(student, chosen, weights),
             DECODER_FILE: decoder_graph(student, chosen, weights),
         }
-        runner = StudentRunner(*graphs.values(), shape, folder=Path(scratch))
+        runner = StudentRunner(graphs[ENCODER_FILE], graphs[DECODER_FILE], shape, folder=Path(scratch))
         certificate = certify(
             student, runner, precision=name, source_language=source_language, target_language=target_language
         )

@@ -108,7 +108,7 @@ class Oracle:
             # BLAS multiplies integers as floats, whose sums are exact below 2^53, or 2^24 in single precision.
             largest = _LARGEST**2 * tensor.array.shape[transposed]
             exact = np.float32 if largest < _EXACT_IN_FLOAT32 else np.float64
-            values = tensor.array.astype(exact) if self._integers else tensor.floats
+            values: npt.NDArray[np.floating] = tensor.array.astype(exact) if self._integers else tensor.floats
             self._matrices[weight] = values.T if transposed else values
         matrix, added = self._matrices[weight], self._tensors[bias].floats if bias else np.float32(0)
         if not self._integers:

@@ -1,7 +1,7 @@
 """A student as the builder takes it, and what its graphs need to know of it.
 
 The network is Marian's: the Transformer's encoder, and a decoder whose self-attention is replaced by a simpler simple
-recurrent unit (SSRU; Kim et al. 2019, "From Research to Production and Back", arXiv:1910.xxxxx).
+recurrent unit (SSRU; Kim et al. 2019, "From Research to Production and Back", ACL Anthology D19-5632).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
 from xuanzang.server.engine.runtime.pages import PageShape
+from xuanzang.server.engine.runtime.shapes import CacheShape
 from xuanzang.server.engine.types import DecodingOptions
 
 EOS = 2
