@@ -23,7 +23,9 @@ Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[pb.TranslateTextRequest, pb.
 
 
 class Target:
-    """Connections that take turns. Create it while the event loop is running.
+    """Connections to the servers; a call takes the one with the fewest calls in progress, as the SDK's do.
+
+    Create it while the event loop is running.
 
     Args:
         connection: Address, timeout, name, key and TLS settings.
@@ -60,7 +62,9 @@ class Target:
             for _ in range(connections)
         ]
         stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in self._channels]
-        self._calls = itertools.cycle([cast("Call", stub.TranslateText) for stub in stubs])
+        self._calls = [cast("Call", stub.TranslateText) for stub in stubs]
+        self._in_progress = [0] * len(stubs)
+        self._turns = itertools.count()
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,11 +80,20 @@ class Target:
         request = pb.TranslateTextRequest()
         request.CopyFrom(self._template)
         request.contents.extend(texts)
+        chosen = self._least_busy()
+        self._in_progress[chosen] += 1
         try:
-            answer = await next(self._calls)(request, timeout=self._timeout, metadata=self._metadata[name])
+            answer = await self._calls[chosen](request, timeout=self._timeout, metadata=self._metadata[name])
         except grpc.aio.AioRpcError as error:
             return error.code().name
+        finally:
+            self._in_progress[chosen] -= 1
         whole = len(answer.translations) == len(texts) and all(
             each.hypotheses and each.hypotheses[0].text.strip() for each in answer.translations
         )
         return grpc.StatusCode.OK.name if whole else EMPTY
+
+    def _least_busy(self) -> int:
+        """Return the connection with the fewest calls in progress; equal ones take turns."""
+        count, turn = len(self._calls), next(self._turns)
+        return min(range(count), key=lambda i: (self._in_progress[i], (i - turn) % count))

@@ -1,0 +1,53 @@
+"""Which connection a call of a load test takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import grpc
+
+from xuanzang.client._commands.arguments.connection import Connection
+from xuanzang.loadtest.target import Target
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
+
+
+async def server(stack: AsyncExitStack, calls: Counter[str], name: str, held: asyncio.Event | None = None) -> str:
+    """Start a server that counts its calls and answers them, or holds them until an event."""
+
+    async def answer(request: bytes, _: object) -> bytes:
+        calls[name] += 1
+        if held:
+            await held.wait()
+        count = len(pb.TranslateTextRequest.FromString(request).contents)
+        translation = pb.Translation(hypotheses=[pb.Hypothesis(text="x")])
+        return pb.TranslateTextResponse(translations=[translation] * count).SerializeToString()
+
+    started = grpc.aio.server()
+    service, _, method = METHOD.lstrip("/").partition("/")
+    handler = grpc.unary_unary_rpc_method_handler(answer)
+    started.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
+    port = started.add_insecure_port("127.0.0.1:0")
+    await started.start()
+    stack.push_async_callback(started.stop, None)
+    return f"127.0.0.1:{port}"
+
+
+async def test_a_call_takes_the_connection_with_the_fewest_in_progress() -> None:
+    calls, held = Counter[str](), asyncio.Event()
+    async with AsyncExitStack() as stack:
+        addresses = [await server(stack, calls, "held", held), await server(stack, calls, "free")]
+        connection = Connection(
+            address=addresses, timeout=30, tls=None, client_id=None, api_key=None, allow_insecure_key=False
+        )
+        target = await stack.enter_async_context(Target(connection, 1, source_language="zh", target_language="en"))
+        first = [asyncio.create_task(target.translate(["你好"])) for _ in range(2)]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        # One call waits on one connection: all others take the other.
+        assert [await target.translate(["你好", "再见"]) for _ in range(20)] == ["OK"] * 20
+        assert calls == {"held": 1, "free": 21}
+        held.set()
+        assert await asyncio.gather(*first) == ["OK", "OK"]
