@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
+from typing import Any
 
 import grpc
 
@@ -28,7 +29,7 @@ async def server(stack: AsyncExitStack, calls: Counter[str], name: str, held: as
 
     started = grpc.aio.server()
     service, _, method = METHOD.lstrip("/").partition("/")
-    handler = grpc.unary_unary_rpc_method_handler(answer)
+    handler: Any = grpc.unary_unary_rpc_method_handler(answer)
     started.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
     port = started.add_insecure_port("127.0.0.1:0")
     await started.start()
