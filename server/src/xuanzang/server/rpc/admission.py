@@ -31,7 +31,7 @@ _REFUSING_SECONDS = 0.01
 # After the refusal of an RPC that was read, others like it are refused unread until this share of the work that comes
 # before them is done. Then there is room for several; if it were for one, several would be read each time to find it.
 _HELD_SHARE = 0.02
-# RPCs with at most so many times as much time as a refused one are taken to be like it.
+# An RPC is similar to a refused one if its time left is at most this multiple.
 _SAME_TIME = 1.1
 # For so long after a refusal the RPCs like it are read only as the caller's requests are answered: so many for each,
 # because some turn out too large, and so many at a time.
@@ -165,7 +165,7 @@ class RpcGate:
         return self._occupancy.share(rpc.place)
 
     async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
-        """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
+        """Admit an RPC, or refuse it; call it in the task of the RPC, whose end releases an admitted one.
 
         Refusals are errors: NotReadyError, DrainingError, or OverloadedError if too many RPCs are running.
         """
@@ -203,7 +203,7 @@ class _Scarcity:
     seconds: float
     """Time that this RPC had until its deadline."""
     until: float
-    """Time until which RPCs with no more time are read only as requests are answered."""
+    """End of the time during which RPCs with no more time are read only as requests are answered."""
     held_until: float = -math.inf
     """Time until which none of them is read."""
     permits: int = 0
@@ -226,10 +226,10 @@ class Screen:
     """Refuses RPCs of one message before they are read, if others like them would be refused afterwards.
 
     Under overload there are more refusals than answers, and a refusal after reading takes several times as long. Nor
-    may refusals wait in the client, which has no more RPCs in progress on a connection than the server allows: the last
+    may refusals wait in the client, whose RPCs in progress on a connection are limited by the server: the last
     of these are left to requests that, measured by the time they have, are answered soon.
 
-    What an RPC asks for is unknown before it is read: it may be little, and a part of the answer may be of use. So it
+    The work of an RPC is unknown before it is read: it may be little, and a part of the answer may be of use. So it
     is refused unread only if nothing could be begun in its time, or in a part of it when places at the gate are scarce;
     or, while there is work for all workers, if one of the same caller with as much time has lately been read and
     refused.
@@ -269,11 +269,11 @@ class Screen:
         return None if is_read else scarcity.refusal
 
     def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
-        """Take note of the refusal of an RPC that was read: the next ones need not be while much is to be done."""
+        """Record the refusal of an RPC that was read: the next ones need not be read under load."""
         caller, now = rpc.caller.identity, time.monotonic()
         until_begun = self._engine.seconds_until_begun(caller)
         if until_begun is None:
-            # It was refused for what it asks for itself.
+            # It was refused for its own work.
             return
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
         until = now + max(_REFUSING_SECONDS, min(error.retry_after_seconds, _HELD_SHARE * until_begun))
@@ -290,7 +290,7 @@ class Screen:
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
     def _scarcity(self, caller: CallerId, refusal: Refusal, seconds: float, now: float) -> _Scarcity:
-        """Return what is known of a caller, an RPC of which with so much time has just been refused."""
+        """Return the record of a caller, whose RPC with the given time has just been refused."""
         known = self._scarcities.pop(caller, None)
         if known is None:
             if len(self._scarcities) >= _MAX_CALLERS:
@@ -316,7 +316,7 @@ class Screen:
                 f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
                 "of the time until the deadline"
             )
-            # Places become free as what waits is done: then there are as many as in quiet times, and all of the time.
+            # Places become free as waiting work is done: then as many are free as in quiet times, all the time.
             until_done = error.retry_after_seconds + part * seconds
             until_room = max(until_done - seconds, (1 - _BUSY_SHARE / share) * until_done)
             wait = min(error.retry_after_seconds, until_room)

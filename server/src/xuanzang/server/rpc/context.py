@@ -1,4 +1,4 @@
-"""One RPC as the server sees it: who calls, until when, what it uses, and where its answers go."""
+"""One RPC in the server: its caller, deadline, usage, and the receiver of its answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RpcContext:
         self.peer: str = context.peer()
         """Peer in gRPC's form, with its port."""
         self.host: str = host_of(self.peer)
-        """The same without the port, of which every connection has another."""
+        """The same without the port, which differs for every connection."""
         self.place: Any = None
         """Place at the gate, once it was looked for."""
         left: float | None = context.time_remaining()
@@ -60,15 +60,15 @@ class RpcContext:
         """Time of the last message in either direction, seconds on the monotonic clock."""
         # gRPC rounds timeouts up, by at most 1%, to send them: the caller gives up before the server's clock says so.
         self.deadline = None if left is None else self.active_at + 0.99 * left
-        """Time by which the caller wants its answer, seconds on the monotonic clock; None without a deadline."""
+        """Deadline of the caller, seconds on the monotonic clock; None without one."""
         self.request_id: str | None = None
-        """Id by which the caller and the operator speak of it; None unless it is observed."""
+        """Id for the caller and the operator; None unless it is observed."""
         self.record: RpcRecord | None = None
-        """Receiver of the records of its calls; None if nobody wants them."""
+        """Receiver of the records of its calls; None if they are not needed."""
         self.sent: Counter | None = None
         """Counter of the messages that are written."""
         self.log_text: Callable[..., None] | None = None
-        """Logs the end of a single text, as `RpcLog.write` does but for its method; None if nobody wants it."""
+        """Logs the end of a single text, as `RpcLog.write` does but for its method; None if it is not needed."""
         self.offloader: Offloader | None = None
         """Pool for work that its messages make; None if none is large."""
         self.message_bytes = 0
@@ -88,7 +88,7 @@ class RpcContext:
         return self.deadline is not None and time.monotonic() >= self.deadline - 0.02
 
     async def compute(self, work: Callable[[], Result], *, size: int | None = None) -> Result:
-        """Do work that grows with a message of so many bytes, by default the last one; a pool does it if it is large.
+        """Do work that grows with a message of `size` bytes, by default the last one; a pool does it if it is large.
 
         Raises:
             DrainingError: The work is large, and the server is stopping.
@@ -128,7 +128,7 @@ class RpcContext:
 
     @property
     def trailers(self) -> Trailers:
-        """Metadata that follow the answer: the id, and what has been used."""
+        """Metadata that follow the answer: the id and the usage."""
         if not self.has_calls:
             return self.id_trailers
         own = () if self.request_id is None else ((REQUEST_ID, self.request_id),)
@@ -136,7 +136,7 @@ class RpcContext:
 
 
 def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
-    """Find out who sends an RPC; those who may not call are refused once the RPC is counted.
+    """Identify the sender of an RPC; unauthorised ones are refused once the RPC is counted.
 
     A caller without a key is identified by its network address and by the name in its metadata `x-client-id`.
     """
@@ -159,7 +159,7 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
 
 
 def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
-    """Return the id that a caller chose, or a new one if it chose none or one that is not valid."""
+    """Return the caller's id, or a new one if it has none or an invalid one."""
     chosen = metadata.get(REQUEST_ID)
     if isinstance(chosen, str) and _VALID_ID.fullmatch(chosen):
         return chosen

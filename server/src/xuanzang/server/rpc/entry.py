@@ -60,7 +60,7 @@ class Entry:
     ) -> None:
         """Make an entry without methods; an RPC that owes no answer waits `idle_seconds` for a message.
 
-        Without `authenticator` everybody may call, without `gate` nothing translates, without `screen` all RPCs are
+        Without `authenticator` every caller may call, without `gate` nothing translates, without `screen` all RPCs are
         read, without `observation` they have only ids, and without `offloader` no message is large. Texts to translate
         have at most `max_characters`.
         """
@@ -209,7 +209,7 @@ class Entry:
         return bytes(message)
 
     async def _next(self, method: Method, data: bytes, rpc: RpcContext) -> Any:
-        """Decode a message of a stream; one over a limit is a fault of its own, and has nothing but its id."""
+        """Decode a message of a stream; one over a limit is a separate fault, and has only its id."""
         try:
             request = await self._decoded(method, data, rpc)
         except InvalidInputError as error:
@@ -287,5 +287,5 @@ def _tells_of_others(error: OverloadedError) -> bool:
 
 
 def _ended_by_grpc() -> asyncio.CancelledError:
-    """Return what ends the task of an RPC that has its status: the caller hung up, or sent what is no message."""
+    """Return the error that ends the task of an RPC with a status: the caller hung up, or sent no message."""
     return asyncio.CancelledError("gRPC has ended the call")

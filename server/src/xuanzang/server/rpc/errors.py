@@ -107,7 +107,7 @@ def reason_of(error: Exception) -> Reason:
 
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
-    """Describe an error to the caller; one that is not in the table is INTERNAL, and logged with its traceback."""
+    """Describe an error to the caller; errors outside the table are INTERNAL, and logged with their traceback."""
     if type(error) not in _STATUSES:
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         message = "internal error; the server's log has the reason"

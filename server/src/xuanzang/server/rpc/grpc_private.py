@@ -57,7 +57,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         for task in accepting:
             task.add_done_callback(_retrieve)
         ended, _ = await asyncio.wait(accepting, return_when=asyncio.FIRST_COMPLETED)
-        # An error: that with which gRPC ends its requests, or an unexpected one, which ends the serving loop.
+        # An error: gRPC's at the end of its requests, or an unexpected one, which ends the serving loop.
         return ended.pop().result()
 
     async def _accept(self, method: bytes) -> NoReturn:
@@ -91,7 +91,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
         """Ask for the next RPC of a method; None: of all unknown ones."""
-        # A loop that ends cancels what it awaits, but gRPC's core would still write to the memory of the request.
+        # A loop that ends cancels its awaited request, but gRPC's core would still write to the memory of the request.
         request: asyncio.Task[object] = super()._make_request_call_future(method)
         request.add_done_callback(_retrieve)
         return asyncio.shield(request)
@@ -133,7 +133,7 @@ def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = 
 
 
 def _retrieve(request: asyncio.Task[object]) -> None:
-    """Take note of the error with which gRPC ends its requests at the stop; otherwise asyncio logs it."""
+    """Take gRPC's error at the end of its requests when it stops; otherwise asyncio logs it."""
     if not request.cancelled():
         request.exception()
 

@@ -34,7 +34,7 @@ class Service:
     ) -> None:
         """Take the handlers of a servicer, whose functions take an `RpcContext`, by the generated `add_to_server`.
 
-        An open service answers everybody, as health and reflection do. RPCs of a gated one translate: they pass the
+        An open service answers every caller, as health and reflection do. RPCs of a gated one translate: they pass the
         gate, are observed, and are counted from the start; a busy server reads its `unscreened` methods all the same.
         """
         self.is_open, self.is_gated, self._unscreened = is_open, is_gated, unscreened
@@ -74,7 +74,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Method:
-    """One method of a listener, and what is found once for all its RPCs."""
+    """One method of a listener, and the facts common to all its RPCs."""
 
     service: Service
     name: str
@@ -90,7 +90,7 @@ class Method:
     encode: Callable[[Any], bytes]
     """Encodes an answer, unless it is encoded already."""
     series: RpcMetrics
-    """Series in which the event loop alone counts."""
+    """Series that only the event loop counts."""
     handled: Callable[[grpc.StatusCode], Any]
     """Counter of the RPCs that ended with a status; to find one by its labels takes as long as to count."""
 
@@ -117,7 +117,7 @@ def _shape_of(handler: Handler) -> str:
 
 
 def _function_of(handler: Handler) -> RpcFunction:
-    """Return the function that a handler runs; one that yields its answers is wrapped to write them."""
+    """Return the function that a handler runs; a generator of answers is wrapped to write them."""
     sides = (handler.request_streaming, handler.response_streaming)
     function: Any = getattr(handler, "_".join("stream" if side else "unary" for side in sides))
     if not inspect.isasyncgenfunction(function):

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Offloader:
-    """A bounded pool of threads for large messages, in which each caller has one thread at most.
+    """A bounded pool of threads for large messages, with at most one thread per caller.
 
     Belongs to one event loop. Threads share the interpreter with the event loop, so a single call of compiled code must
     not be long either: work checks its limits first, and decodes messages in slices.

@@ -51,7 +51,7 @@ _MAX_HOLDS = 20
 # Time for the last answers; watchers of health never end by themselves.
 _GRACE_SECONDS = 0.1
 STOPPING_SECONDS = _MAX_HOLDS * _QUIET_SECONDS + _GRACE_SECONDS
-"""Time that stopping may take, after all that is admitted is answered."""
+"""Time that stopping may take after all admitted requests are answered."""
 # RPCs that cost little, or nothing that the queue is asked for, or that are streams.
 _UNSCREENED = (
     *("DetectLanguage", "ListModels", "ListGlossaries", "ListGlossaryEntries", "CreateGlossary", "DeleteGlossary"),
@@ -80,7 +80,7 @@ class ListeningServer:
     ) -> None:
         """Bind an address, such as "127.0.0.1:50051" or one with port 0, inside a running event loop.
 
-        `options` are channel arguments besides those of every listener, `reflected` says whether tools may ask for the
+        `options` are additional channel arguments; with `reflected` tools may ask for the
         descriptions of the services, `reloaded` are files to follow, and `shares_address` says whether processes with
         one parent listen on the address. OSError: the address cannot be bound, or
         another version of grpcio is needed.
@@ -139,9 +139,9 @@ class RpcServer(ListeningServer):
         shares_address: bool = False,
         own_address: str | None = None,
     ) -> None:
-        """Bind the address, and one that no other process has if `own_address` is given.
+        """Bind the address, and a separate one for this process if `own_address` is given.
 
-        Without `observation` RPCs have only ids, without `writers` nobody stores glossaries.
+        Without `observation` RPCs have only ids, without `writers` no caller stores glossaries.
         """
         self._gate, self._offloader = RpcGate(limits), Offloader()
         self.health = Health()
@@ -180,7 +180,7 @@ class RpcServer(ListeningServer):
         await super().start()
 
     async def ended(self) -> None:
-        """Wait until the server stops accepting RPCs by an error of its own; its process must be replaced then."""
+        """Wait until an error stops the server from accepting RPCs; its process must then be replaced."""
         await asyncio.shield(self._listener.ended)
 
     @property
@@ -206,7 +206,7 @@ class RpcServer(ListeningServer):
     async def stop(self) -> int:
         """Stop, and cancel the RPCs that are still running."""
         # gRPC answers RPCs that arrive during its stop with CANCELLED, which few callers retry. Refusals are held until
-        # no more RPCs arrive, so that no retry of a refused one is on its way when the stop begins.
+        # RPCs stop arriving, so that no retry of a refused one is on its way when the stop begins.
         for _ in range(_MAX_HOLDS):
             held = self._gate.hold()
             await asyncio.sleep(_QUIET_SECONDS)
@@ -233,7 +233,7 @@ def admin_server(
     metrics: Metrics,
     share: Share | None = None,
 ) -> ListeningServer:
-    """Return a server of `xuanzang.admin.v1`, for changes of the models and of which is live."""
+    """Return a server of `xuanzang.admin.v1`, for changes of the models and their live versions."""
     return ListeningServer(
         Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS, authenticator=authenticator),
         [Service(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter, share=share))],
@@ -268,7 +268,7 @@ def _options(limits: RpcLimits) -> tuple[tuple[str, Any], ...]:
     age = limits.connection_age_seconds
     return (
         ("grpc.max_receive_message_length", limits.max_message_bytes),
-        # Without it gRPC takes up streams as fast as they are reset, and cancels the calls of others in their stead.
+        # Without it gRPC takes up streams as fast as they are reset, and cancels other callers' calls instead.
         ("grpc.max_concurrent_streams", limits.max_connection_rpcs),
         ("grpc.max_allowed_incoming_connections", _connections(limits.max_connections, share=1 / 2)),
         ("grpc.max_connection_idle_ms", round(limits.connection_idle_seconds * 1000)),
@@ -278,7 +278,7 @@ def _options(limits: RpcLimits) -> tuple[tuple[str, Any], ...]:
 
 
 def _connections(wanted: int, *, share: float) -> int:
-    """Return a limit on connections that leaves descriptors for files: a share of those that the process may open."""
+    """Return a limit on connections that leaves descriptors for files: a share of the process's limit."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if descriptors == resource.RLIM_INFINITY else max(1, min(wanted, int(share * descriptors)))
 

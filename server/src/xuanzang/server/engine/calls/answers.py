@@ -1,6 +1,6 @@
 """Kept answers of searches, and one search for equal sentences in flight.
 
-What a search finds for a sentence depends on the model, the source ids and the options alone, never on what else is in
+The result of a search depends on the model, the source ids and the options alone, never on other sentences of
 the batch. So a kept answer is the same to the last bit, and equal sentences that wait can share one search. What is
 kept are ids and scores; the text of each answer is made anew for the call that gets it.
 """
@@ -99,7 +99,7 @@ class _InFlight(NamedTuple):
     caller: CallerId
     useful_until: float
     waiting: list[asyncio.Future[Found | None]]
-    """One for each other call that waits for what it finds; None if it is given up or cut short."""
+    """A future for each other call that waits for the result; None if it is given up or cut short."""
 
 
 class AnswerCache:
@@ -109,7 +109,7 @@ class AnswerCache:
     """
 
     def __init__(self, max_bytes: int, metrics: ServerMetrics, *, is_shared: bool = False) -> None:
-        """Make an empty cache of at most so many bytes, at least 1.
+        """Make an empty cache with a limit of bytes, at least 1.
 
         Callers that share answers can tell by the time of a call whether somebody else has asked for a translation of
         the same sentence.
@@ -125,7 +125,7 @@ class AnswerCache:
         metrics.answer_cache_entries.set_function(lambda: len(self._entries))
 
     def key(self, context: CallContext, search: PlannedSearch, *, is_streamed: bool = False) -> AnswerKey | None:
-        """Return the key of a search; None if its answer is not to be kept.
+        """Return the key of a search; None if its answer must not be kept.
 
         Drawn translations are not kept, nor are searches that are recorded for an explanation, nor those for terms,
         whose phrases are compiled for one sentence.
@@ -213,7 +213,7 @@ OnResult = Callable[[int, SentenceResult], None]
 
 
 class AnsweredSearches:
-    """The searches of one call: what is kept is taken, what is in flight is waited for, the rest is searched."""
+    """The searches of one call: kept answers are taken, running searches shared, the rest submitted."""
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ class AnsweredSearches:
         )
 
     async def _search(self, positions: Sequence[int], decode: Decode) -> None:
-        """Search sentences, and share what is found at once."""
+        """Search sentences, and share results at once."""
 
         def share(index: int, result: SentenceResult) -> None:
             self._share(positions[index], result)
@@ -325,7 +325,7 @@ class AnsweredSearches:
             self._keys[position] = None
 
     def _end(self, positions: Iterable[int]) -> None:
-        """Tell those who wait for searches that have found nothing to keep."""
+        """Notify waiting calls of searches without a result to keep."""
         for position in positions:
             key = self._keys[position]
             if key is not None:

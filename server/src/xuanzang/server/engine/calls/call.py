@@ -32,7 +32,7 @@ from xuanzang.text.language_detection import LanguageDetector
 from xuanzang.text.traditional import TraditionalWriter, settled_by
 from xuanzang.text.types import ContentFormat
 
-# Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
+# Characters that are tokenised in the time that a thread takes to start, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
 # Fewer than any tokeniser makes of ordinary text.
 _MIN_TOKENS_PER_CHARACTER = 0.15
@@ -41,7 +41,7 @@ _LOOKED_AT = 100
 _UNLIMITED = nullcontext()
 
 Emit = Callable[[str], None]
-"""Receiver of what comes next of a translation."""
+"""Receiver of the next part of a translation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class RunningCall:
         """Make a call that has not begun.
 
         Args:
-            writer: Writer of what the model writes; None to leave it as it is.
+            writer: Converter of the model's output; None for none.
             emit: Receiver of the translation bit by bit, for a call with one text.
             watch: Watch that has the searches recorded.
             keeps_answers: True if kept answers may be taken, if the engine keeps some.
@@ -144,7 +144,7 @@ class RunningCall:
         return assessed(prepared.texts, answer, self._context, self._shared.detector, has_markup=self._has_markup)
 
     async def _prepare(self) -> PreparedTexts:
-        """Refuse what is too much, then split and tokenise the texts."""
+        """Refuse excessive texts, then split and tokenise the others."""
         shared, context, record = self._shared, self._context, self._record
         # Refusing takes less time before tokenising, which is what counts when there is much to refuse. A fault that is
         # seen at once is named first: another try would not help.
@@ -159,7 +159,7 @@ class RunningCall:
             codec=self._codec,
             writer=self._writer,
             settings=shared.settings,
-            # An explanation, details of tokens and a prefix are of the text as it is.
+            # An explanation, details of tokens and a prefix refer to the unchanged text.
             carries=not (self._watch or self._call.options.token_details or self._options.target_prefix),
         )
         if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:

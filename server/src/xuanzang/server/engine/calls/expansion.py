@@ -21,7 +21,7 @@ class Expansion(NamedTuple):
 
 
 def draws(searches: Sequence[PlannedSearch], sampling: SamplingOptions) -> Expansion:
-    """Return a search for each hypothesis of sentences that are drawn at random, each with a seed of its own."""
+    """Return a search for each hypothesis of sentences that are drawn at random, each with its own seed."""
     owners: list[int] = []
     drawn: list[PlannedSearch] = []
     for owner, search in enumerate(searches):
@@ -71,7 +71,7 @@ def openings(searches: Sequence[PlannedSearch]) -> list[PlannedSearch]:
 
 
 def _opening(options: SearchOptions) -> SearchOptions:
-    # Scores of openings are sums, to which those of the continuations are added.
+    # Scores of openings are sums; the continuations' scores are added.
     decoding = replace(
         options.decoding,
         beam_size=options.decoding.num_hypotheses,
@@ -79,7 +79,7 @@ def _opening(options: SearchOptions) -> SearchOptions:
         coverage_penalty=0.0,
         sampling=None,
     )
-    # What a sentence must hold is left to the continuations.
+    # Required phrases are left to the continuations.
     return replace(
         options, decoding=decoding, max_target_length=len(options.prefix_ids) + 1, phrases=None, expected_phrases=None
     )

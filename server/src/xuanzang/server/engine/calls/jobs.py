@@ -1,4 +1,4 @@
-"""The sentences of a call as jobs: what is searched for each, once or more, and what becomes of what is found."""
+"""The sentences of a call as jobs: one or more searches for each, and the use of their results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SearchWatch(Protocol):
         """
 
     def end(self, searches: Sequence[PlannedSearch], results: Sequence[SentenceResult]) -> None:
-        """Take what was found, in the same order."""
+        """Take the results, in the same order."""
 
 
 class SentenceListener(Protocol):
@@ -48,12 +48,12 @@ class SentenceJob:
     """One sentence of a call, until it has a result."""
 
     def __init__(self, search: PlannedSearch, context: CallContext, *, is_read_along: bool) -> None:
-        """Begin with the search that is planned; what was read along is not taken back."""
+        """Begin with the planned search; text already emitted is not taken back."""
         self.sentence, self._renderer = search.sentence, search.renderer
         self._context, self._is_read_along = context, is_read_along
         self._timelines: list[SentenceTimeline] = []
         self._reported_tokens = 0
-        # Hypotheses of a search that did not require the terms, too few of which held them.
+        # Hypotheses of a search that did not require the terms; too few held them.
         self._earlier: Sequence[TargetHypothesis] = ()
 
     @property
@@ -63,7 +63,7 @@ class SentenceJob:
         return bool(renderer.assessor or renderer.source_spans or renderer.writer)
 
     def next(self, found: Found) -> SentenceResult | None:
-        """Return the result of what a search has found; None if `sentence` is to be searched now.
+        """Return the result of a search; None if `sentence` needs a search now.
 
         Raises:
             DeadlineExceededError: Time ended before anything was found.
@@ -142,7 +142,7 @@ class SentenceJob:
         return replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
 
     def _with_required_terms(self) -> SearchOptions | None:
-        """Return the search to make besides one that left it to the model to write the terms of its source, if any."""
+        """Return the further search after one that left the terms of its source to the model, if needed."""
         options = self.sentence.options
         if options.expected_phrases is None:
             return None
@@ -199,7 +199,7 @@ class SentenceJobs:
 
     @property
     def takes_long(self) -> bool:
-        """True if results take longer to make than the event loop should stop for; never of what is read along."""
+        """True if results take longer to make than the event loop should stop for; never while text is emitted."""
         return self._listener is None and any(job.takes_long for job in self._jobs)
 
     @property
@@ -214,7 +214,7 @@ class SentenceJobs:
         return [self._jobs[position].sentence for position in self._searched]
 
     def next(self, position: int, found: Found) -> Callable[[], None]:
-        """Make the result of a sentence, or plan its next search; return what is left for the event loop."""
+        """Make the result of a sentence, or plan its next search; return the remaining work for the event loop."""
         self.timelines[position] = found.timeline
         position = self._searched[position]
         return partial(self._keep, position, self._jobs[position].next(found))
@@ -229,7 +229,7 @@ class SentenceJobs:
             self._listener.on_result(position, result)
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None:
-        """Tell the listener what is certain of a sentence."""
+        """Pass the final part of a sentence to the listener."""
         position = self._searched[position]
         if self._listener and (text := self._jobs[position].prefix(target_ids)):
             self._listener.on_prefix(position, text)

@@ -1,6 +1,6 @@
 """Terms of a sentence: how its search keeps them.
 
-The model reads translations in the place of their terms, and is free in what it writes. Only where all that it finds
+The model reads translations in the place of their terms, and writes freely. Only where all hypotheses
 leaves one out is the same source searched again, and that search requires them.
 """
 
@@ -29,7 +29,7 @@ MAX_PHRASE_TOKENS = 256
 
 
 class _Judged(NamedTuple):
-    """A term, and what may be done to keep it."""
+    """A term, and the means to keep it."""
 
     term: FoundTerm
     refusal: GlossaryOutcome | None
@@ -43,11 +43,11 @@ class SentenceTerms:
     """Terms of one sentence, and how its search keeps them."""
 
     target: TargetTerms | None = None
-    """What translations are to hold; None for nothing."""
+    """Terms that translations must hold; None for none."""
     phrases: RequiredPhrases | None = None
-    """What a search requires to keep them; None for nothing."""
+    """Phrases that a search requires to keep them; None for none."""
     source: TextWithTerms | None = None
-    """The sentence with translations in it; None if the model reads it as it is."""
+    """The sentence with translations in it; None if the model reads it unchanged."""
     source_ids: tuple[int, ...] = ()
     """Its ids."""
     are_in_source: bool = False
@@ -143,7 +143,7 @@ def _differs(term: FoundTerm, target: str) -> bool:
 
 
 def _is_put(term: FoundTerm, target: str, codec: TextCodec) -> bool:
-    # A name that stays as it is gets the spaces of a translation.
+    # An unchanged name gets the spaces of a translation.
     return term.pattern is None and codec.can_read(target)
 
 

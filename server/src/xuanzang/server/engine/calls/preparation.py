@@ -29,7 +29,7 @@ from xuanzang.text.traditional import TraditionalWriter
 from xuanzang.text.types import ContentFormat, ProtectedPattern
 
 MAX_REQUIRED_WORDS = 16
-"""Placeholders of a sentence up to which a search may require their words; each makes its steps longer."""
+"""Maximum placeholders of a sentence whose words a search may require; each makes its steps longer."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class PreparedTexts:
     searches: list[PlannedSearch] = field(default_factory=list)
     """One for each segment with source ids."""
     documents: list[SplitDocument | None] = field(default_factory=list)
-    """Each text as it was parsed; None for those that are kept, and without markup or placeholders."""
+    """Each parsed text; None for kept texts, and without markup or placeholders."""
     source_tokens: int = 0
     """Source tokens of all sentences, end tokens included."""
     cost: int = 0
@@ -53,7 +53,7 @@ class _Sentences(NamedTuple):
 
     segments: Sequence[Segment]
     verbatim: Sequence[Span] = ()
-    """Places of what is not translated."""
+    """Places of untranslated parts."""
     words: Sequence[Span] = ()
     """Places of words that stand in for placeholders."""
 
@@ -68,7 +68,7 @@ def prepare(
     settings: EngineSettings,
     carries: bool = True,
 ) -> PreparedTexts:
-    """Split and tokenise the texts of a call; `writer` writes what the model writes, None leaves it as it is.
+    """Split and tokenise the texts of a call; `writer` converts the model's output, None leaves it unchanged.
 
     `carries`: whether white space and invisible characters are carried, too.
 
@@ -101,7 +101,7 @@ def has_plain_faults(call: Call, model: LoadedModel, options: DecodingOptions, s
 
 
 class _Preparation:
-    """Texts of a call as they are prepared one after another, and all that is wrong with them."""
+    """Texts of a call under preparation, and all their faults."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _Preparation:
         """The texts until now; not all if anything is wrong with them."""
 
     def add(self, field: str, text: str, *, is_kept: bool = False) -> None:
-        """Prepare a text, or keep it as it is; after a fault only check it, so that the error names all faults."""
+        """Prepare a text, or keep it unchanged; after a fault only check it, so that the error names all faults."""
         prepared = self.prepared
         try:
             if len(text) > self._max_characters:
@@ -166,7 +166,7 @@ class _Preparation:
         prepared.texts.append(of_text)
 
     def _require_fitting(self, field: str, blocks: Iterable[_Sentences]) -> None:
-        """Raise InvalidInputError for what is wrong with the sentences of a text, by their source tokens."""
+        """Raise InvalidInputError for faults of a text's sentences, by their source tokens."""
         lengths = [len(each.source_ids) for block in blocks for each in block.segments if each.source_ids]
         if not lengths:
             return
@@ -286,7 +286,7 @@ class _Preparation:
         return target_ids if fits else ()
 
     def _terms(self, segment: Segment, start: int, block: _Sentences) -> SentenceTerms:
-        """Find the terms of a sentence, but not those of what is not translated, and the words for placeholders."""
+        """Find the terms of a sentence outside untranslated parts, and the words for placeholders."""
         found = [term for term in self._terms_wanted.find(segment.text, start) if not _overlaps(term, block.verbatim)]
         words = list(_words_of(segment, start, block.words))
         if self._can_require and len(words) <= MAX_REQUIRED_WORDS:

@@ -16,7 +16,7 @@ from xuanzang.text.types import ContentFormat, PlaceholderFamily, Reading, TextK
 _KEPT_AS: Mapping[TextKind, FinishReason] = MappingProxyType(
     {TextKind.COPIED: FinishReason.COPIED, TextKind.UNSERVED: FinishReason.UNSERVED_LANGUAGE}
 )
-"""Why texts that are not translated are answered as they are."""
+"""Reasons for answering texts unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +32,19 @@ class Call:
     target_language: str = ""
     """Language of the translations, which a writer may make of one of the model's; empty for its first."""
     content_format: ContentFormat = ContentFormat.TEXT
-    """How the texts are written; with markup nothing is emitted before the end."""
+    """Format of the texts; with markup nothing is emitted before the end."""
     terms: Terms = NO_TERMS
-    """What translations keep."""
+    """Terms that translations keep."""
     placeholders: frozenset[PlaceholderFamily] = frozenset()
     """Families of placeholders that are carried through the translation."""
     readings: tuple[Reading, ...] = ()
-    """How the texts are read, if the caller names no source language; else empty."""
+    """Detected languages of the texts, if the caller names no source language; else empty."""
     return_scores: bool = False
     return_provenance: bool = False
 
     @property
     def kept_texts(self) -> dict[int, FinishReason]:
-        """Which texts are answered as they are, by their index, and why."""
+        """Reasons for answering texts unchanged, by their index."""
         return {index: _KEPT_AS[each.kind] for index, each in enumerate(self.readings) if each.kind in _KEPT_AS}
 
     @property
@@ -67,7 +67,7 @@ class SearchRecord(NamedTuple):
 
     @property
     def queue_ended_at(self) -> float:
-        """Time at which the last sentence was taken from the queue, or at which the call ended without that."""
+        """Time when the last sentence left the queue, or when the call ended before."""
         if len(self.timelines) < self.sentences:
             return self.ended_at
         return max(timeline.taken_at for timeline in self.timelines)
@@ -84,13 +84,13 @@ class CallRecord:
     exemplar: dict[str, str] | None = None
     """Labels of the exemplars of histograms, such as the trace's id; None for no exemplars."""
     model: str = ""
-    """Model; empty until the call begins. It and all that follow are filled in by the engine."""
+    """Model; empty until the call begins. It and the following fields are filled in by the engine."""
     version: int = 0
     texts: int = 0
     characters: int = 0
     began_at: float = 0.0
     tokenized_at: float | None = None
-    """Time at which its texts were split and tokenised; None before that."""
+    """Time when its texts were split and tokenised; None before that."""
     ended_at: float = 0.0
     sentences: int = 0
     constrained_sentences: int = 0
@@ -106,7 +106,7 @@ class CallRecord:
     """Text, sentence of the text, and timeline of each search, if the call asks for its provenance."""
 
     def begin(self, model: str, version: int, texts: Sequence[str]) -> None:
-        """Take down what is to be translated, and when that begins."""
+        """Record the work and its start."""
         self.model, self.version = model, version
         self.texts, self.characters = len(texts), sum(map(len, texts))
         self.began_at = time.monotonic()

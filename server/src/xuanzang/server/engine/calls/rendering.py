@@ -27,11 +27,11 @@ class SentenceRenderer:
     source_with_terms: str = ""
     """The sentence as the model reads it, with translations in the place of terms; empty if it reads the caller's."""
     terms: TargetTerms | None = None
-    """What translations are to hold; None for nothing."""
+    """Terms that translations must hold; None for none."""
     assessor: SentenceAssessor | None = None
     """Assessor of the hypotheses; None if their quality is not wanted."""
     writer: TraditionalWriter | None = None
-    """Writer of what the model writes; None to leave it as it is."""
+    """Converter of the model's output; None for none."""
     written: Mapping[str, str] = field(default_factory=dict)
     """Texts of the caller that the model writes in another way, by that way."""
     prefix: str = ""
@@ -66,7 +66,7 @@ class SentenceRenderer:
     def holds_terms(self, target_ids: Sequence[int]) -> bool:
         """Return whether every hypothesis that begins with some ids holds all terms that a search can require.
 
-        None of them is to be spelled otherwise yet: what a caller has read does not change.
+        Their spelling stays: text that a caller has read does not change.
         """
         if self.terms is None:
             return True
@@ -79,7 +79,7 @@ class SentenceRenderer:
         return are_held and self.terms.stays(text)
 
     def _written(self, made: Hypothesis, writer: TraditionalWriter) -> Hypothesis:
-        """Return a hypothesis as it is written in the target language."""
+        """Return a hypothesis in the spelling of the target language."""
         placed = [(match.target_start, match.target) for match in made.matches if match.target_start >= 0]
         if self.prefix and made.text.startswith(self.prefix) and all(start >= len(self.prefix) for start, _ in placed):
             placed.append((0, self.prefix))

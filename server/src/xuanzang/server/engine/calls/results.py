@@ -16,7 +16,7 @@ _INCOMPLETE = "\ufffd"
 
 
 def ranked(count: int, owners: Iterable[int], found: Iterable[Iterable[Hypothesis]]) -> list[list[Hypothesis]]:
-    """Bring the hypotheses of all searches of each of so many sentences together, best first."""
+    """Merge the hypotheses of all searches of each sentence, best first."""
     results: list[list[Hypothesis]] = [[] for _ in range(count)]
     for owner, hypotheses in zip(owners, found, strict=True):
         results[owner] += hypotheses
@@ -57,7 +57,7 @@ def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]]
         for parts, missing in zip(ranks, lost, strict=True)
         if not missing
     ]
-    # Of several hypotheses those that hold all placeholders are answered.
+    # Hypotheses that hold all placeholders are preferred.
     return whole or [
         replace(copied(split.content), finish_reason=FinishReason.PLACEHOLDER_LOST, lost_placeholders=lost[0])
     ]
@@ -82,7 +82,7 @@ def copied(text: str) -> Hypothesis:
 
 
 def _merged(parts: Sequence[Hypothesis]) -> Hypothesis:
-    """Return a hypothesis of a text, some segments of which are translated, without the text itself."""
+    """Return a hypothesis of a text with some translated segments, without the text itself."""
     sentences = [part for part in parts if part.finish_reason is not FinishReason.COPIED]
     token_count = sum(sentence.token_count for sentence in sentences)
     weighted = sum(sentence.score * sentence.token_count for sentence in sentences)
@@ -109,9 +109,9 @@ class TextStreamer:
         *,
         settled: Callable[[str], str] | None = None,
     ) -> None:
-        """Begin with nothing known; `emit` gets what comes next of the translation, never empty.
+        """Begin empty; `emit` gets the next parts of the translation, never empty.
 
-        `settled` returns what is certain of the beginning of a sentence, as it will be written; None: all of it.
+        `settled` returns the final part of a sentence's beginning, as it will be written; None: all of it.
         """
         self._settled = settled
         positions = iter(range(len(segments)))
@@ -149,7 +149,7 @@ class TextStreamer:
             self._emitted = ""
 
     def _add(self, text: str) -> None:
-        """Emit what is new of the text of the current segment."""
+        """Emit the new text of the current segment."""
         more, is_last = text[len(self._emitted) :], self._current + 1 == len(self._segments)
         if added := self._joiner.extend(more) if self._emitted else self._joiner.add(more, is_last=is_last):
             self._emit(added)

@@ -28,7 +28,7 @@ from xuanzang.text.traditional import TraditionalWriter
 _LOGGER = logging.getLogger(__name__)
 
 _LENGTHS, _LENGTH_BOUNDS = tuple(LENGTH_CLASSES), tuple(LENGTH_CLASSES.values())
-# How requests are counted that fail so; all others are errors.
+# Counters of these failures; all others are errors.
 _FAILED_AS: Mapping[str, str] = MappingProxyType(
     {"queue_timeout": "deadline", "deadline": "deadline", "cancelled": "cancelled"}
 )
@@ -98,7 +98,7 @@ class RunningCalls:
         record: CallRecord,
         writer: TraditionalWriter | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
-        """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
+        """Translate a text and yield its beginning as soon as it is final; closing the generator cancels the work.
 
         Yields:
             Next part of the best translation, and at the end all hypotheses, best first.
@@ -132,7 +132,7 @@ class RunningCalls:
         self._hurried.set()
 
     async def end(self, timeout: float) -> bool:  # noqa: ASYNC109 - calls left by then are answered with an error
-        """Wait for the calls in progress, some seconds at most; what is left then fails."""
+        """Wait for the calls in progress, some seconds at most; the rest then fails."""
         if self._running:
             self._idle.clear()
         else:

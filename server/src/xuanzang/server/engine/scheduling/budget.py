@@ -54,7 +54,7 @@ class Budget:
         self._reserved: Counter[LoadedModel] = Counter()
 
     def copy(self) -> Budget:
-        """Return a budget on which a decision can be tried."""
+        """Return a copy for trying a decision."""
         trial = Budget(max_bytes=self.max_bytes)
         trial.lacking, trial._uses, trial._reserved = dict(self.lacking), dict(self._uses), self._reserved.copy()
         return trial
@@ -99,7 +99,7 @@ class Budget:
         return False
 
     def release(self, worker: int, queued: QueuedSentence) -> None:
-        """Take back what was reserved for a sentence that has left."""
+        """Release the reservation of a sentence that has left."""
         key = BatchKey(worker, queued.request.model, queued.tier, queued.shape)
         use = self._uses[key]
         self._replace(key, BatchUse(use.sentences - 1, use.needed - queued.cache_bytes, use.held))

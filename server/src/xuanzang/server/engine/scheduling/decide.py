@@ -20,8 +20,8 @@ from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, TIERS, State
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
 _GROUP_SHARE = 0.25
-# While sentences of light callers are expected, steps of the common batch are kept shorter: so much of it is decoded,
-# and so many times fewer tokens are encoded at once, because a newcomer waits for the step in progress.
+# While sentences of light callers are expected, steps of the common batch are shorter: this share of it is decoded,
+# and fewer tokens are encoded at once, by this factor, because a newcomer waits for the step in progress.
 _SHORT_SHARE = 0.5
 _SHORT_JOINS = 4
 # Estimate before anything has been measured.
@@ -30,18 +30,18 @@ _MIN_RETRY_SECONDS = 0.01
 
 
 class Decision(NamedTuple):
-    """What a worker does next."""
+    """The next work of a worker."""
 
     joins: Mapping[int, Sequence[QueuedSentence]]
     """Sentences that join, by tier."""
     step: int
     """Tier whose batches take the next steps."""
     max_seconds: float
-    """Time after which no further step is begun."""
+    """Latest time to begin a step."""
     trims: bool
     """True if it first gives back the memory that its sentences do not need."""
     hopeless: Sequence[QueuedSentence]
-    """Sentences that cannot be done in time any more."""
+    """Sentences that can no longer be done in time."""
     lacking: Mapping[LoadedModel | None, QueuedSentence]
     """Sentences that wait for memory: of a model's own by model, for that of all by None."""
 
@@ -109,7 +109,7 @@ class _Room:
         limit = state.max_places
         if tier == COMMON and state.light_until > now:
             limit = max(1, int(limit * _SHORT_SHARE))
-        # Its fair share of what is there, so that two idle cores split the work.
+        # Its fair share of the work, so that two idle cores split it.
         total = state.rows(tier) + sum(waiting.values())
         places = max(0, min(-(-total // workers), limit) - here.rows)
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
@@ -120,7 +120,7 @@ class _Room:
         self._waiting, self._held, self._everywhere = waiting, here.places, [each.tiers[tier] for each in state.workers]
         callers = len(waiting.keys() | here.places.keys())
         self._share = max(1, limit // callers) if callers else limit
-        # A caller may have an equal share of the places, and what is spare: what those with less may still take is kept
+        # A caller may have an equal share of the places, and spare ones: the share of callers with less is kept
         # for them.
         kept = sum([min(each, self._free(share)) for share, each in waiting.items()]) if callers > 1 else 0
         self._spare = max(0, places - kept)
@@ -166,7 +166,7 @@ class _Choice:
         """Memory as it will be once they have joined."""
         self.hopeless: list[QueuedSentence] = []
         self.joins: dict[int, list[QueuedSentence]] = {}
-        # An idle worker tries what it gets first, so that estimates made under load are renewed.
+        # An idle worker tries its first sentences, so that estimates made under load are renewed.
         self._tries = not state.workers[worker].sentences
         self._tried: object = None
 
@@ -194,13 +194,13 @@ class _Choice:
         return bool(taken)
 
     def _is_hopeless(self, queued: QueuedSentence) -> bool:
-        """Return whether a sentence cannot be done in time any more, and a part of it is of no use."""
+        """Return whether a sentence can no longer be done in time, and a part of it is useless."""
         if self._tries or queued.request is self._tried or queued.request.accepts_part:
             return False
         return self._now + self._state.forecast.seconds_in_batch(queued.target_tokens) > queued.request.useful_until
 
     def in_turn(self, tier: int, room: _Room) -> Iterator[QueuedSentence]:
-        """Yield the sentences of a tier that room is left for: those that wait for memory, then all in turn."""
+        """Yield the sentences of a tier that room is left for: first the ones waiting for memory, then all in turn."""
         state = self._state
 
         def may_try(flow: FlowKey) -> bool:
@@ -220,7 +220,7 @@ class _Choice:
         waiting = list(others) if state.queue.count <= beginning * room.places else []
         share = dealt([queued.cost for queued in waiting], beginning)
         yield from (waiting[index] for index in share)
-        # What it could not take, such as hopeless ones, makes room for others'.
+        # Sentences that it could not take, such as hopeless ones, make room for others.
         rest = others if not waiting else (each for index, each in enumerate(waiting) if index not in share)
         yield from (queued for queued in rest if not (waiting and self.joins))
 
@@ -252,7 +252,7 @@ class Asked(NamedTuple):
     places: int = 1
     """Places of its sentences."""
     accepts_part: bool = False
-    """True if what has been found in time is of use, so that the request need only be begun."""
+    """True if a partial result is useful, so that the request need only be begun."""
 
 
 def require_place(state: State, asked: Asked) -> None:
@@ -260,8 +260,8 @@ def require_place(state: State, asked: Asked) -> None:
 
     No share may have more waiting than is then still free for others (the dynamic thresholds of Choudhury and Hahne
     1998): a lone one gets half of the queue, and there is always room for a newcomer. Half of the queue is kept free of
-    sentences that wait for one model with limits of its own. An empty queue refuses nothing, nor is a request without
-    cost refused; one that is too large for any queue is bad input and not overload.
+    sentences that wait for one model with limits. An empty queue refuses nothing, nor is a request without
+    cost refused; a request too large for any queue is bad input and not overload.
 
     Raises:
         OverloadedError: It does not fit now.
@@ -313,7 +313,7 @@ def require_time(state: State, asked: Asked, seconds: float, now: float) -> floa
 
 
 def _wait(state: State, asked: Asked, seconds: float, now: float) -> float:
-    """Estimate after how many seconds a request would be accepted; one that is not read is as large as others."""
+    """Estimate after how many seconds a request would be accepted; an unread one counts as large as others."""
     if not asked.longest:
         typical = state.forecast.typical_size
         asked = asked._replace(cost=max(asked.cost, typical.cost), longest=typical.longest)
@@ -339,7 +339,7 @@ def seconds_until_done(state: State, asked: Asked, now: float) -> float | None:
 
 
 def is_surely_in_time(state: State, asked: Asked, seconds: float) -> bool:
-    """Return whether there is time for all that waits and runs, in any order, as there nearly always is."""
+    """Return whether there is time for all waiting and running work, in any order, as is usual."""
     tokens = state.queue.cost + asked.cost + state.tokens_in_batches(*TIERS)
     return state.forecast.calibration.allows(_seconds_for(state, asked.flow, tokens), seconds)
 

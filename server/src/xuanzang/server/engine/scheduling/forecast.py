@@ -21,9 +21,9 @@ _SENTENCE_WEIGHT = 0.05
 _MAX_LENGTH_RATIO = 2.0
 # Smallest share of the mean time of a token, in a batch of one sentence.
 _MIN_ROW_SHARE = 0.1
-# A step takes about as long as so many sentences of it, whatever their number.
+# Fixed time of a step, in sentences.
 _STEP_ROWS = 4.0
-# Spread of the rows, as a share of their mean, from which on what was seen counts more than what is assumed.
+# Spread of the rows, as a share of their mean, above which observations outweigh assumptions.
 _ASSUMED_SPREAD = 0.1
 # Weight of the last encoder run in what joining costs; runs may vary by so much, and must for an estimate.
 _RUN_WEIGHT = 0.02
@@ -34,7 +34,7 @@ _LATE_SHARE = 0.02
 _FOLLOWING_RATE = 0.05
 # Below 1 more would be admitted than can be done: requests are often done before their turn, but never all of them.
 _MIN_FACTOR, _MAX_FACTOR = 1.0, 4.0
-# Time after which half of what is above 1 is forgotten.
+# Half-life of the excess above 1.
 _FACTOR_SECONDS = 5.0
 # Shorter estimates than a step takes, seconds.
 _MIN_ESTIMATE = 1e-3
@@ -47,7 +47,7 @@ _OVERHEAD_SECONDS = 0.05
 
 
 def predicted_target_tokens(sentence: Sentence) -> int:
-    """Predict the target tokens of a sentence: as many as source tokens, or those that its caller forces."""
+    """Predict the target tokens of a sentence: as many as source tokens, or the forced ones."""
     options = sentence.options
     phrase_tokens = options.phrases.tokens if options.phrases else 0
     forced = max(options.decoding.min_target_length, len(options.prefix_ids), phrase_tokens)
@@ -102,19 +102,19 @@ class DecodingTime:
             target_tokens: Predicted target tokens of a sentence, or those of its part that was decoded.
             seconds: Time from its joining a batch to its last step.
             rows: Sentences of its batch, at least 1.
-            share: Share of the sentence that was decoded: without those that are given up, slow ones would not count.
+            share: Share of the sentence that was decoded: without abandoned ones, slow ones would not count.
         """
         self._by_rows.record(rows, seconds / target_tokens, weight=_SENTENCE_WEIGHT * share)
 
     def seconds_for(self, target_tokens: float, rows: float | None = None) -> float:
-        """Estimate the seconds that a sentence stays in a batch of so many; None: as many as there were of late.
+        """Estimate the seconds that a sentence stays in a batch of the given size; None: of the recent size.
 
         It is 0 before the first measurement.
         """
         line = self._by_rows
         seconds = line.seconds
         if rows is not None and seconds:
-            # What is known beforehand weighs as a spread of some rows.
+            # Prior knowledge weighs as a spread of some rows.
             usual, spread = seconds / (line.size + _STEP_ROWS), (_ASSUMED_SPREAD * line.size) ** 2
             slope = (line.covariance + spread * usual) / (line.variance + spread)
             slope = min(max(slope, 0.0), seconds / line.size)
@@ -132,7 +132,7 @@ class JoiningCost:
         """Add a run of the encoder: source tokens of all sentences that joined, and the time until they had."""
         line = self._by_tokens
         if line.seconds:
-            # A run in which the system took the core away says nothing.
+            # A run interrupted by the system is no evidence.
             usual = line.seconds * max(1.0, source_tokens / line.size)
             seconds = min(seconds, _MAX_RUN_FACTOR * usual)
         line.record(source_tokens, seconds, weight=_RUN_WEIGHT)
@@ -157,7 +157,7 @@ class RequestSize(NamedTuple):
 class Calibration:
     """Factor that makes estimates safe: nearly all requests take at most the estimate times the factor.
 
-    The factor follows a quantile of what is observed, by stochastic approximation (Robbins and Monro 1951): it grows
+    The factor follows a quantile of the observations, by stochastic approximation (Robbins and Monro 1951): it grows
     with each request that takes longer, and shrinks a little with each other. A request that ran out of time was
     admitted in vain, so the factor becomes at once what would have refused it.
     """
@@ -169,13 +169,13 @@ class Calibration:
         self._forgot_at = -math.inf
 
     def forget(self, now: float) -> None:
-        """Let the factor sink towards 1 by itself: a server that refuses everything would observe nothing."""
+        """Let the factor sink towards 1 over time: a server that refuses everything would observe nothing."""
         if now > self._forgot_at:
             self._factor = 1 + (self._factor - 1) * 0.5 ** ((now - self._forgot_at) / _FACTOR_SECONDS)
             self._forgot_at = now
 
     def wait(self, estimate: float, safe_seconds: float) -> float:
-        """Return the time after which an estimate will be safe within a time, if nothing is added to the work.
+        """Return the time after which an estimate will be safe within a time, without new work.
 
         Estimates shrink as fast as the work is done: by a second in as many seconds as half of the requests take for
         each that was estimated. Below 0 the estimate is safe.
@@ -187,7 +187,7 @@ class Calibration:
         return self._factor * seconds + _OVERHEAD_SECONDS
 
     def allows(self, estimate: float | None, seconds: float) -> bool:
-        """Return whether a time is safe for an estimate, as far as anybody knows; None: nothing is estimated yet."""
+        """Return whether a time is safe for an estimate, as far as known; None: nothing is estimated yet."""
         return estimate is None or self.safe(estimate) <= seconds
 
     def estimate(self, safe_seconds: float) -> float:
@@ -233,7 +233,7 @@ class Forecast:
     def record(self, predicted: int, taken: int, seconds: float, *, rows: int, is_whole: bool) -> None:
         """Add a sentence that has left its batch.
 
-        One counts for at most twice or half of what was predicted, so no caller moves the ratio of lengths by much with
+        One counts for at most twice or half of its prediction, so no caller moves the ratio of lengths by much with
         searches that do not find their ends.
 
         Args:
@@ -257,7 +257,7 @@ class Forecast:
         self._seconds = self._seconds * fading + seconds
 
     def record_request(self, size: RequestSize) -> None:
-        """Add a request, also one that is refused."""
+        """Add a request, even a refused one."""
         self._sizes.append(size)
 
     @property
@@ -272,13 +272,13 @@ class Forecast:
         return RequestSize(statistics.median_low(costs), statistics.median_low(longest))
 
     def seconds_for(self, tokens: float, *, workers: int | None = None) -> float | None:
-        """Estimate the seconds for predicted tokens, of which so many workers decode; None: nothing is measured."""
+        """Estimate the seconds that workers need for predicted tokens; None: nothing is measured."""
         if not self._tokens:
             return None
         return tokens * self._length_ratio * self._seconds / self._tokens / min(workers or math.inf, self._workers)
 
     def seconds_in_batch(self, target_tokens: int, rows: float | None = None) -> float:
-        """Estimate the seconds that a sentence stays in a batch of so many places; 0 if nothing is measured.
+        """Estimate the seconds that a sentence stays in a batch of the given places; 0 if nothing is measured.
 
         Without a number of places, they are as many as there were of late.
         """

@@ -4,7 +4,7 @@ Callers take turns by virtual token counters (Sheng et al. 2024, "Fairness in Se
 algorithm 2). Each share has a counter of the tokens that it was given, and so has each name within a share; the least
 counter goes first. A share that comes back takes over the least counter of those that wait, so it has no claim to the
 time of before. The sentences of one caller go
-as they came, but those that their deadlines have made late go first.
+in order of arrival, but late ones go first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Name:
     cost: int = 0
     places: int = 0
     lines: dict[LoadedModel | None, _Line] = field(default_factory=dict)
-    """One for each model with limits of its own, and one for all others."""
+    """One for each model with limits, and one for all others."""
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class FairQueue:
                 del self._limited[limited]
 
     def charge(self, caller: CallerId, tokens: int) -> None:
-        """Add to the counters of a caller: what is taken is charged as predicted, and corrected at its end."""
+        """Add to the counters of a caller: the prediction is charged at the start, and corrected at the end."""
         if share := self._shares.get(caller.share):
             share.served += tokens
             if name := share.names.get(caller.name):
@@ -161,12 +161,12 @@ class FairQueue:
         return self._shares[share].cost if share in self._shares else 0
 
     def limited_cost(self, model: LoadedModel) -> int:
-        """Return the predicted tokens that wait for a model with limits of its own."""
+        """Return the predicted tokens that wait for a model with limits."""
         return self._limited[model]
 
     @property
     def has_limited(self) -> bool:
-        """True if sentences wait for a model with limits of its own."""
+        """True if sentences wait for a model with limits."""
         return bool(self._limited)
 
     def cost_before(self, caller: CallerId, cost: int) -> int:
@@ -189,7 +189,7 @@ class FairQueue:
     def in_turn(
         self, now: float, is_open: Callable[[str], bool], may_try: Callable[[FlowKey], bool]
     ) -> Iterator[QueuedSentence]:
-        """Yield sentences in the order in which a worker should take them; nothing is changed.
+        """Yield sentences in the order for a worker to take them; nothing is changed.
 
         Args:
             now: Time, on the clock of `time.monotonic`.

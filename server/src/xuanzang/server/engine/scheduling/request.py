@@ -29,16 +29,16 @@ AbandonReason = Literal["deadline", "cancelled", "error"]
 
 
 class FlowKey(NamedTuple):
-    """Whose sentences wait in one line: a caller's, with one line more for each model that has limits of its own."""
+    """Owner of a line in the queue: a caller, with a separate line for each model that has limits."""
 
     caller: CallerId
     limited: LoadedModel | None = None
-    """Model with limits of its own; None for all others together."""
+    """Model with limits; None for all others together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """For whom sentences are searched, by which model and until when: what the scheduler knows of a call."""
+    """The scheduler's knowledge of a call: its caller, model and deadline."""
 
     model: LoadedModel
     caller: CallerId = NO_CALLER
@@ -50,13 +50,13 @@ class CallContext:
     deadline: float = math.inf
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
-    """Time at which the best found so far is the answer, on the same clock."""
+    """Time to answer with the best result so far, on the same clock."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation, which are held while these are searched."""
     flow: FlowKey = field(init=False)
-    """Line in which the sentences wait."""
+    """Line that the sentences wait in."""
     useful_until: float = field(init=False)
-    """Time after which sentences need not be begun, on the same clock."""
+    """Latest time to begin sentences, on the same clock."""
     accepts_part: bool = field(init=False)
     """True if translations that time has cut short are of use, too."""
 
@@ -76,15 +76,15 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceTimeline:
-    """Times at which a sentence was worked on, and the size of its batches. Times are those of `time.monotonic`."""
+    """Times of work on a sentence, and the size of its batches. Times are those of `time.monotonic`."""
 
     queued_at: float
     taken_at: float
-    """Time at which a worker had taken it from the queue and began to encode it."""
+    """Time when a worker took it from the queue to encode it."""
     encoded_at: float
-    """Time at which it had joined the batch: encoded, with all that joined at the same step."""
+    """Time when it had joined the batch: encoded, with all others of the same step."""
     finished_at: float
-    """Time at which it left the batch."""
+    """Time when it left the batch."""
     worker: int
     """Number of the worker, from 0."""
     batch_size: int
@@ -106,7 +106,7 @@ class SentenceTimeline:
 
 
 class Found(NamedTuple):
-    """What a search has found, as ids."""
+    """The result of a search, as ids."""
 
     hypotheses: Sequence[TargetHypothesis]
     """Best first; empty if time ended before the first step."""
@@ -119,7 +119,7 @@ class Receiver(Protocol):
     """Takes what the workers find for the sentences of a request; an error ends the request."""
 
     def next(self, position: int, found: Found) -> Callable[[], None]:
-        """Look at what was found for a sentence, in the event loop or a pool; return what is left for the loop."""
+        """Process the result of a sentence, in the event loop or a pool; return the remaining work for the loop."""
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         """Take the beginning of the best hypothesis that this search will not change, in the event loop."""
@@ -149,9 +149,9 @@ class QueuedSentence:
     number: int = 0
     """Number in the order of arrival; set when it is queued."""
     tier: int = 0
-    """Number of the tier in whose batches it is decoded; set when it joins."""
+    """Number of its tier; set when it joins."""
     due_at: float = math.inf
-    """Time from which it goes before others of its caller, so that its deadline can be met; set when it is queued."""
+    """Time of its precedence over others of its caller, so that its deadline can be met; set when it is queued."""
 
     def worked(self, steps: int) -> int:
         """Return the tokens that have gone through the network after some steps, which may be more than predicted."""
@@ -163,7 +163,7 @@ def places_of(shape: BatchShape, *, edits_follow_tokens: bool) -> int:
 
     Args:
         shape: Shape of its batch.
-        edits_follow_tokens: Whether its options look at all tokens of each hypothesis in each step.
+        edits_follow_tokens: True if its options look at all tokens of each hypothesis in each step.
     """
     wide = max(-(-shape.beam_size // _BEAM_OF_PLACE), -(-shape.candidate_count // _CANDIDATES_OF_PLACE))
     return 2 * wide if edits_follow_tokens else wide
@@ -204,14 +204,14 @@ class Request:
         Args:
             context: Context of the call.
             sentences: Sentences to search, at least one.
-            receiver: Receiver of what is found.
+            receiver: Receiver of the results.
             reads_along: Whether it takes beginnings of sentences as well, which makes steps single ones.
-            pool: Threads in which the receiver looks at what was found, if that takes long; None for the event loop.
+            pool: Threads for the receiver's long work on results; None for the event loop.
         """
         self.context, self.model, self.flow = context, context.model, context.flow
         self.useful_until, self.accepts_part = context.useful_until, context.accepts_part
         self.cutoff = context.cutoff
-        """Time at which the best found so far is the answer, on the clock of `time.monotonic`."""
+        """Time to answer with the best result so far, on the clock of `time.monotonic`."""
         self.cost = 0
         """Predicted tokens of all sentences."""
         self.longest = 0
@@ -230,7 +230,7 @@ class Request:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _queued(self, position: int, sentence: Sentence) -> QueuedSentence:
-        """Return a sentence as it waits, and count what it takes."""
+        """Return a sentence for the queue, and count its places."""
         options, target_tokens = sentence.options, predicted_target_tokens(sentence)
         shape = BatchShape.of(options.decoding)
         queued = QueuedSentence(
@@ -251,7 +251,7 @@ class Request:
         return queued
 
     def deliver(self, position: int, found: Found) -> None:
-        """Hand over what was found for a sentence, from any thread."""
+        """Hand over the result of a sentence, from any thread."""
         if self._pool is None:
             self._inbox.leave(self._take, position, found)
             return

@@ -1,4 +1,4 @@
-"""The scheduler: the state behind one lock, and the words in which the event loop and the workers speak of it."""
+"""The scheduler: the state behind one lock, and its interface for the event loop and the workers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from xuanzang.server.engine.types import CallerId
 
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
-# Share of the time that a sentence may wait after which it is due.
+# Share of a sentence's waiting time after which it is due.
 _PATIENT_SHARE = 0.7
-# Clocks of callers are ahead of ours by at most so much.
+# Maximum lead of callers' clocks over ours.
 _CLOCK_SECONDS = 0.02
 
 
@@ -47,13 +47,13 @@ class Scheduler:
     """
 
     def __init__(self, settings: EngineSettings, *, workers: int) -> None:
-        # Held by itself where nobody waits, which takes half as long.
+        # Held alone where no thread waits, which takes half as long.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         max_bytes = settings.max_cache_bytes or memory_limit() // _MEMORY_SHARE
         self._state = State(workers=workers, settings=settings, max_cache_bytes=max_bytes)
         self.interrupts = [Interrupt() for _ in range(workers)]
-        """Of each worker; set when it should ask what there is for it before its next step."""
+        """Flag of each worker; set when it should ask for work before its next step."""
         self._woken: set[int] = set()
         self._stopped = False
 
@@ -64,7 +64,7 @@ class Scheduler:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether sentences wait for a worker; may be asked without the lock."""
+        """True if sentences wait for a worker; may be read without the lock."""
         return self._state.queue.count > 0
 
     def estimated_wait(self) -> float:
@@ -83,7 +83,7 @@ class Scheduler:
             return sum(self._state.waiting(tier).values())
 
     def require_admission(self, asked: Asked, *, useful_until: float) -> None:
-        """Refuse a request early that could not be submitted; what it asks for may be less than it will.
+        """Refuse a request early that could not be submitted, by a lower bound of its work.
 
         Raises:
             OverloadedError: It does not fit now, or would not be done by a time on the clock of `time.monotonic`.
@@ -99,7 +99,7 @@ class Scheduler:
                 require_time(state, asked, useful_until - now, now)
 
     def require_time(self, caller: CallerId, seconds: float) -> None:
-        """Raise OverloadedError for an unread request, if nothing that it may ask for could be begun in so much time.
+        """Raise OverloadedError for an unread request, if none of its possible work could be begun in time.
 
         It may be as small as any of late, and a part of the answer may be enough for its caller.
         """
@@ -139,7 +139,7 @@ class Scheduler:
             request.model.metrics.queue_tokens.value += request.cost
             # An idle worker has room for any sentence, unless its model may not have all workers.
             self._changed.notify(len(state.workers) if request.flow.limited else len(request.sentences))
-            # One in the midst of steps is told, unless it knows; one that is full asks when it has room again.
+            # A worker amid steps is notified once; a full one asks when it has room again.
             untold = [worker for worker, interrupt in enumerate(self.interrupts) if not interrupt.is_set]
             for worker in takers(state, untold, request.flow, now):
                 self.interrupts[worker].set()
@@ -156,19 +156,19 @@ class Scheduler:
         request.estimate = require_time(state, asked, seconds, now)
 
     def _due_at(self, queued: QueuedSentence, now: float) -> float:
-        """Return the time from which a sentence goes before others of its caller, so that its deadline can be met."""
+        """Return the time of a sentence's precedence over others of its caller, so that its deadline can be met."""
         if math.isinf(queued.request.useful_until):
             return math.inf
         seconds = self._state.forecast.seconds_in_batch(queued.target_tokens)
         return now + _PATIENT_SHARE * (queued.request.useful_until - seconds - now)
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
-        """Remove what is left of a submitted request; sentences in a batch leave at the next step."""
+        """Remove the rest of a submitted request; sentences in a batch leave at the next step."""
         request.abandoned = abandoned
         with self._lock:
             _count_removed(self._state.settle(request))
             if abandoned:
-                # Others may have waited for memory behind those that are left.
+                # Others may have waited for memory behind the removed ones.
                 self._tell_workers()
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
@@ -181,7 +181,7 @@ class Scheduler:
         calibration, now = self._state.forecast.calibration, time.monotonic()
         if abandoned is None:
             calibration.observe(request.estimate, now - request.submitted_at, submitted_at=request.submitted_at)
-        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here. One that hangs up
+        # A caller whose own clock runs out hangs up a moment before the deadline known here. One that hangs up
         # before says nothing of the server, however long it has waited: it alone knows how long it meant to.
         elif abandoned == "deadline" or (abandoned == "cancelled" and now >= request.useful_until - _CLOCK_SECONDS):
             allowed = request.useful_until - request.submitted_at
@@ -191,10 +191,10 @@ class Scheduler:
         """Let the sentences join that a worker has room for; wait for some if it has nothing else to do.
 
         Returns:
-            What the worker does next; None when the scheduler has been stopped and the worker has no sentences. If none
+            The worker's next work; None when the scheduler has been stopped and the worker has no sentences. If none
             join and none run, it was woken, or has waited in vain.
         """
-        # What comes from now on sets it again.
+        # Later work sets it again.
         self.interrupts[worker].clear()
         state = self._state
         running = bool(state.workers[worker].sentences)
@@ -214,9 +214,9 @@ class Scheduler:
                     return decision
                 if waited_in_vain:
                     if state.queue.count:
-                        self._changed.notify()  # for what came as the time ended
+                        self._changed.notify()  # for work that came as the time ended
                     return NOTHING
-                # What waits is for other workers, or for memory: look again when anything has changed.
+                # Waiting sentences are for other workers, or need memory: look again after a change.
                 waited_in_vain = not self._changed.wait(idle_seconds)
 
     def _decided(self, worker: int) -> Decision:
@@ -230,14 +230,14 @@ class Scheduler:
         for sentences in decision.joins.values():
             _count_started(sentences, now)
             self._report(sentences)
-        # Memory that workers keep for sentences to come is given back if that makes room for one that waits.
+        # Memory that workers keep for later sentences is released if that makes room for a waiting one.
         if decision.lacking != state.budget.lacking:
             state.budget.lacking = dict(decision.lacking)
             self._tell_workers()
         return decision
 
     def _give_up(self, request: Request) -> None:
-        """End a request before its deadline, so that its sentences take no more time from others."""
+        """End a request before its deadline, so that its sentences stop taking time from others."""
         request.abandoned = "deadline"
         self._tell_workers()
         _count_removed(self._state.withdraw(request))
@@ -245,14 +245,14 @@ class Scheduler:
         request.fail(DeadlineExceededError(message, in_queue=not request.started))
 
     def _note_what_is_left(self, worker: int, *, was_idle: bool) -> None:
-        """Let a worker that has begun look again after its first step, if more may join, and not for what it took."""
+        """Let a worker look again after its first step, if sentences other than its own may join."""
         if not self._state.queue.count or not has_room(self._state, worker, time.monotonic()):
             self.interrupts[worker].clear()
         elif was_idle:
             self.interrupts[worker].set()
 
     def _tell_workers(self) -> None:
-        """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
+        """Notify workers of a change: waiting ones at once, the others after their step."""
         self._changed.notify_all()
         for interrupt in self.interrupts:
             interrupt.set()
@@ -309,7 +309,7 @@ class Scheduler:
             state.forecast.record_work(sum([each.cost for each in done]), seconds)
 
     def stop(self) -> None:
-        """Accept no requests and give out no sentences any more."""
+        """Stop accepting requests and giving out sentences."""
         with self._lock:
             self._stopped = True
             self._tell_workers()

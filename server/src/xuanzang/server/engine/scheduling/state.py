@@ -1,8 +1,8 @@
-"""The state of the scheduler: all that a decision depends on, in one value.
+"""The state of the scheduler: the complete input of a decision, in one value.
 
-Sentences of a batch wait for each other's steps, so a caller with many makes all steps long. As long as nobody asks for
+Sentences of a batch wait for each other's steps, so a caller with many makes all steps long. While no caller asks for
 more than its share, all sentences are in one batch of each worker, the *common* one: large batches are what makes a
-server fast. While somebody does, all others have *light* batches beside it, and most of the time.
+server fast. While one does, all others have separate *light* batches, and most of the time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ COMMON, LIGHT = 0, 1
 TIERS = (COMMON, LIGHT)
 """Numbers of the tiers, whose sentences are decoded in batches of their own."""
 _LIGHT_WEIGHT = 8.0
-# A caller takes more than its share if it asks for so many times the places of the caller who asks for the fewest, and
-# for so many of each worker: fewer make no step long.
+# A caller takes more than its share if it asks for this multiple of the places of the caller with the fewest, and
+# for this number of places of each worker: fewer make no step long.
 _MAX_TIMES = 4
 _MAX_PLACES = 4
 # After a sentence that joined a light batch others are expected for so long, which must not wait for long steps.
@@ -35,12 +35,12 @@ class Demand:
     """Places that some callers ask for, and who asks for more than its share of them."""
 
     def __init__(self, least: int) -> None:
-        """Begin with nothing; nobody takes too much with at most `least` places."""
+        """Begin with nothing; no caller takes too much with at most `least` places."""
         self.places: dict[str, int] = {}
         self.is_exceeded = False
         """True if somebody asks for more than its share."""
         self._least = least
-        # How many ask for a number of places, for it is asked often who asks for the fewest and for the most.
+        # Callers per number of places, because the minimum and maximum are often needed.
         self._levels: dict[int, int] = {}
 
     def add(self, key: str, places: int) -> None:
@@ -66,7 +66,7 @@ class Demand:
 
 
 class Callers:
-    """Callers with requests that are not closed: what they ask for, and in whose batches they are decoded."""
+    """Callers with requests that are not closed: the places that they ask for, and the tier that decodes them."""
 
     def __init__(self, *, workers: int) -> None:
         self.is_split = False
@@ -75,7 +75,7 @@ class Callers:
         self._shares = Demand(self._least)
         self._names: dict[str, Demand] = {}
         self._divided: set[str] = set()
-        """Shares one of whose names takes more than its part of them."""
+        """Shares with a name that takes more than its part of them."""
 
     def add(self, caller: CallerId, places: int) -> None:
         """Take note that a caller asks for places, or for less than 0 if it has them no longer."""
@@ -105,7 +105,7 @@ class Callers:
         return tier == LIGHT or share in self._divided
 
     def tier_of(self, caller: CallerId) -> int:
-        """Return the tier in which the next sentence of a caller is decoded."""
+        """Return the tier of a caller's next sentence."""
         if not self.is_split or self._shares.exceeds(caller.share):
             return COMMON
         exceeds = caller.share in self._divided and self._names[caller.share].exceeds(caller.name)
@@ -146,7 +146,7 @@ class WorkerState:
 
     @property
     def running(self) -> set[int]:
-        """Tiers of which it has sentences."""
+        """Tiers that it has sentences of."""
         return {tier for tier in TIERS if self.tiers[tier].rows}
 
     def turn(self, active: set[int]) -> int:
@@ -175,7 +175,7 @@ class State:
 
         Args:
             workers: Number of workers.
-            settings: Limits on places, on what joins at once, and on what waits.
+            settings: Limits on places, on joining sentences, and on the queue.
             max_cache_bytes: Bytes for keys and values, all workers together.
         """
         self.max_places, self.max_join_tokens = settings.max_batch_sentences, settings.max_join_source_tokens
@@ -189,7 +189,7 @@ class State:
         """Time until which sentences for light batches are expected."""
 
     def ask(self, request: Request, now: float) -> None:
-        """Let the sentences of a request wait, and count what it asks for until it is settled."""
+        """Queue the sentences of a request, and count its places until it is settled."""
         self.callers.add(request.flow.caller, request.places)
         if self.callers.tier_of(request.flow.caller) == LIGHT:
             self.light_until = now + _EXPECTED_SECONDS
@@ -201,7 +201,7 @@ class State:
         return self.withdraw(request)
 
     def withdraw(self, request: Request) -> list[QueuedSentence]:
-        """Let the sentences of a request wait no longer; return those that did."""
+        """Take the sentences of a request out of the queue; return them."""
         self.budget.forget(request.sentences)
         return self.queue.remove(request.sentences)
 
@@ -247,7 +247,7 @@ class State:
 
     @property
     def is_calm(self) -> bool:
-        """True if nobody waits, and there are no more sentences in batches than workers."""
+        """True if no sentence waits, and batches hold at most one sentence per worker."""
         return not self.queue.count and sum(map(self.rows, TIERS)) <= len(self.workers)
 
     def tokens_in_batches(self, *tiers: int) -> float:
@@ -255,7 +255,7 @@ class State:
         return sum(each.tiers[tier].tokens for each in self.workers for tier in tiers) / 2
 
     def tier_with(self, caller: CallerId, places: int) -> int:
-        """Return the tier in which a caller would be decoded if it asked for more places."""
+        """Return the tier of a caller if it asked for more places."""
         self.callers.add(caller, places)
         tier = self.callers.tier_of(caller)
         self.callers.add(caller, -places)

@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger(__name__)
 
 # An idle worker keeps its memory for so long, because fresh memory is slow at first.
 _IDLE_SECONDS = 10.0
-# One that never rests gives it back from time to time: it would follow the largest batch of all times.
+# A worker that never rests releases it from time to time: it would follow the largest batch ever.
 _TRIM_SECONDS = 60.0
 # Steps of a model between two looks at the clock, if nothing happens meanwhile; sentences are hardly ever longer.
 _STEPS = 64
@@ -50,7 +50,7 @@ class _Running:
     def found(
         self, hypotheses: Sequence[TargetHypothesis], *, worker: int, step: int, ended_at: float, is_cut: bool = False
     ) -> Found:
-        """Return what was found, with the step that was the last."""
+        """Return the result, with the last step."""
         timeline = SentenceTimeline(
             queued_at=self.queued.queued_at,
             taken_at=self.taken_at,
@@ -64,7 +64,7 @@ class _Running:
         return Found(hypotheses, timeline, is_cut)
 
     def done(self, step: int, ended_at: float, *, is_whole: bool) -> DoneSentence:
-        """Return what was worked on it."""
+        """Return the times of work on it."""
         steps = step - self.first_step
         cost = self.queued.worked(steps)
         return DoneSentence(self.queued, cost, ended_at - self.taken_at, target_tokens=steps, is_whole=is_whole)
@@ -117,11 +117,11 @@ class ModelRunner:
         """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
 
         There are fewer steps when a sentence is done or at its cutoff, when its caller reads along, or when somebody
-        interrupts; none is begun after so many seconds. Sentences of one request, which is answered as a whole, wait
+        interrupts; none is begun after the given seconds. Sentences of one request, which is answered as a whole, wait
         for each other unless `has_newcomers`, which may want their places.
 
         Returns:
-            Sentences that have left; what was found is delivered.
+            Sentences that have left; their results are delivered.
         """
         now, cutoff, reads_along = time.monotonic(), math.inf, False
         leaving, requests = [], set()
@@ -161,7 +161,7 @@ class ModelRunner:
     def _leave(
         self, running: _Running, hypotheses: Sequence[TargetHypothesis], ended_at: float, steps_ago: int
     ) -> DoneSentence:
-        """Deliver what was found for a sentence that was done some steps ago."""
+        """Deliver the result of a sentence that finished some steps ago."""
         step = self._steps - steps_ago
         found = running.found(hypotheses, worker=self._worker, step=step, ended_at=ended_at)
         done = running.done(step, ended_at, is_whole=True)
@@ -238,7 +238,7 @@ class ModelRunner:
 def step_limit(sentences: int, *, is_whole: bool, steps: int, seconds: float, interrupt: Interrupt) -> StepLimit:
     """Return when steps of a batch end.
 
-    `is_whole`: whether its sentences are one request, so that nobody is answered before the last one is done, and no
+    `is_whole`: True if its sentences are one request, which is answered after the last one, and no
     other sentence waits for a place.
     """
     after_done = steps if is_whole else sentences // _SENTENCES_PER_STEP
@@ -246,7 +246,7 @@ def step_limit(sentences: int, *, is_whole: bool, steps: int, seconds: float, in
 
 
 class _RunnerKey(NamedTuple):
-    """Whose sentences a model runner decodes."""
+    """Model and tier of the sentences that a model runner decodes."""
 
     model: LoadedModel
     tier: int
@@ -301,7 +301,7 @@ class Worker:
 
     def _work(self) -> None:
         flush_denormals()
-        # The event loop, which refuses what is too much, must not wait for a core.
+        # The event loop, which refuses excess requests, must not wait for a core.
         give_way()
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
@@ -376,14 +376,14 @@ class Worker:
                 self._scheduler.hold(self._number, key.model, key.tier, held)
 
     def _drop_models(self) -> bool:
-        """Let go the models that no call uses any more, at least one."""
+        """Release unused models, at least one."""
         dropped = []
         while self._dropping:
             model, future = self._dropping.popleft()
             dropped.append(future)
             for key in [key for key in self._runners if key.model is model]:
                 self._runners.pop(key).close()
-            # Whoever waits for the futures closes the graphs, which nobody may use then.
+            # The waiter for the futures closes the graphs, which are unused then.
             del model
         return_free_memory()
         for future in dropped:
@@ -401,7 +401,7 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - as in _work_on
                 runner.fail(error)
         if is_old:
-            # Python by itself looks for cycles of old objects only when there are a million of them.
+            # By default Python looks for cycles of old objects only when there are a million of them.
             gc.collect()
             self._untrimmed_since = time.perf_counter()
         return_free_memory()
@@ -413,7 +413,7 @@ class Worker:
                 runner.release()
         except Exception:  # the thread must live on
             _LOGGER.exception("memory could not be freed")
-        # Python looks for cycles, such as failed calls and their tracebacks, only after so many new objects.
+        # Python looks for cycles, such as failed calls and their tracebacks, only after this number of new objects.
         gc.collect()
         return_free_memory()
         self._untrimmed_since = math.inf

@@ -53,7 +53,7 @@ class _Field(NamedTuple):
 
 
 def decode(new: Callable[[], AnyMessage], data: bytes, *, max_characters: int | None = None) -> AnyMessage:
-    """Decode a message of a class, whose texts to translate have at most so many characters.
+    """Decode a message of a class, with a limit on the characters of its texts.
 
     Raises:
         DecodeError: It is not one.
@@ -71,7 +71,7 @@ def decode(new: Callable[[], AnyMessage], data: bytes, *, max_characters: int | 
 
 
 def identified(new: Callable[[], AnyMessage], data: bytes) -> AnyMessage:
-    """Return a message with nothing but its `id`, for the answer to one that is over a limit."""
+    """Return a message with only its `id`, to answer one over a limit."""
     message = new()
     fields: Mapping[int, Any] = message.DESCRIPTOR.fields_by_number
     for field in islice(_fields(data), MAX_OTHER_ELEMENTS):

@@ -1,6 +1,6 @@
 """Request messages, checked and completed. All faults of a request are found before any is reported.
 
-What requests share are their settings. Here and in the engine, errors name fields of settings without "settings."; what
+Requests share their settings. Here and in the engine, errors name fields of settings without "settings."; what
 leaves the server names them as the caller sent them (`as_sent`).
 """
 
@@ -42,7 +42,7 @@ MAX_ID_BYTES = 256
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
 _BESIDE_SETTINGS = re.compile(r"(contents?|id|attention_\w+)\b")
 _TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<[a-z/!?][^<>]*>?|&#?\w+;", re.DOTALL | re.IGNORECASE)
-# Settings of which no value is a fault by itself.
+# Settings that accept any value.
 _ALWAYS_VALID = frozenset(
     {
         *("model", "source_language_code", "target_language_code", "pass_through_unserved"),
@@ -109,7 +109,7 @@ _SWITCHES: Mapping[str, str] = MappingProxyType(
     {"return_alternatives": "return_alternatives", "token_details": "token_details", "return_quality": "quality"}
 )
 OPTION_FIELDS = frozenset({"options", *_SWITCHES})
-"""Settings of which options of the engine are made."""
+"""Settings that become options of the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class CheckedRequest:
     """Names of the settings that the caller set."""
     texts: tuple[str, ...]
     samples: Sequence[str]
-    """The texts without tags, whose language is to be told."""
+    """The texts without tags, for detection of their language."""
     term_fields: tuple[str, ...]
     """Settings that name terms."""
     entries: TermIndex | None
@@ -153,7 +153,7 @@ def check_settings(
     max_characters: int,
     violations: Iterable[FieldViolation] = (),
 ) -> CheckedRequest:
-    """Check texts and how they are to be translated; `violations` are faults of the request's other fields.
+    """Check texts and the options of their translation; `violations` are faults of the request's other fields.
 
     All work that grows with a request is done here, after the limits were checked; run it in a thread if it is large.
 
@@ -298,7 +298,7 @@ def for_single_text(error: InvalidInputError, name: str = "content") -> InvalidI
 
 
 def as_sent(error: InvalidInputError) -> InvalidInputError:
-    """Name the fields of an engine's error as requests have them: "settings.model", and "contents[3]" as it is."""
+    """Name the fields of an engine's error as in requests: "settings.model", but "contents[3]" unchanged."""
     return error.with_violations(
         fault if _BESIDE_SETTINGS.match(fault.field) else dataclasses.replace(fault, field=f"settings.{fault.field}")
         for fault in error.violations
@@ -313,7 +313,7 @@ def _contents_violations(request: pb.TranslateTextRequest | pb.DetectLanguageReq
 
 
 def _format_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
-    """Find what is wrong with the format of contents, and what it excludes."""
+    """Find faults of the format of contents, and of fields that it excludes."""
     number = settings.content_format
     if number not in _FORMATS:
         yield FieldViolation(field="content_format", description=f"must be TEXT, HTML or XML, is {number}")

@@ -24,7 +24,7 @@ _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
 )
 
 _SERVER_VERSION = version("xuanzang-server")
-# Sampling has a message of its own; the texts would make the answer many times as large as the request.
+# Sampling has its own message; the texts would make the answer many times as large as the request.
 _SCALARS = tuple(
     field.name
     for field in pb.DecodingOptions.DESCRIPTOR.fields
@@ -60,7 +60,7 @@ class Provenance:
 
 
 def effective_settings(call: Call) -> pb.TranslationSettings:
-    """Return the settings in effect, without those that are texts."""
+    """Return the settings in effect, without texts."""
     options = call.options
     scalars = {name: value for name in _SCALARS if (value := getattr(options, name)) is not None}
     sampling = pb.SamplingOptions(**dataclasses.asdict(options.sampling)) if options.sampling else None
@@ -124,7 +124,7 @@ def stream_response(
 def last_progressive_response(
     call: Call, hypotheses: Sequence[Hypothesis], provenance: Provenance | None, *, sent: int
 ) -> pb.TranslateTextProgressivelyResponse:
-    """Complete the answer to a text, of whose best hypothesis so many characters were sent already."""
+    """Complete the answer to a text, after the sent characters of its best hypothesis."""
     return pb.TranslateTextProgressivelyResponse(
         text_delta=hypotheses[0].text[sent:],
         translation=translation(call, hypotheses, provenance),

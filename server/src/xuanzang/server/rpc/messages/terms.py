@@ -16,7 +16,7 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 MAX_ENTRIES = 1000
 MAX_PATTERNS = 64
 MIN_BEAM_SIZE = 2
-"""With a beam of 1 no hypothesis without a term can be kept beside one that has it."""
+"""A beam of 1 cannot keep hypotheses with and without a term."""
 
 TERM_FIELDS = ("glossary_entries", "glossary", "protected_patterns")
 """Settings that want something kept."""
@@ -56,7 +56,7 @@ def term_fields(settings: pb.TranslationSettings) -> tuple[str, ...]:
 
 
 def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> Iterable[FieldViolation]:
-    """Find options with which no search can keep the terms of a request."""
+    """Find options that are incompatible with the terms of a request."""
     if not term_fields:
         return []
     fields = ", ".join(term_fields)

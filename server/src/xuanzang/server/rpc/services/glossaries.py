@@ -37,7 +37,7 @@ class GlossaryRpcs:
     async def ListGlossaryEntries(
         self, request: pb.ListGlossaryEntriesRequest, rpc: RpcContext
     ) -> pb.ListGlossaryEntriesResponse | bytes:
-        """List the entries of a glossary, for those who may store one."""
+        """List the entries of a glossary, for callers who may store one."""
         with rpc.caller.charged(()):
             self._require_writer(rpc.caller)
             found = self._store.get(request.name)

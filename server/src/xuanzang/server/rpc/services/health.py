@@ -37,13 +37,13 @@ class Health:
             await self._servicer.set(name, _NOT_SERVING)
 
     async def open(self, models: Iterable[str]) -> None:
-        """Answer SERVING, also for warm models, each of which can be checked like a service."""
+        """Answer SERVING, also for warm models, which can each be checked like a service."""
         await self.show(models)
         for name in (TRANSLATION_SERVICE, ""):
             await self._servicer.set(name, _SERVING)
 
     async def show(self, models: Iterable[str]) -> None:
-        """Answer SERVING for models, and NOT_SERVING for those that were among them before."""
+        """Answer SERVING for models, and NOT_SERVING for former ones."""
         served = set(models)
         self._models |= served
         for name in sorted(self._models):

@@ -119,7 +119,7 @@ class ModelService:
 
 
 def _checked(name: str, version: str) -> tuple[str, int]:
-    """Return a name and a version; InvalidInputError names those that cannot be of a model."""
+    """Return a name and a version; InvalidInputError names impossible ones."""
     violations = []
     if not PathName.fits(name):
         violations.append(FieldViolation(field="name", description=f"must be {PathName.RULE}"))

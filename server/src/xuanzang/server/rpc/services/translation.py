@@ -95,7 +95,7 @@ class TranslationService(GlossaryRpcs):
                     await stream.permits.acquire()
                     group.create_task(self._answer(request, stream, size, fault))
             except EngineError as error:
-                # The texts read so far are answered before the status says why no more are read.
+                # The texts read so far are answered before the status says why reading stopped.
                 stream.ended_by = error
         if stream.caller_gone:
             # gRPC is about to cancel this task for the same reason.
@@ -167,7 +167,7 @@ class TranslationService(GlossaryRpcs):
     async def _answer(
         self, request: pb.StreamTranslateTextRequest, stream: _Stream, size: int, fault: InvalidInputError | None
     ) -> None:
-        """Answer a message of so many bytes, or one that was not decoded because of a fault."""
+        """Answer a message of `size` bytes, or one that was not decoded because of a fault."""
         began = time.perf_counter()
         response: pb.StreamTranslateTextResponse | bytes
         if fault is not None:
@@ -176,7 +176,7 @@ class TranslationService(GlossaryRpcs):
         try:
             response = await self._translated(request, stream, size)
         except DrainingError as error:
-            # No fault of the text: as those that are not read, it has no answer, and the status says why.
+            # The text is not at fault: like unread ones, it has no answer, and the status says why.
             stream.ended_by = error
             stream.permits.release()
             return
@@ -234,7 +234,7 @@ def _refused(
 
 
 class ChargedCall:
-    """A call of an RPC while it is translated: what it is charged, and its record."""
+    """A call of an RPC while it is translated: its charges, and its record."""
 
     def __init__(self, rpc: RpcContext, call: Call) -> None:
         rpc.has_calls = True
@@ -246,7 +246,7 @@ class ChargedCall:
 
     @property
     def arguments(self) -> EngineArguments:
-        """Arguments for the engine besides the call; not kept, for they hold this object."""
+        """Further arguments for the engine; not kept, because they hold this object."""
         return EngineArguments(
             caller=self._rpc.caller.identity,
             deadline=self._rpc.deadline,
@@ -262,7 +262,7 @@ class ChargedCall:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Count the texts, or let the caller have back what is not charged for those with an error."""
+        """Count the texts, or refund the charge of failed ones."""
         if self._rpc.record is not None:
             self._rpc.record.call_ended(self.record)
         self._charge.__exit__(kind, error, traceback)
