@@ -5,7 +5,7 @@
 
 Calls of each kind are made one after another, the kinds in turn, in another order each round. Each figure is the median
 of the rounds' ratios to the server that is not asked. Prints a table. `--before` adds a server of another checkout,
-whose ratio shows what the code costs those who do not ask.
+whose ratio shows the cost of the code without the request.
 """
 
 from __future__ import annotations

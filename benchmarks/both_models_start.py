@@ -3,7 +3,7 @@
     python -m benchmarks.both_models_start --rounds 5
 
 Servers start in turn, each with one worker, with its bundles known and its detector unpacked. Detection is off in two
-of the four kinds, so that the third shows what it adds; the last waits for it. Prints a table.
+of the four kinds, so that the third shows its addition; the last waits for it. Prints a table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def start(kind: Kind, folder: Path) -> Start:
 
 
 def rows(rounds: int) -> Iterator[str]:
-    """Yield a row for each kind of server, of medians over rounds in which all take turns."""
+    """Yield a row for each kind of server, of medians over rounds of turns."""
     with tempfile.TemporaryDirectory() as name:
         found: dict[str, list[Start]] = {kind.name: [] for kind in KINDS}
         for kind in KINDS:

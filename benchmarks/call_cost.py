@@ -2,14 +2,14 @@
 
     python -m benchmarks.call_cost --rounds 6 --seconds 5 --before ../other
 
-The calls are of one sentence of one token, and the answers of one token, so what is left is what a call costs. Prints
+The calls are of one sentence of one token, and the answers of one token, so the rest is the cost of a call. Prints
 the microseconds of the event loop, of all other threads, and of the process, for each call: medians of the rounds, in
 which the servers are asked in turn, and the ratio of the event loop's to that of the first. `bare` is grpc.aio alone,
 with one method that answers at once; `--before` adds a server of another checkout, `--python` one of another
 interpreter of the same version, `--steps` servers that answer before all is done:
 
 - `stream`: grpc.aio alone, where the message is received as a stream is, with a time limit;
-- `listener`: the same with our listener, which asks nobody who calls;
+- `listener`: the same with our listener, which does not identify callers;
 - `rpc`: with our way of an RPC; the method answers at once;
 - `messages`: the request is read, checked and charged, and its model found;
 - `engine`: its texts are split, tokenised and made a request of the scheduler, which does not get it.

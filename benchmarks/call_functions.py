@@ -32,7 +32,7 @@ RUN_SERVER: Final = "--as-server"
 
 
 def run_profiled(output: str) -> None:
-    """Serve; profile the event loop from the first to the second SIGRTMIN, which writes what was found."""
+    """Serve; profile the event loop from the first to the second SIGRTMIN, which writes the profile."""
     profile = cProfile.Profile()
     running = False
 
@@ -49,7 +49,7 @@ def run_profiled(output: str) -> None:
 
 
 async def ask(address: str, requests: list[bytes], *, calls: int, at_once: int) -> None:
-    """Send requests in turn, so many at a time."""
+    """Send requests in turn, some at a time."""
     remaining = deque(islice(cycle(requests), calls))
     async with grpc.aio.insecure_channel(address) as channel:
         translate: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
@@ -81,7 +81,7 @@ def main() -> None:
     requests = [request_of(text) for text in model.texts]
     program = ("-m", "benchmarks.call_functions", RUN_SERVER, str(arguments.output))
     with our_server(model, program=program) as server:
-        for _ in range(2):  # the first time for what is done once only
+        for _ in range(2):  # the first time for one-time work
             asyncio.run(ask(server.address, requests, calls=arguments.calls, at_once=arguments.at_once))
             os.kill(server.pid, signal.SIGRTMIN)
     print("\n".join(counted(arguments.output, arguments.calls)))

@@ -76,7 +76,7 @@ async def serve_stream() -> None:
 
 
 async def serve_listener() -> None:
-    """Serve with our listener, which asks nobody who calls and receives messages as streams."""
+    """Serve with our listener, which does not identify callers and receives messages as streams."""
     accepted = Accepted(answer_read, None, CODERS["response_serializer"], sends_stream=False)
     handler = grpc.stream_unary_rpc_method_handler(answer_stream, **CODERS)
     await serve(cast("grpc.aio.Server", Listener(lambda _path, _context: accepted, ())), handler)

@@ -68,7 +68,7 @@ CLAUSES = [text.rstrip("。！？") for text in bundled_model().texts]
 
 
 def sentence(number: int, characters: int = 16) -> str:
-    """Return a sentence of so many characters, each about a piece, that no other number has: clauses of real ones."""
+    """Return a sentence of the given characters, each about a piece, unique to that number: clauses of real ones."""
     draw = random.Random(number)
     text = f"{number}、{draw.choice(CLAUSES)}"
     while len(text) < characters:
@@ -173,7 +173,7 @@ def callers() -> Curve:
 
 
 def models() -> Curve:
-    """Return the memory of a server by its models, all of which were asked once."""
+    """Return the memory of a server by its models, each used once."""
     points = []
     for count in (1, 5, 15, 50):
         with (
@@ -188,7 +188,7 @@ def models() -> Curve:
 
 @contextmanager
 def repository(count: int) -> Iterator[Path]:
-    """Make a folder of so many models with the files of the bundled one under other names."""
+    """Make a folder of models with the files of the bundled one under other names."""
     bundle = newest_bundle()
     with tempfile.TemporaryDirectory(dir=bundle.parents[3]) as name:
         for number in range(count):
@@ -204,7 +204,7 @@ def repository(count: int) -> Iterator[Path]:
 
 
 def glossary() -> Curve:
-    """Return the cost of a sentence by the entries of the glossary that it names, of which it has none."""
+    """Return the cost of a sentence by the entries of its glossary; none of them matches."""
     numbers = itertools.count()
     points = []
     with tempfile.TemporaryDirectory(dir=newest_bundle().parents[3]) as name:
@@ -224,7 +224,7 @@ def glossary() -> Curve:
 
 
 def keys() -> Curve:
-    """Return the processor time of the start by the API keys, beside which a call costs the same with any."""
+    """Return the processor time of the start by the number of API keys; a call costs the same with any."""
     points = []
     for count in (10, 1000, 10_000, 100_000):
         with tempfile.TemporaryDirectory() as name:
@@ -239,7 +239,7 @@ def keys() -> Curve:
 
 
 def _write_keys(file: Path, count: int) -> str:
-    """Make so many keys and return the last."""
+    """Make keys and return the last."""
     made = [new_key(f"caller{number}") for number in range(count)]
     change_keys(file, lambda _: [entry for _, entry in made])
     return made[-1][0]
@@ -255,7 +255,7 @@ def _keyed_milliseconds(server: ServerProcess, key: str, count: int = 100) -> fl
 
 
 def processes() -> Curve:
-    """Return the memory that is a server's own (its proportional set) after load, alone and beside another."""
+    """Return a server's own memory (its proportional set) after load, alone and next to another."""
     numbers = itertools.count()
     points = []
     with ExitStack() as stack:

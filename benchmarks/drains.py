@@ -3,7 +3,7 @@
     python -m benchmarks.drains --drains 20
     python -m benchmarks.drains --drains 20 --through envoy
 
-Two servers answer callers each of which calls again as soon as it has its answer. In turn each is told to end: for the
+Two servers answer callers that each call again as soon as they have their answer. In turn each is told to end: for the
 seconds of `preStop` it serves on, then it gets SIGTERM, refuses new calls, finishes the accepted ones and exits, and
 its successor starts. Prints a line of JSON. The exit status is 1 if a call failed or had another answer than a lone
 server gives, or if a server did not exit with status 0.

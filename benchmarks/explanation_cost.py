@@ -5,7 +5,7 @@
 One server, whose limit of explanations is one. In each round, one after another in turns: a caller translates 64
 sentences; a caller asks for 64 explanations of them, each when the one before is answered; both at once, until the
 translations are done. CPU time is the server's, so that it counts however busy the machine is. What both together take
-is compared with what each takes alone: the sum is all that explanations cost, unless they make translations dearer.
+is compared with the sum of both alone: it is equal unless explanations make translations dearer.
 Prints medians of the rounds.
 """
 

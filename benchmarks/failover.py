@@ -28,7 +28,7 @@ from benchmarks.harness.bundled_model import MODELS
 from benchmarks.harness.loads import percentile
 
 AROUND_SECONDS = (1.0, 5.0)
-"""Seconds before and after the kill in which calls are due that count as being around it."""
+"""Seconds before and after the kill; calls due within count as around it."""
 
 
 def figures(found: Killing) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Latency of a caller of single sentences next to one who takes all that it can get.
+"""Latency of a caller of single sentences next to a greedy one.
 
 Starts a server, or asks one that runs. Each attack is measured beside a calm phase just before it: latencies of the
-caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a process of its own.
+caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a separate process.
 
     python -m benchmarks.fair_places --seconds 8
 
@@ -50,7 +50,7 @@ Call = Callable[[Any, int], Awaitable[object]]
 
 
 def unary(contents: list[str], options: Options | None = None, *, names: int = 1) -> Call:
-    """Return an attack by calls with many texts, from callers of so many names."""
+    """Return an attack by calls with many texts, from callers of many names."""
     request = pb.TranslateTextRequest(contents=contents, settings=settings_of(options))
 
     async def call(stub: Any, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Cost of the gateway beside the bare server: latency of a call, and CPU time of the gateway per call.
+"""Cost of the gateway compared with the bare server: latency of a call, and CPU time of the gateway per call.
 
     python -m benchmarks.gateway --rounds 10
 
@@ -52,7 +52,7 @@ def started_gateway(server: ServerProcess) -> tuple[subprocess.Popen[str], int, 
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr, "a pipe, as asked for"
     listening = json.loads(process.stderr.readline())
-    # Its lines are written, as in production, and read by nobody.
+    # Its lines are written, as in production, and not read.
     subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
     return process, listening["port"], listening["grpc_port"]
 

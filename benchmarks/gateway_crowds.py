@@ -3,7 +3,7 @@
     python -m benchmarks.gateway_crowds --seconds 5 --only unread
 
 For each attack a gateway is started before one server. A caller at 127.0.0.2 translates one sentence after the other, a
-probe asks for /livez from the attacker's address: calm at first, then beside the attack, which comes from 127.0.0.1.
+probe asks for /livez from the attacker's address: calm at first, then during the attack, which comes from 127.0.0.1.
 Then the gateway is told to stop. Prints one line of JSON per attack. Loopback only; needs files for 5,000 connections.
 """
 
@@ -162,7 +162,7 @@ def started(*command: str, until: str) -> Iterator[tuple[subprocess.Popen[str], 
     while until not in seen:
         line = json.loads(process.stderr.readline())
         seen[line["event"]] = line
-    # Nobody reads the rest: a full pipe would hold the process up.
+    # The rest is not read: a full pipe would block the process.
     subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
     try:
         yield process, seen["listening"]

@@ -41,10 +41,10 @@ RESAMPLES = 2000
 _SLOT = " _ "
 _WORD = re.compile(r"[A-Za-z]{4,}|[\u4e00-\u9fff]{2,4}")
 _LETTERS = re.compile(r"\w+(?: \w+)?")
-# What may stand for a part of a term besides its word: articles and marks.
+# Further characters that may stand for a part of a term: articles and marks.
 _NO_WORD = re.compile(r"\s*(?:the|an?|\W*)\s*", re.IGNORECASE)
 _DETERMINER = r"(?:\b(?:the|an?|this|that|these|those|my|your|his|her|its|our|their) )?"
-# English words that are nouns nearly always, by what stands around them.
+# English words that are nouns nearly always, by their neighbours.
 _NOUN = r"\b(?:the|this|your) {}(?=[.,;:]| (?:is|are|was|were|of|in|on|for|and|with|from|at|has|can|will)\b)"
 _MADE = {
     "en": ("control hub", "Zephyrix {n}", "workbench", "OpenDesk", "Kowalczyk app"),
@@ -60,7 +60,7 @@ class Item:
     term: str = ""
     target: str = ""
     word: str = ""
-    """Word of the reference, and of the free translation, for which the target stands."""
+    """Word of the reference, and of the free translation, that the target replaces."""
     reference: str = ""
 
     @property
@@ -121,7 +121,7 @@ def read_products(model: str, path: Path = PRODUCTS) -> list[Item]:
 
 
 async def made_requests(bench: Bench, items: Sequence[Item], count: int) -> tuple[list[Item], list[str]]:
-    """Return sentences in which a made name stands for a word, and their free translations."""
+    """Return sentences with a made name in place of a word, and their free translations."""
     made: list[Item] = []
     texts: list[str] = []
     chosen = random.Random(1)
@@ -138,7 +138,7 @@ async def made_requests(bench: Bench, items: Sequence[Item], count: int) -> tupl
 
 
 def _aligned_words(item: Item, translation: Translation) -> Iterable[tuple[str, str]]:
-    """Yield words of a translation that the reference has, too, each once, and what they stand for in the source."""
+    """Yield words shared by a translation and the reference, each once, and their origin in the source."""
     [hypothesis] = translation.hypotheses
     text = "".join(token.text for token in hypothesis.tokens)
     ends = list(accumulate(len(token.text) for token in hypothesis.tokens))

@@ -2,8 +2,8 @@
 
     python -m benchmarks.kept_answers FILE-WITH-A-SENTENCE-A-LINE --rounds 5
 
-Three servers, one that keeps answers and two that do not, get the same closed loops in turns: sentences that never
-repeat, and sentences of which half were asked before. Prints sentences per second of each and its processor time for a
+Three servers, one with kept answers and two without, get the same closed loops in turns: sentences that never
+repeat, and sentences with half repeated. Prints sentences per second of each and its processor time for a
 sentence, medians of the rounds and of the ratios within a round, and the time of a lone call whose answer is kept. What
 the second server without kept answers differs from the first is noise.
 """

@@ -3,7 +3,7 @@
     python -m benchmarks.memory --rounds 5
 
 Servers have both bundled models, the detector of languages and two workers. Callers in a closed loop send Chinese and
-English sentences without a language. A round starts one server, loads it, then starts and loads another beside it.
+English sentences without a language. A round starts one server, loads it, then starts and loads another.
 Prints medians in MB: resident memory (RSS) before and after the load, and what the second server adds, by the system's
 proportional shares (PSS of both less that of the first alone) and by private pages. The last table is of the first
 server after its load.
@@ -60,7 +60,7 @@ class Round(NamedTuple):
 
 
 def parts(pid: int) -> dict[str, Memory]:
-    """Return the memory of a process by what it is mapped from."""
+    """Return the memory of a process by mapping."""
     sizes, kind = Counter[tuple[str, str]](), ""
     for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
         if header := _HEADER.fullmatch(line):

@@ -106,7 +106,7 @@ def measure(server: ServerProcess, callers: Callers, *, seconds: float, seed: in
         raise ValueError(f"{result.errors} requests failed")
     time.sleep(FLUSH_SECONDS)
     used = {thread: seconds - before.get(thread, 0.0) for thread, seconds in thread_cpu_seconds(server.pid).items()}
-    # The main thread has the event loop; of the others those that work most are the workers.
+    # The main thread has the event loop; the busiest others are the workers.
     workers = sorted((used[thread] for thread in used if thread != server.pid), reverse=True)[: usable_cores()]
     total = sum(used.values())
     cpu, outside = (1000 * seconds / result.requests for seconds in (total, total - sum(workers)))

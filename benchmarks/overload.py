@@ -33,12 +33,12 @@ CAPACITY_CALLERS = 96
 LENGTHS = (4, 60)
 """Minimum and maximum characters of the sentences that are sent."""
 REFUSED = "RESOURCE_EXHAUSTED"
-# One of so many refused calls is made again after the advised time.
+# One of this number of refused calls is repeated after the advised time.
 RETRIED = 20
-# Callers look at clock and sockets once in so many seconds: to wake up for each of thousands of calls in a second would
+# Seconds between callers' looks at clock and sockets: to wake up for each of thousands of calls in a second would
 # take more of the cores that they share with the server than the calls do. Latencies are as much too long at most.
 TICK = 0.001
-# Longer than a refusal takes: what has no answer then was admitted.
+# Longer than a refusal takes: calls without an answer by then were admitted.
 TRY_SECONDS = 0.1
 
 
@@ -179,7 +179,7 @@ class Measurement:
 
 @asynccontextmanager
 async def resting() -> AsyncIterator[None]:
-    """Let the event loop make a turn in each tick; a fault of that ends what is done meanwhile."""
+    """Let the event loop make a turn in each tick; its fault ends the enclosed work."""
     async with asyncio.TaskGroup() as group:
         rest = group.create_task(_rest())
         yield
@@ -210,7 +210,7 @@ def _outcome(
     answers = _seconds(results, "OK")
     refusals, not_sent = _seconds(results, REFUSED), _seconds(results, NOT_SENT)
     admitted = len(results) - len(refusals) - len(not_sent)
-    # What is admitted last is answered after the last is sent; the tail counts as time, too.
+    # The last admitted calls are answered after the last is sent; the tail counts as time, too.
     busy = seconds + (statistics.mean(answers) if answers else 0.0)
     return Outcome(
         overload=overload,
@@ -251,7 +251,7 @@ def show(outcome: Outcome, capacity: Capacity) -> None:
 
 
 async def measure(address: str, pid: int | None, texts: Sequence[str], args: argparse.Namespace) -> list[Outcome]:
-    """Measure the capacity before each overload, and what comes of that."""
+    """Measure the capacity before each overload, and the goodput."""
     outcomes = []
     light: Callers = LightCallers(texts)
     sdk = SdkCallers(texts, throttle=args.callers == "sdk")

@@ -33,7 +33,7 @@ class Result:
     timeout: float
     """Seconds that it had."""
     advised: float | None = None
-    """Seconds after which the server wants to be asked again."""
+    """Seconds that the server asks to wait before a retry."""
 
 
 class Callers(Protocol):

@@ -3,7 +3,7 @@
     python -m benchmarks.policies [--workers 1 2 8 64] [--loads 0.35 0.52 0.8] [--costs STEP ROW RUN PIECE]
 
 A step takes as long as a formula says, and so does a run of the encoder, which stops the batch that its sentences join.
-The costs are those that `benchmarks.engines.step_time` measures. Lengths are those of sentences.tsv. Prints p50 and p95
+The costs are measured by `benchmarks.engines.step_time`; lengths are from sentences.tsv. Prints p50 and p95
 of the time from arrival to answer; a load of 1 is what full batches can do. Nothing in it depends on the machine.
 """
 
@@ -54,7 +54,7 @@ class Policy:
 
     name: str
     patience: float = 1.0
-    """Newcomers wait until they have waited together so many times as long as their joining stops those that run."""
+    """Newcomers wait until their joint wait is a multiple of the delay that joining causes."""
     rows: int = MAX_ROWS
     """Most sentences of a batch."""
     stepped: int = MAX_ROWS
@@ -64,7 +64,7 @@ class Policy:
     shortest_first: bool = False
     """Newcomers join by length and not by arrival."""
     stops: bool = True
-    """Whether a batch stops for an encoder run; otherwise somebody else encodes at no cost, which nobody can."""
+    """Whether a batch stops for an encoder run; otherwise encoding is free, an idealisation."""
 
 
 POLICIES = (
@@ -82,7 +82,7 @@ POLICIES = (
 
 
 def jobs_of(lengths: Sequence[tuple[int, int]], *, rate: float, count: int) -> list[Job]:
-    """Draw sentences that arrive at random, so many in a millisecond."""
+    """Draw sentences that arrive at random, at a rate per millisecond."""
     draw, now, jobs = random.Random(1), 0.0, []
     for _ in range(count):
         now += draw.expovariate(rate)

@@ -49,7 +49,7 @@ class BusyEngine:
     glossaries = None
     max_content_characters = 10_000
     router = SimpleNamespace(require_pair=None)
-    """Asked by no call that is refused unread."""
+    """Unused by calls that are refused unread."""
 
     def require_time(self, _caller: str, seconds: float) -> NoReturn:
         """Refuse a request."""

@@ -1,1 +1,1 @@
-"""The engine beside CTranslate2 on the same weights, behind gRPC and alone: `make bench`, and steps of bundles."""
+"""The engine and CTranslate2 on the same weights, behind gRPC and alone: `make bench`, and steps of bundles."""

@@ -2,7 +2,7 @@
 
     python -m benchmarks.engines.bench --quick --parts engine,served,cost --model bundled
 
-Prints tables and writes bench.json, bench.md and bench.svg. What is measured, and how: benchmarks/README.md.
+Prints tables and writes bench.json, bench.md and bench.svg. benchmarks/README.md describes the measurements.
 """
 
 from __future__ import annotations

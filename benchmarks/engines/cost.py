@@ -36,7 +36,7 @@ class ServerCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakShare:
-    """Rate of the engine's int8 products beside the highest rate of onnxruntime."""
+    """Rate of the engine's int8 products and the highest rate of onnxruntime."""
 
     multiply_adds_per_second: float
     """Multiply-adds per second of the engine."""
@@ -97,7 +97,7 @@ def measure_peak_share(folder: Path, config: TransformerConfig, workload: Worklo
         folder: Folder of the int8 bundle.
         config: Configuration of its model.
         workload: Batches of many sentences.
-        rounds: Number of alternating measurements, of which the medians count.
+        rounds: Number of alternating measurements; medians count.
     """
     rates: list[float] = []
     peaks: list[float] = []

@@ -104,7 +104,7 @@ class Batcher:
 
 
 def choose_batch(queue: Sequence[Waiting], max_batch: int) -> list[Waiting]:
-    """Choose sentences of similar length, among them the one that has waited longest.
+    """Choose sentences of similar length, among them the oldest.
 
     Args:
         queue: Waiting sentences in the order of arrival.

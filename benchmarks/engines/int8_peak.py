@@ -1,7 +1,7 @@
 """Process that measures the peak rate of 8-bit products in onnxruntime; answers each line of input with the rate.
 
 It runs the operator of our graphs on matrices large enough to hide every other cost, with as many sessions of one
-thread as the engine has workers. Its kernels are the fastest that onnxruntime has: those that are exact on every
+thread as the engine has workers. Its kernels are the fastest of onnxruntime: the ones that are exact on every
 processor (EXACT_PRODUCTS), which servers ask for, take more than twice as long where others are exact as well.
 """
 

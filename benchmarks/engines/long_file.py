@@ -28,7 +28,7 @@ LINES = 2000
 BATCHES = (16, 32, 64, 128)
 """Sentences in a batch of CTranslate2, which sorts the file by length and cuts it."""
 TRIED_SHARE = 4
-"""The batches are compared on this part of the lines, one of so many."""
+"""The batches are compared on one of this number of lines."""
 WAYS = ("Translator", "batch", "server")
 """Ours: in process, by `xuanzang batch`, and by `xuanzang translate --file` with a server, both with their starts."""
 
@@ -62,7 +62,7 @@ def measure_file(
         served: The same as both engines load it.
         path: File of source<TAB>target lines, plain or .gz.
         scratch: Folder for the lines.
-        rounds: Measurements of each engine, of which the medians count.
+        rounds: Measurements of each engine; medians count.
         flags: Flags of our server.
 
     Raises:
@@ -98,7 +98,7 @@ def measure_file(
 
 
 class FileProcess(AskedProcess):
-    """An engine in a process of its own, which translates files."""
+    """An engine in a separate process, which translates files."""
 
     def __init__(self, engine: str, served: ComparedModel, *, workers: int, threads: int) -> None:
         """Start the process; `max_batch` is for CTranslate2."""
@@ -107,7 +107,7 @@ class FileProcess(AskedProcess):
         super().__init__("-m", "benchmarks.engines.file_worker", engine, str(served.bundle), *flags)
 
     def seconds(self, text: Path, *, every: int = 1) -> float:
-        """Translate a file, or one of so many lines, and return how long it took."""
+        """Translate a file, or a sample of its lines, and return the seconds."""
         output = text.with_name("translated-in-process.txt")
         asked = {"lines": str(text), "output": str(output), "every": every, "max_batch": self.max_batch}
         seconds: float = self.ask(asked)

@@ -19,7 +19,7 @@ PARALLELISM = ((2, 1), (1, 2))
 TRIALS = 2
 """Rounds with every setting; a single one may have been disturbed."""
 SETTLE_SECONDS = 0.05
-"""Pause before a measurement, in which the threads of the engine before stop spinning."""
+"""Pause before a measurement, for the threads of the previous engine to stop spinning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class EngineResult:
 
 
 class EngineProcess(AskedProcess):
-    """An engine in a process of its own."""
+    """An engine in a separate process."""
 
     def __init__(
         self, engine: str, folder: Path, precision: str, *, workers: int, threads: int, shortlist: bool = False

@@ -1,4 +1,4 @@
-"""Our search beside CTranslate2's on real sentences in float32: every hypothesis and its score.
+"""Our search and CTranslate2's on real sentences in float32: every hypothesis and its score.
 
     python -m benchmarks.engines.search_equality --count 200
 

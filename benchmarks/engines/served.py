@@ -20,7 +20,7 @@ from benchmarks.harness.processes import ServerProcess, free_address
 CALLERS = 128
 """Callers of a closed loop, enough for two full batches and as many sentences waiting."""
 SHARES = (0.3, 0.6, 0.9, 1.0)
-"""Arrival rates of the open loops, as shares of the sentences per second at which CTranslate2 is saturated."""
+"""Arrival rates of the open loops, as shares of the rate that saturates CTranslate2."""
 CLOSED = "closed"
 
 
@@ -38,11 +38,11 @@ class Effort:
     """Number and length of the measurements."""
 
     engine_rounds: int
-    """Alternating measurements of each workload by each engine, of which the medians count."""
+    """Alternating measurements of each workload by each engine; medians count."""
     float32_beams: Sequence[int]
     """Beam sizes to measure in float32, which takes twice as long as int8."""
     rounds: int
-    """Measurements of each load, one server after the other, of which the medians count."""
+    """Measurements of each load, one server after the other; medians count."""
     seconds: float
     """Duration of a load."""
     warm_up_seconds: float
@@ -113,7 +113,7 @@ class ServedResult:
 
     model: str
     batching: Batching
-    """Settings at which CTranslate2's server was best."""
+    """Best settings of CTranslate2's server."""
     rows: Sequence[ServedRow]
 
 
@@ -150,7 +150,7 @@ def measure_served(model: ComparedModel, effort: Effort, scratch: Path, flags: S
 
 
 def best_batching(model: ComparedModel, effort: Effort, callers: Callers) -> Batching:
-    """Find the settings at which CTranslate2's server is best.
+    """Find the best settings of CTranslate2's server.
 
     Workers and threads are those with the most sentences per second at the largest batch size, which suits several
     threads best. The batch size is the one with the most sentences per second at these. The delay is the one with the

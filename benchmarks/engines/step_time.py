@@ -3,7 +3,7 @@
     python -m benchmarks.engines.step_time OLD/zh-en/3 server/models/zh-en/3 --rounds 3
 
 Prints the processor time of the thread for a step in the decoder's graph, for a sentence's share of the encoder's runs,
-for what is done outside of both, and for a sentence in all: the best of the rounds, the median of the ratios to the
+for the work outside of both, and for a sentence in all: the best of the rounds, the median of the ratios to the
 first bundle within a round, and how many translations are the first bundle's.
 """
 

@@ -67,7 +67,7 @@ class Xuanzang:
 
 
 def steps_of(decoder: Decoder, *, has_newcomers: bool = False) -> StepLimit:
-    """Return the steps that a decoder takes one after another, as in a worker that nobody interrupts, for a request."""
+    """Return the steps that a decoder takes one after another, as in an uninterrupted worker, for a request."""
     return step_limit(len(decoder), is_whole=not has_newcomers, steps=64, seconds=math.inf, interrupt=Interrupt())
 
 

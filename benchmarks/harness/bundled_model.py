@@ -73,11 +73,11 @@ def our_server(
     """Return our server with its default settings, to be entered.
 
     Args:
-        flags: Flags beside those that name models and addresses.
+        flags: Flags other than models and addresses.
         program: What the interpreter runs.
         python: Another interpreter of the same version.
         checkout: Root of another checkout with its kernels built, whose sources are run; None: this one, as installed.
-        variables: Environment variables beside those of this process.
+        variables: Environment variables in addition to this process's.
     """
     address = free_address()
     command = [*program, "--models", str(model.bundle.parent.parent), "--address", address, *_QUIET, *flags]

@@ -1,7 +1,7 @@
 """gRPC calls written as HTTP/2 frames: a caller that takes a small part of the processor time of a gRPC library.
 
 Requests are serialised once, headers are encoded once for each deadline, and of answers only the status is read.
-What a gRPC client does is kept: it has no more calls in progress on a connection than the server allows, waits for room
+It behaves as a gRPC client: it keeps the server's limit of calls in progress on a connection, waits for room
 in the window of a connection, and answers pings.
 """
 
@@ -40,7 +40,7 @@ class Ended:
     seconds: float
     """Time since the call was due."""
     advised: float | None
-    """Seconds after which the server wants to be asked again."""
+    """Seconds that the server asks to wait before a retry."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class LightConnection(asyncio.Protocol):
         transport.write(PREFACE + settings.serialize() + window.serialize())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio passes it
-        """End what is in progress."""
+        """End calls in progress."""
         for call in (*self._calls.values(), *self._waiting):
             self._end(call, CANCELLED, None)
         self._calls.clear()
@@ -129,7 +129,7 @@ class LightConnection(asyncio.Protocol):
         Args:
             block: Headers, from `headers_of`.
             body: Message, from `body_of`.
-            timeout: Seconds after which it is cancelled.
+            timeout: Seconds until it is cancelled.
             due: Time of the call on the clock of `time.perf_counter`.
         """
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Loads on a server by `xuanzang loadtest`, in a process of its own, and their figures."""
+"""Loads on a server by `xuanzang loadtest`, in a separate process, and their figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Load:
     rate: float | None
     """Requests per second of an open loop with Poisson arrivals; None for a closed loop."""
     callers: int
-    """Callers of a closed loop, each of which sends its next request when it has its answer."""
+    """Callers of a closed loop, who each send the next request when they have an answer."""
     seconds: float
     """Duration of sending; a closed loop continues until there are some answers for every caller."""
     warm_up_seconds: float

@@ -39,7 +39,7 @@ class AskedProcess:
 
         Args:
             command: Arguments of the Python interpreter.
-            variables: Environment variables beside those of this process.
+            variables: Environment variables in addition to this process's.
             python: Interpreter, that of another environment for what cannot be installed in this one.
             errors: File for standard error; None shares that of this process.
         """
@@ -94,7 +94,7 @@ class ServerProcess(AskedProcess):
 
         Args:
             command: Arguments of the Python interpreter.
-            variables: Environment variables beside those of this process.
+            variables: Environment variables in addition to this process's.
             errors: File for standard error, where the server logs; None shares that of this process.
             address: Host and port that the server will listen on.
             request: Serialised TranslateTextRequest that the server can answer.
@@ -172,7 +172,7 @@ class CpuTimes(NamedTuple):
 def cpu_times() -> CpuTimes:
     """Read the CPU times so far."""
     line = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
-    # The first eight fields, of which the last is time stolen by other machines; guests are part of user.
+    # The first eight fields; the last is time stolen by other machines; guests are part of user.
     seconds = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in line.split()[1:9]]
     user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = seconds
     busy = user + nice + system + interrupts + soft_interrupts + stolen

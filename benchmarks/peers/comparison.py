@@ -33,7 +33,7 @@ SOURCE_TOKENS = 24
 TARGET_TOKENS = 32
 """Of every translation by every engine; these weights never end one."""
 SETTLE_SECONDS = 0.1
-"""Pause before a measurement, in which the threads of the engine before stop spinning."""
+"""Pause before a measurement, for the threads of the previous engine to stop spinning."""
 
 
 def main() -> None:
@@ -77,11 +77,11 @@ def workload(cell: Cell, vocab_size: int) -> Workload:
 
 
 def measure(peers: Sequence[Peer], works: Mapping[Cell, Workload], rounds: int, setup: Setup) -> list[Result]:
-    """Measure all engines in turn; one that fails is left out from then on.
+    """Measure all engines in turn; a failed one is then left out.
 
     Args:
         peers: Engines with their precisions.
-        rounds: Rounds that count, after one that does not.
+        rounds: Counted rounds, after a warm-up.
         setup: Folders and threads.
     """
     with ExitStack() as stack:

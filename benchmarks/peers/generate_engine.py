@@ -1,6 +1,6 @@
 """Engines behind `generate` of transformers: its own models, Optimum's on onnxruntime, and OpenVINO's.
 
-Runs in an environment in which none of this project's packages is installed.
+Runs in an environment without this project's packages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Generate:
             max_new_tokens=workload.max_target_length,
         )
         seconds = time.perf_counter() - started
-        # The first token is the one that decoding starts with.
+        # The first token starts the decoding.
         return Translated(seconds, [row[1:] for row in found.tolist()])
 
 
@@ -89,7 +89,7 @@ def _quantize_optimum(graphs: Path, folder: Path) -> None:
 
 
 def load_openvino(directory: Path, scratch: Path, precision: str, threads: int) -> Any:
-    """Load OpenVINO's model; int8 are its compressed weights, with which it quantises activations by itself."""
+    """Load OpenVINO's model; int8 are its compressed weights; it then also quantises activations."""
     from optimum.intel import OVModelForSeq2SeqLM
 
     graphs = scratch / f"openvino-{precision}"

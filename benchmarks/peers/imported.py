@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def measure(folder: Path, shape: Shape, parts: Sequence[str], rounds: int) -> Iterator[str]:
-    """Measure parts, each in a process of its own; what an earlier run left in the folder is used again.
+    """Measure parts, each in a separate process; files of an earlier run in the folder are reused.
 
     Yields:
         Rows of a table.

@@ -14,7 +14,7 @@ from xuanzang.client import TranslationClient
 from xuanzang.translation.v1.translation_pb2 import DecodingOptions, TranslateTextRequest, TranslationSettings
 
 SHORT_TOKENS = 10
-"""About as many as a trained model gives for the sentence with which starts are measured."""
+"""About as many as a trained model gives for the sentence of the measurement."""
 STAGES = ("settings", "listening", "serving")
 LINES = [f"I have {number} cats." for number in ("two", "three", "four", "five", "six", "seven", "nine", "ten")]
 
@@ -26,7 +26,7 @@ def measure_starts(folder: Path) -> Iterator[str]:
     the length that trained models give such a sentence.
 
     Args:
-        folder: Holds the folder `models`; the list of tried bundles is kept beside it.
+        folder: Holds the folder `models`; the list of tried bundles is kept next to it.
 
     Yields:
         A row for each start with the seconds of its stages, and one for the memory after eight lines.
@@ -45,7 +45,7 @@ def measure_starts(folder: Path) -> Iterator[str]:
 
 
 def _server(folder: Path, tokens: int | None, log: IO[str]) -> ServerProcess:
-    """Start a server whose first translation has at most so many tokens."""
+    """Start a server with a limit on tokens of its first translation."""
     address = free_address()
     flags: dict[str, object] = {"models": folder / "models", "workers": 1, "address": address}
     flags |= {"metrics-address": "127.0.0.1:0", "tried-bundles": folder / "tried", "log-format": "json"}

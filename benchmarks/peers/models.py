@@ -23,7 +23,7 @@ _PACKAGES = {
 }
 ENGINES = tuple(_PACKAGES)
 _ENVIRONMENTS = {"optimum": ".venv-peers/optimum", "openvino": ".venv-peers/openvino"}
-"""Folders of the environments of engines that cannot be installed beside the others."""
+"""Folders of the environments of engines that cannot be installed with the others."""
 _EXPORT_FLAGS = {
     "min-agreement": 0,  # translations of random weights are not measured
     "max-float32-difference": 1,

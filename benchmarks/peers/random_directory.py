@@ -100,7 +100,7 @@ def _block(prefix: str, shape: Shape, *, crossed: bool) -> Iterator[tuple[str, T
 
 
 def _linear(prefix: str, size_in: int, size_out: int) -> Iterator[tuple[str, Tensor]]:
-    # Small beside the embedding, which the blocks add to.
+    # Small compared with the embedding, which the blocks add to.
     yield f"{prefix}weight", torch.randn(size_out, size_in) * 0.3 * size_in**-0.5
     yield f"{prefix}bias", torch.randn(size_out) * 0.01
 
@@ -111,7 +111,7 @@ def _norm(prefix: str, shape: Shape, gain: float = 1.0) -> Iterator[tuple[str, T
 
 
 def sentencepiece_model(size: int) -> bytes:
-    """Return a SentencePiece model of so many pieces: those of the exporter's sample, and made-up words."""
+    """Return a SentencePiece model of the given size: pieces of the exporter's sample, and made-up words."""
     model: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined] # generated without types
     model.trainer_spec.model_type = model.trainer_spec.BPE
     model.normalizer_spec.add_dummy_prefix = True
@@ -127,7 +127,7 @@ def sentencepiece_model(size: int) -> bytes:
 
 
 def _sample_pieces() -> list[str]:
-    """Return the characters of the exporter's sample and what they merge to, in the order of merging.
+    """Return the characters of the exporter's sample and their merges, in order.
 
     Sentences are as long as in tokens of published models, or longer: 0.38 tokens for a letter of English, 0.52 for a
     character of Chinese.

@@ -71,12 +71,12 @@ def _sizes(shape: Shape) -> dict[str, int]:
 
 
 def _draw_weights(model: MarianMTModel) -> None:
-    """Draw weights with which the source decides on the first token, and each token on the next, mostly itself."""
+    """Draw weights that let the source decide on the first token, and each token on the next, mostly itself."""
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:
             parameter.add_(torch.randn_like(parameter), alpha=0.01)
         elif "embed_positions" not in name:
-            # Small beside the embedding, which the blocks add to.
+            # Small compared with the embedding, which the blocks add to.
             scale = 1.0 if parameter.size(0) == model.config.vocab_size else 0.3
             parameter.normal_(std=scale * parameter.size(1) ** -0.5)
     model.model.decoder.layers[-1].final_layer_norm.weight.mul_(_PEAK)

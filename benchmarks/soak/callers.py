@@ -43,7 +43,7 @@ class Ended:
     seconds: float
     """Time from when it was due to its end."""
     late: float
-    """Seconds by which it was sent late."""
+    """Delay of sending, in seconds."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Callers:
     async def fill(self, callers: int) -> None:
         """Make all requests of each kind, kind by kind and as many at a time as there are callers.
 
-        What a server makes of a shape of request when it first comes, and the largest batches of each, come now.
+        Each shape of request comes now, in its largest batches, to allocate what a first one needs.
         """
         for variants in self._jobs:
             waiting = deque(variants * -(-callers // len(variants)))
@@ -161,7 +161,7 @@ class Callers:
         except grpc.aio.AioRpcError as error:
             code, details = error.code().name, error.details()
         except asyncio.CancelledError:
-            # What an own `cancel` raises; a task that is cancelled from outside would be lost here, and none is.
+            # Raised by our own `cancel`; a task that is cancelled from outside would be lost here, and none is.
             code, details = "CANCELLED", "by the caller"
         else:
             code, details = "OK", None
@@ -189,7 +189,7 @@ class Callers:
         return [await call]
 
     def _compare(self, job: Job, answers: Sequence[bytes]) -> None:
-        """Check that an answer is the one that the same request had before."""
+        """Check that an answer equals the earlier one of the same request."""
         if job.kind.deadlines is not None:
             return
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 MEGABYTE = 1e6
 _MAPPING = re.compile(r"([0-9a-f]+)-[0-9a-f]+ \S+ \S+ \S+ \d+ *(.*)")
-# Where glibc's heap of a thread may begin.
+# Alignment of glibc's heaps of threads.
 _THREAD_HEAP = 64 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""Soak: put 80% of its capacity on a server for hours; check what it holds, what it answers and what it gives back.
+"""Soak: load a server to 80% for hours; check its memory, its answers and what it releases.
 
     python -m benchmarks.soak.soak --minutes 60
 
@@ -39,9 +39,9 @@ WARM_UP_ROUNDS = ROUNDS - BLOCKS
 """Rounds at the start that no trend counts; each other one is a block of the trends."""
 SEED = 2
 MAX_OPEN_CALLS = 2 * CAPACITY_CALLERS
-"""A shared machine may become slower: while so many calls are under way, those that are due are left out, ..."""
+"""A shared machine may become slower: at this number of calls under way, due ones are left out, ..."""
 LOWERED = 0.9
-"""... and the next rounds have so many times the rate. It is never raised, because memory follows the load."""
+"""... and the next rounds have this multiple of the rate. It is never raised, because memory follows the load."""
 IDLE_SECONDS = 60.0
 IDLE_FACTOR = 1.2
 """Maximum of an idle server's memory, in warm sizes: that after start and a call of each kind."""

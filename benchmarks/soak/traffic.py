@@ -1,4 +1,4 @@
-"""Requests of a soak: what callers ask for, in which shares, and what may become of it."""
+"""Requests of a soak: kinds, shares, and permitted outcomes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _messages(kind: Kind, contents: Sequence[str]) -> tuple[bytes, ...]:
 
 
 def signature(job: Job, answers: Sequence[bytes]) -> bytes:
-    """Reduce the messages of an answer to what must be equal whenever the request is repeated.
+    """Reduce the messages of an answer to the part that repeats with the request.
 
     Raises:
         ValueError: The answer is not one to this request.

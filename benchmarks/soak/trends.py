@@ -1,4 +1,4 @@
-"""Slopes of samples over time, with their uncertainty, and what is concluded from them."""
+"""Slopes of samples over time, with their uncertainty, and the conclusions."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> None:
     """Write one file per dashboard.
 
     Args:
-        arguments: The folder to write to, `dashboards` beside this file if there is none.
+        arguments: The folder to write to, `dashboards` next to this file by default.
     """
     folder = Path(arguments[0]) if arguments else DASHBOARDS
     for page in PAGES:

@@ -1,4 +1,4 @@
-"""The gRPC context that the service needs, made of the one that Serve hands to a replica."""
+"""The gRPC context that the service needs, made from Serve's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ReplicaContext:
         """Set what follows the answer; Serve takes a list only, and adds its own pair.
 
         Args:
-            metadata: Pairs, with or without those that were set before.
+            metadata: Pairs, with or without earlier ones.
         """
         self._context.set_trailing_metadata([pair for pair in metadata if pair[0] != _OF_SERVE])
 
@@ -73,7 +73,7 @@ def fail(context: RayServegRPCContext, error: Exception) -> NoReturn:
 
 
 def not_offered(answer: type[Message]) -> Callable[..., Coroutine[Any, Any, Message]]:
-    """Make a method of the application that ends an RPC as UNIMPLEMENTED; one that is lacking would be INTERNAL.
+    """Make a method of the application that ends an RPC as UNIMPLEMENTED; a missing one would be INTERNAL.
 
     Args:
         answer: Class of the RPC's answer.

@@ -1,6 +1,6 @@
-"""The translation service as an application of Ray Serve: each replica is a process with an engine of its own.
+"""The translation service as an application of Ray Serve: each replica is a process with its own engine.
 
-Serve's gRPC proxy takes the calls of `xuanzang.translation.v1` and hands each to a replica. `serve.yaml` beside this
+Serve's gRPC proxy takes the calls of `xuanzang.translation.v1` and hands each to a replica. `serve.yaml` next to this
 file deploys it; docs/batch.md says what the proxy cannot carry.
 """
 
@@ -59,7 +59,7 @@ def _unary(name: str, answer: type[Message]) -> Callable[..., Coroutine[Any, Any
         try:
             return await replica.answer(name, request, grpc_context)
         except Exception as error:  # noqa: BLE001 - any error becomes a status
-            # What is raised loses its details on the way through the proxy.
+            # A raised error loses its details on the way through the proxy.
             set_status(grpc_context, error)
             return answer()
 
@@ -159,7 +159,7 @@ class Translation:
 
 
 def _send_trailers(rpc: RpcContext) -> None:
-    """Send what has been used with the status of an RPC."""
+    """Send the usage with the status of an RPC."""
     rpc.grpc.set_trailing_metadata(rpc.trailers)
 
 

@@ -1,4 +1,4 @@
-"""Callers: what they ask for, and what they are told."""
+"""Callers: their requests, and the answers."""
 
 from __future__ import annotations
 
