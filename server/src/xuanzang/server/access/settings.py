@@ -46,7 +46,7 @@ class AccessSettings(BaseModel):
     --tls-client-ca; otherwise keys of the role admin are needed."""
     trusted_proxies: Annotated[str, AfterValidator(_checked_networks)] = ""
     """Network addresses of proxies that set x-client-id for their callers, such as 10.0.0.7,10.1.0.0/24: each name from
-    there is a caller of its own. Unless set: none, and a name counts only within the network address that sends it."""
+    there is a separate caller. Unless set: none, and a name counts only within the network address that sends it."""
     glossary_writers: Annotated[str, AfterValidator(_checked_writers)] = ""
     """Callers who may store glossaries in the folder of the models, delete them and read their entries: ids of API
-    keys, separated by commas, or "*" for every caller that is answered. Unless set: nobody."""
+    keys, separated by commas, or "*" for every caller that is answered. Unless set: none."""
