@@ -37,7 +37,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from xuanzang.server.access.quota_counts import SharedCounts
-from xuanzang.server.engine.hardware import memory_limit, usable_cores
+from xuanzang.server.engine.hardware import cache_bytes, memory_limit, usable_cores
 from xuanzang.server.member import VARIABLE, Line, Message
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.settings import Settings, split_address
@@ -205,8 +205,9 @@ class Parent:
                 yield from (f"--{name.replace('_', '-')}", address)
         if not settings.workers:
             yield from ("--workers", str(max(1, usable_cores() // settings.intra_op_threads // count)))
-        cache = settings.max_cache_bytes or memory_limit() // 2
-        yield from ("--max-cache-mb", str(max(1, cache // count // _MEGABYTE)))
+        of_setting, weights = settings.max_cache_bytes // count, _weights_bytes(settings.models)
+        cache = of_setting or cache_bytes(memory_limit() // count, weights)
+        yield from ("--max-cache-mb", str(max(1, cache // _MEGABYTE)))
         yield from ("--answer-cache-mb", str(settings.answer_cache_mb // count))
         if settings.process_address:
             host, _, port = settings.process_address.rpartition(":")
@@ -371,3 +372,9 @@ def supervise(settings: Settings, flags: Sequence[str]) -> int:
         return await Parent(settings, flags).run()
 
     return asyncio.run(run())
+
+
+def _weights_bytes(models: Path) -> int:
+    """Return the bytes of the weights of all models: of each bundle, those of its largest file."""
+    bundles = ([file.stat().st_size for file in bundle.glob("*")] for bundle in models.glob("*/*"))
+    return sum(max(sizes, default=0) for sizes in bundles)

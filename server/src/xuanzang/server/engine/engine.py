@@ -155,6 +155,7 @@ class Engine:
             settings=settings,
             answers=self._answers,
         )
+        self.live.observe(self._divide_memory)
         self._state_file = StateFile(models, promotion.promotion_state)
         self.promoter = self._new_promoter(shared, promotion)
         self._detector = shared_detector(cache) if settings.detection else LanguageDetector(None)
@@ -228,11 +229,15 @@ class Engine:
         """Load the language detector during translations; until then texts without a language wait for it."""
         await asyncio.get_running_loop().run_in_executor(self._threads.tokenizing, self._detector.open)
 
+    def _divide_memory(self) -> None:
+        """Leave keys and values their part of the memory beside the models that are loaded."""
+        self._threads.scheduler.leave_memory(sum(model.weights_bytes for model in self.live.catalog.models))
+        self._metrics.server.cache_limit_bytes.value = self._threads.scheduler.max_cache_bytes
+
     def _report_machine(self) -> None:
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.server.memory_limit_bytes.value = memory_limit()
-        self._metrics.server.cache_limit_bytes.value = self._threads.scheduler.max_cache_bytes
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics, self._settings, packed_weights=self._packed_weights)

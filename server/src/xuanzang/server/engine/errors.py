@@ -77,6 +77,10 @@ class ModelStateError(EngineError):
     """The state of a model, or of its folder, does not allow the request; the message says why."""
 
 
+class NotJudgedError(ModelStateError):
+    """A version was not judged for want of time, which says nothing about it."""
+
+
 class GlossaryNotFoundError(EngineError):
     """The server holds no glossary of that name."""
 

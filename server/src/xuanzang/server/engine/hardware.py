@@ -85,6 +85,11 @@ def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
     return min(limits)
 
 
+def cache_bytes(memory: int, weights_bytes: int) -> int:
+    """Return the bytes that keys and values may take: half of what weights leave of a memory, 0 if they leave none."""
+    return max(0, memory - weights_bytes) // 2
+
+
 def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
     """Describe the processor: its model and features, which decide how products are computed."""
     try:

@@ -90,7 +90,7 @@ class EngineSettings(BaseModel):
     sentence translated."""
     max_cache_mb: int = Field(default=0, ge=0, le=10_000_000)
     """Maximum megabytes for the keys and values of all sentences in translation; further sentences wait; 0: half of the
-    memory that the process may take."""
+    memory that the weights leave."""
     model_workers: Limits = ""
     """Workers that may decode with a model at the same time, as zh-en=1,en-zh=2; others: all."""
     model_memory_mb: Limits = ""

@@ -136,12 +136,14 @@ async def test_a_server_that_is_stopped_meanwhile_ends_the_process(
         os.kill(process, 0)
 
 
-async def test_without_a_process_nothing_is_refused(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_what_no_process_has_tried_is_refused_and_not_remembered(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(trial_loader, "_MODULE", "no_such_module")
-    assert not await TrialLoader(SETTINGS).refusals([Path("a")])
-    assert "no trial of bundles" in caplog.messages
+    refusals = await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory, Path("b")])
+    reason = "it was not tried: the process that loads it first did not start"
+    assert [list(error.reasons) for error in refusals.values()] == [[reason], [reason]]
+    assert not tried(tmp_path).entries()
 
 
 def test_a_list_that_cannot_be_written_is_no_fault(directory: Path, tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ import pytest
 
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError, NotJudgedError
 from xuanzang.server.engine.models.folder import FolderWatch
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.promotion import promoter
+from xuanzang.server.engine.promotion.gate import Evaluation, Judge
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -249,8 +252,26 @@ async def test_a_version_that_changes_while_it_is_judged_does_not_go_live(start:
 async def test_a_gate_for_which_callers_leave_no_time_refuses(start: Start, script: Script) -> None:
     async with start(gate_timeout_seconds=0.01) as engine:
         script.allow(0)
-        with pytest.raises(ModelStateError, match="callers left no time to translate the golden set within --gate-tim"):
+        with pytest.raises(NotJudgedError, match="callers left no time to translate the golden set within --gate-tim"):
             await engine.promoter.promote("small", 2)
+
+
+async def test_a_version_for_which_there_was_no_time_is_judged_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promoter, "_AGAIN_SECONDS", 0.0)
+    evaluate, judged = Judge.evaluate, list[int]()
+
+    async def hurried(judge: Judge, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
+        judged.append(candidate.version)
+        if len(judged) == 1:
+            raise NotJudgedError("callers left no time")
+        return await evaluate(judge, candidate, live)
+
+    monkeypatch.setattr(Judge, "evaluate", hurried)
+    async with start(promotion="gate") as engine:
+        await until_live(engine, 2)
+    assert judged == [2, 2]
 
 
 async def test_new_versions_go_through_the_gate_by_themselves(

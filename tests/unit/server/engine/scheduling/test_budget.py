@@ -10,6 +10,7 @@ from tests.unit.server.engine.scheduling.virtual_server import Unread
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling import scheduler as scheduler_module
 from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.state import COMMON
@@ -213,6 +214,28 @@ async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench
     bench.report(0, queued, held=90_000)
     assert not bench.trims(0)
     assert [queued.request.model for queued in bench.take(1)] == [other]
+
+
+async def test_keys_and_values_have_half_of_the_memory_that_weights_leave(
+    monkeypatch: pytest.MonkeyPatch, repository: Path, metrics: Metrics
+) -> None:
+    monkeypatch.setattr(scheduler_module, "memory_limit", lambda: 512_000)
+    bench = Bench(repository)
+    model = bench.model(metrics)
+    bench.scheduler.leave_memory(300_000)
+    bench.submit(model, 106)
+    with pytest.raises(MemoryLimitError, match=r"the server may use 106000 \(--max-cache-mb\)"):
+        bench.submit(model, 107)
+    # Where they leave nothing, nothing is begun; what was let in before is, alone.
+    bench.scheduler.leave_memory(600_000)
+    with pytest.raises(MemoryLimitError, match="the server may use 0 "):
+        bench.submit(model, 1)
+    assert [queued.source_tokens for queued in bench.take(0)] == [106]
+
+
+async def test_a_limit_that_is_set_does_not_follow_the_weights(bench: Bench) -> None:
+    bench.scheduler.leave_memory(2**60)
+    assert bench.scheduler.max_cache_bytes == 10**6
 
 
 async def test_the_use_of_limits_is_published(bench: Bench, metrics: Metrics) -> None:

@@ -107,7 +107,7 @@ class LoadedModel:
         self.max_cache_bytes: int | None = None
         """Bytes that the keys and values of the model may take; None for no limit."""
         self._max_content_characters = 0
-        self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
+        self.weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None
         self.quality_estimator: Estimator | None = self._open_quality_head()
         """Estimator of how far to trust translations; None if the bundle has no quality head."""
@@ -185,10 +185,10 @@ class LoadedModel:
         self.limits = settings.limits_of(self.name)
         self._max_content_characters = settings.max_content_characters
         memory = self.limits.memory_bytes
-        if memory is not None and self._weights_bytes >= memory:
-            reason = f"the weights have {self._weights_bytes} bytes, and --model-memory-mb allows {memory} in all"
+        if memory is not None and self.weights_bytes >= memory:
+            reason = f"the weights have {self.weights_bytes} bytes, and --model-memory-mb allows {memory} in all"
             raise BundleError(self.bundle.directory, [reason])
-        self.max_cache_bytes = None if memory is None else memory - self._weights_bytes
+        self.max_cache_bytes = None if memory is None else memory - self.weights_bytes
         self.metrics.model_workers_limit.value = self.limits.workers or math.inf
         self.metrics.model_cache_limit_bytes.value = math.inf if self.max_cache_bytes is None else self.max_cache_bytes
 

@@ -12,7 +12,13 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.engine.calls.call import RunningCall, SharedResources
 from xuanzang.server.engine.calls.record import Call, CallRecord
-from xuanzang.server.engine.errors import DrainingError, InvalidInputError, ModelStateError, OverloadedError
+from xuanzang.server.engine.errors import (
+    DrainingError,
+    InvalidInputError,
+    ModelStateError,
+    NotJudgedError,
+    OverloadedError,
+)
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import CallContext
@@ -160,7 +166,7 @@ class Judge:
                     ours, theirs = [await self._translated(golden.sources, model) for model in (candidate, live)]
         except TimeoutError:
             limit = f"--gate-timeout-seconds, {settings.gate_timeout_seconds:g}"
-            raise ModelStateError(f"callers left no time to translate the golden set within {limit}") from None
+            raise NotJudgedError(f"callers left no time to translate the golden set within {limit}") from None
         except InvalidInputError as error:
             raise ModelStateError(f"the golden set cannot be translated: {error}") from error
         return await asyncio.to_thread(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
 
-from xuanzang.server.engine.errors import EngineError, ModelNotFoundError, ModelStateError
+from xuanzang.server.engine.errors import EngineError, ModelNotFoundError, ModelStateError, NotJudgedError
 from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -25,6 +25,9 @@ from xuanzang.server.engine.settings import PromotionSettings
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
+
+# After so long a version is judged again for which callers left no time.
+_AGAIN_SECONDS = 60.0
 
 
 class Promoter:
@@ -281,7 +284,7 @@ class Promoter:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Judge each new version once."""
+        """Judge each new version once, and those again that callers left no time for."""
         while await self._changed.wait():
             self._changed.clear()
             while (waiting := self._next()) is not None:
@@ -289,10 +292,17 @@ class Promoter:
                 try:
                     # Its persistence was not promised.
                     await self.promote(waiting.name, waiting.version, must_last=False)
+                except NotJudgedError as error:
+                    _LOGGER.info("version waits", extra={"model": waiting.name, "reason": str(error)})
+                    asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._judge_again, waiting)
                 except EngineError as error:
                     _LOGGER.info("version waits", extra={"model": waiting.name, "reason": str(error)})
                 except Exception:  # the next one must be judged all the same
                     _LOGGER.exception("a version cannot be judged")
+
+    def _judge_again(self, waiting: LoadedModel) -> None:
+        self._judged.discard(waiting)
+        self._changed.set()
 
     def _next(self) -> LoadedModel | None:
         """Return the highest version of a model that is above the live one and was not judged."""

@@ -88,7 +88,8 @@ class Budget:
         use = self._uses.get(key, _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
         whose = None
-        if self._reserved.total() + more <= self.max_bytes:
+        # One that is alone may have all: there may be less than when it was let in.
+        if not self._reserved or self._reserved.total() + more <= self.max_bytes:
             limit = model.max_cache_bytes
             if limit is None or self._reserved[model] + more <= limit:
                 self._replace(key, BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
-from xuanzang.server.engine.hardware import memory_limit
+from xuanzang.server.engine.hardware import cache_bytes, memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import (
     NOTHING,
@@ -30,8 +30,6 @@ from xuanzang.server.engine.scheduling.state import State
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
-# Part of the memory of the process that keys and values may take, unless a setting says it.
-_MEMORY_SHARE = 2
 # Share of a sentence's waiting time after which it is due.
 _PATIENT_SHARE = 0.7
 # Maximum lead of callers' clocks over ours.
@@ -50,10 +48,11 @@ class Scheduler:
         # Held alone where no thread waits, which takes half as long.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        max_bytes = settings.max_cache_bytes or memory_limit() // _MEMORY_SHARE
-        self._state = State(workers=workers, settings=settings, max_cache_bytes=max_bytes)
+        self._has_limit = bool(settings.max_cache_bytes)
+        self._state = State(workers=workers, settings=settings, max_cache_bytes=settings.max_cache_bytes)
         self.interrupts = [Interrupt() for _ in range(workers)]
         """Flag of each worker; set when it should ask for work before its next step."""
+        self.leave_memory(0)
         self._woken: set[int] = set()
         self._stopped = False
 
@@ -61,6 +60,13 @@ class Scheduler:
     def max_cache_bytes(self) -> int:
         """Maximum bytes for the keys and values of all sentences in batches."""
         return self._state.budget.max_bytes
+
+    def leave_memory(self, weights_bytes: int) -> None:
+        """Give keys and values their part of the memory that the weights of the models leave, unless a setting does."""
+        if not self._has_limit:
+            with self._lock:
+                self._state.budget.max_bytes = cache_bytes(memory_limit(), weights_bytes)
+                self._tell_workers()
 
     @property
     def has_waiting(self) -> bool:
