@@ -66,7 +66,8 @@ class Scheduler:
         if not self._has_limit:
             with self._lock:
                 self._state.budget.max_bytes = cache_bytes(memory_limit(), weights_bytes)
-                self._tell_workers()
+                if self._state.budget.lacking:
+                    self._tell_workers()
 
     @property
     def has_waiting(self) -> bool:
