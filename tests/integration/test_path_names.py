@@ -15,7 +15,7 @@ from path_like import path_like, tree
 
 from xuanzang.admin.v1 import admin_pb2
 from xuanzang.client import InvalidRequestError, ModelNotFoundError
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 
 NAMES = tuple(name for name in path_like() if not PathName.fits(name))
 REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION}

@@ -22,7 +22,7 @@ from xuanzang.client import (
     TranslationError,
 )
 from xuanzang.client.__main__ import main
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 
 TEXT = "我有一只猫。"
 PAIR: Any = {"source_language": "zh", "target_language": "en"}

@@ -8,7 +8,7 @@ import pytest
 from path_like import path_like, tree
 
 from xuanzang.command.commands import installed
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 
 NAMES = tuple(path_like())
 COMMANDS = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from xuanzang.documents import DocumentError, DocumentFile, Limits
-from xuanzang.gateway.documents.processes import DocumentCostError, DocumentProcesses
+from xuanzang.gateway.documents.translator import DocumentCostError, DocumentProcesses
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, Shares
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from path_like import tree
 
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 from xuanzang.hub.unfinished import UnfinishedPull
 from xuanzang.server.published import HubError
 

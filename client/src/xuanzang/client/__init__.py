@@ -39,9 +39,7 @@ from xuanzang.client._values.explanations import (
     TargetToken,
     TokenAlternative,
 )
-from xuanzang.client._values.offers import StoredGlossary
 from xuanzang.client._values.options import ProtectedPattern, TLSConfig
-from xuanzang.client._values.quality import Quality, QualityFlag
 from xuanzang.client._values.replay import Difference, Replay
 from xuanzang.client._values.results import (
     DetectedLanguage,
@@ -51,11 +49,14 @@ from xuanzang.client._values.results import (
     GlossaryOutcome,
     Hypothesis,
     ProgressiveTranslation,
+    Quality,
+    QualityFlag,
+    StoredGlossary,
     StreamedTranslation,
     TokenDetail,
     Translation,
+    Usage,
 )
-from xuanzang.client._values.usage import Usage
 from xuanzang.values.models import DecodingDefaults, Model
 from xuanzang.values.options import ContentFormat, TranslateOptions
 from xuanzang.values.provenance import EffectiveOptions, Provenance, SamplingOptions, SentenceProvenance

@@ -11,9 +11,9 @@ from typing import Self, Unpack
 import grpc
 
 from xuanzang.client._calls import channel, methods
-from xuanzang.client._calls.api_key import checked_key
 from xuanzang.client._calls.blocking import BlockingCalls
 from xuanzang.client._calls.diagnosis import first_contact
+from xuanzang.client._calls.metadata import checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._messages import requests, responses
 from xuanzang.client._messages.explanations import explanation, explanation_request
@@ -26,8 +26,13 @@ from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchang
 from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
 from xuanzang.client._values.options import TLSConfig, lists_options
 from xuanzang.client._values.replay import Replay, compared
-from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StreamedTranslation, Translation
-from xuanzang.client._values.usage import OnUsage
+from xuanzang.client._values.results import (
+    DetectedLanguage,
+    OnUsage,
+    ProgressiveTranslation,
+    StreamedTranslation,
+    Translation,
+)
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
 from xuanzang.values.options import TranslateOptions

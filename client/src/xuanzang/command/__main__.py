@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, PackageNotFoundError, distributions, version
 
-from xuanzang.command.commands import KNOWN, SECTIONS, Main, distribution_of, installed
-from xuanzang.command.completion import SHELLS, script
+from xuanzang.command.commands import KNOWN, SECTIONS, SHELLS, Main, distribution_of, installed, script
 from xuanzang.command.parser import fail
 
 _PROGRAM = "xuanzang"

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias, Unpack, cast
 import grpc
 
 from xuanzang.client._calls import channel
-from xuanzang.client._calls.api_key import checked_key
+from xuanzang.client._calls.metadata import checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.arguments.connection import Connection
 from xuanzang.client._messages import requests

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 
 
 class ExportSettings(BaseModel):

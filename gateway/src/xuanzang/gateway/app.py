@@ -45,8 +45,8 @@ from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoints import IGNORED, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.fair_start import FairStart
-from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
+from xuanzang.gateway.entry.patience import Health
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.page_serving import page_routes

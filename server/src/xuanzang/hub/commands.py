@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 from xuanzang.command.parser import CommandParser, fail, say
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
 from xuanzang.hub.packages import require_client, require_conversion

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 from xuanzang.server.published import HubError
 
 _FOLDER = ".pulling"

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from xuanzang import client as sdk
-from xuanzang.client._calls.api_key import is_local
+from xuanzang.client._calls.metadata import is_local
 from xuanzang.client._calls.targets import targets
 
 if TYPE_CHECKING:

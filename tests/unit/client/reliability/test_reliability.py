@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.client._reliability.addresses import Addresses, EjectionTimes
-from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import Finding, FirstContact
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
-from xuanzang.client._reliability.traits import CallTraits
-from xuanzang.client._reliability.tries import Latencies, RetryBudget, TryLimits
+from xuanzang.client._reliability.tries import CallTraits, Fault, FaultKind, Latencies, RetryBudget, TryLimits
 
 UNREACHED = Fault(kind=FaultKind.UNREACHED, message="refused")
 BROKEN = Fault(kind=FaultKind.BROKEN, message="broken")

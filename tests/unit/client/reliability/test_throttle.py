@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from xuanzang import client as sdk
 from xuanzang.client._calls.status import fault_of
 from xuanzang.client._reliability.addresses import Addresses
-from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
 from xuanzang.client._reliability.throttle import CallShape, Throttle, ThrottleRules, Throttles
-from xuanzang.client._reliability.traits import CallTraits
+from xuanzang.client._reliability.tries import CallTraits, Fault, FaultKind
 from xuanzang.translation.v1 import status_pb2
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient, Usage
-from xuanzang.client._values.usage import usage_of
+from xuanzang.client._values.results import usage_of
 
 if TYPE_CHECKING:
     from tests.unit.client.conftest import Script

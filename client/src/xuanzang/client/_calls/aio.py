@@ -1,4 +1,4 @@
-"""Calls for asyncio: the twin of `_calls`, with the same plans."""
+"""Calls for asyncio: the twin of `blocking`, with the same plans."""
 
 # ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
 
@@ -6,25 +6,41 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
-from xuanzang.client._calls.aio_errors import cancelled_calls
 from xuanzang.client._calls.blocking import SessionState, failure, shared
 from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, reason_of_health
 from xuanzang.client._errors import CallCancelledError, StatusCode
-from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.plan import CallPlan, Step
-from xuanzang.client._values.usage import OnUsage, usage_of
+from xuanzang.client._reliability.tries import Fault, FaultKind
+from xuanzang.client._values.results import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
+
+
+@contextmanager
+def cancelled_calls() -> Iterator[None]:
+    """Raise CallCancelledError where grpc.aio raises CancelledError for a cancelled call, as when the client is closed.
+
+    A cancellation of the current task passes through unchanged.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise CallCancelledError("the call was cancelled", code=StatusCode.CANCELLED) from error
+
 
 # The class exists for type checkers only.
 Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"

@@ -20,11 +20,11 @@ from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
 from xuanzang.client._errors import CallCancelledError, ServerUnavailableError, StatusCode, TranslationError
 from xuanzang.client._reliability.addresses import Addresses
-from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
 from xuanzang.client._reliability.throttle import Throttles
-from xuanzang.client._values.usage import OnUsage, usage_of
+from xuanzang.client._reliability.tries import Fault, FaultKind
+from xuanzang.client._values.results import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 Stub = translation_pb2_grpc.TranslationServiceStub

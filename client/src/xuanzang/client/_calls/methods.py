@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from xuanzang.client._reliability.traits import CallTraits
+from xuanzang.client._reliability.tries import CallTraits
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Request = TypeVar("Request")

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from xuanzang.client import _errors as errors
 from xuanzang.client._calls.metadata import REQUEST_ID
 from xuanzang.client._errors import StatusCode
-from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.tries import Fault, FaultKind
 from xuanzang.translation.v1 import status_pb2
 
 WRITE_MET_THE_END = "Internal error from Core"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.arguments.search import add_search
-from xuanzang.client._commands.arguments.terms import add_terms, term_options
+from xuanzang.client._commands.arguments.translation import add_search, add_terms, term_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import report
 from xuanzang.command.files import require_other_files

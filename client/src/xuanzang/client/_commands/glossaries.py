@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.arguments.terms import read_glossary
-from xuanzang.client._values.offers import StoredGlossary
+from xuanzang.client._commands.arguments.translation import read_glossary
+from xuanzang.client._values.results import StoredGlossary
 
 
 def add_glossaries(commands: Commands, shared: argparse.ArgumentParser) -> None:

@@ -10,9 +10,7 @@ from xuanzang.client._calls.status import error_from_status
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
 from xuanzang.client._messages.requests import repeatable_request
 from xuanzang.client._values.capsule import Exchange
-from xuanzang.client._values.offers import StoredGlossary
 from xuanzang.client._values.options import ProtectedPattern
-from xuanzang.client._values.quality import Quality, QualityFlag
 from xuanzang.client._values.results import (
     DetectedLanguage,
     FinishReason,
@@ -20,6 +18,9 @@ from xuanzang.client._values.results import (
     GlossaryOutcome,
     Hypothesis,
     ProgressiveTranslation,
+    Quality,
+    QualityFlag,
+    StoredGlossary,
     TokenDetail,
     Translation,
 )

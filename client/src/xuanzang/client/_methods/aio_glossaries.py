@@ -11,7 +11,7 @@ from xuanzang.client._calls import methods
 from xuanzang.client._calls.aio import AsyncCalls
 from xuanzang.client._calls.status import about_glossaries
 from xuanzang.client._messages import requests, responses
-from xuanzang.client._values.offers import StoredGlossary
+from xuanzang.client._values.results import StoredGlossary
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.options import Glossary
 

@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterab
 
 import grpc
 
-from xuanzang.client._calls.aio import AsyncCalls, AsyncSession, Stub
-from xuanzang.client._calls.aio_errors import cancelled_calls
+from xuanzang.client._calls.aio import AsyncCalls, AsyncSession, Stub, cancelled_calls
 from xuanzang.client._calls.metadata import CallMetadata
 from xuanzang.client._calls.status import WRITE_MET_THE_END, mapped_error
 from xuanzang.client._errors import DeadlineExceededError, ServerFaultError, ServerUnavailableError, StatusCode
 from xuanzang.client._methods.stream_state import StreamState
-from xuanzang.client._values.results import StreamedTranslation
-from xuanzang.client._values.usage import OnUsage
+from xuanzang.client._values.results import OnUsage, StreamedTranslation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _Call = grpc.aio.StreamStreamCall[pb.StreamTranslateTextRequest, pb.StreamTranslateTextResponse]

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._values.results import FinishReason, Translation
-from xuanzang.client._values.usage import Usage
+from xuanzang.client._values.results import FinishReason, Translation, Usage
 from xuanzang.documents import (
     Answer,
     Copied,

@@ -9,9 +9,8 @@ from typing import Protocol
 
 import grpc
 
-from xuanzang.client._calls.aio import AsyncCalls, AsyncSession
+from xuanzang.client._calls.aio import AsyncCalls, AsyncSession, cancelled_calls
 from xuanzang.client._calls.aio import Stub as AsyncStub
-from xuanzang.client._calls.aio_errors import cancelled_calls
 from xuanzang.client._calls.blocking import BlockingCalls, Session, Stub
 from xuanzang.client._calls.metadata import CallMetadata
 from xuanzang.client._calls.status import mapped_error

@@ -16,8 +16,7 @@ from xuanzang.client._calls.blocking import BlockingCalls, Session, Stub
 from xuanzang.client._calls.metadata import CallMetadata
 from xuanzang.client._errors import DeadlineExceededError, StatusCode
 from xuanzang.client._methods.stream_state import StreamState
-from xuanzang.client._values.results import StreamedTranslation
-from xuanzang.client._values.usage import OnUsage
+from xuanzang.client._values.results import OnUsage, StreamedTranslation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 # Python handles a signal that arrives just before a wait begins, such as Ctrl-C, when the wait is over.

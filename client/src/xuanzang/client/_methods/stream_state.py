@@ -15,7 +15,7 @@ from xuanzang.client._errors import (
 )
 from xuanzang.client._messages.requests import stream_request
 from xuanzang.client._messages.responses import streamed_result
-from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.tries import Fault, FaultKind
 from xuanzang.client._values.results import StreamedTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -11,11 +11,9 @@ from threading import Lock
 
 from xuanzang.client._errors import OverloadedError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
-from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.throttle import CallShape, Throttles
-from xuanzang.client._reliability.traits import STREAM, CallTraits
-from xuanzang.client._reliability.tries import Latencies, RetryBudget
+from xuanzang.client._reliability.tries import STREAM, CallTraits, Fault, FaultKind, Latencies, RetryBudget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

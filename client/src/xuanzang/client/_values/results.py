@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,104 @@ from xuanzang.client._errors import TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._values.capsule import Capsule, Exchange
 from xuanzang.client._values.options import ProtectedPattern
-from xuanzang.client._values.quality import Quality
 from xuanzang.values.provenance import Provenance
 
 if TYPE_CHECKING:
     from xuanzang.documents import DocumentSummary
+
+
+class QualityFlag(enum.Enum):
+    """Something suspicious about a hypothesis: a finding, not a proof."""
+
+    UNSPECIFIED = 0
+    """The server has found something that this version does not know."""
+    REPETITION = 1
+    """A part of it follows itself three times over, and none of the source does."""
+    LENGTH_RATIO = 2
+    """It is much shorter or longer than translations of such sources are."""
+    UNTRANSLATED = 3
+    """Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+    TRUNCATED = 4
+    """A sentence was not finished, because of `max_target_length` or the deadline."""
+    LOW_COVERAGE = 5
+    """An unusual share of the source got little attention, so a part may be left out."""
+    NUMBER_LOST = 6
+    """A number of the source, written in digits, is missing, or one of the translation is new."""
+    NAME_LOST = 7
+    """A name or identifier of the source, written in Latin letters, is missing."""
+    WRONG_LANGUAGE = 8
+    """It is in another language than the one asked for; only servers that detect languages find out."""
+    CUT = 9
+    """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+    SOURCE_LANGUAGE = 10
+    """The text is in another language than `source_language`; only servers that detect languages find out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Quality estimate of a hypothesis."""
+
+    acceptable_probability: float | None
+    """Estimated probability that it is acceptable, 0 to 1; of several sentences that of the least probable one. None
+    for texts that are answered unchanged."""
+    flags: frozenset[QualityFlag] = frozenset()
+    """Flags for suspicious signs in any of its sentences."""
+
+
+_CHARACTERS = "x-usage-characters"
+_SENTENCES = "x-usage-sentences"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Usage of a call. A stream is one call, or several if its connection broke; only answered texts count."""
+
+    characters: int
+    """Characters of the texts that were translated."""
+    sentences: int
+    """Sentences of those texts."""
+
+
+OnUsage = Callable[[Usage], None]
+"""Receiver of what each call has used."""
+
+
+def usage_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Usage | None:
+    """Read the usage in the trailing metadata of a call.
+
+    Args:
+        metadata: Pairs of key and value.
+
+    Returns:
+        The usage; None if the server gives none.
+    """
+    values = dict(metadata or ())
+    characters, sentences = values.get(_CHARACTERS), values.get(_SENTENCES)
+    if not (isinstance(characters, str) and isinstance(sentences, str)):
+        return None
+    if not (characters.isdecimal() and sentences.isdecimal()):
+        return None
+    return Usage(characters=int(characters), sentences=int(sentences))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGlossary:
+    """A glossary that the server holds."""
+
+    name: str
+    """Name for `glossary_name`."""
+    source_language: str
+    """BCP-47 code of the language of its terms."""
+    target_language: str
+    """BCP-47 code of the language of their translations."""
+    version: str
+    """Version that its author has written; may be empty."""
+    entry_count: int
+    """Number of terms."""
+    sha256: str
+    """SHA-256 of its file."""
+    display_name: str = ""
+    """Name for people; may be empty."""
 
 
 class FinishReason(enum.Enum):

@@ -22,10 +22,9 @@ from starlette.types import Receive, Scope, Send
 from xuanzang.client import AsyncTranslationClient, TranslationError
 from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, ByteQuota, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
-from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
-from xuanzang.gateway.entry.patience import HungUpError, deadline_in, seconds_until, within
+from xuanzang.gateway.entry.patience import Health, HungUpError, deadline_in, seconds_until, within
 from xuanzang.gateway.entry.reading import ReadingThread
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.limits import SharedLimit, SharedLimits, network_of

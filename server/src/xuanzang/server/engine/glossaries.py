@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 from xuanzang.server.engine.errors import (
     FieldViolation,
     GlossaryExistsError,

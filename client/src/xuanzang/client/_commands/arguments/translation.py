@@ -3,14 +3,131 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.arguments.search import add_search, search_options
-from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.streams import add_input
+from xuanzang.client._values.explanations import ExplainOptions
+from xuanzang.command.files import read_text
 from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
+
+_FLAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "--source": {"metavar": "CODE", "help": 'language to translate from, such as "zh"'},
+        "--target": {"metavar": "CODE", "help": 'language to translate into, such as "en"'},
+        "--model": {"metavar": "NAME", "help": "name of a model, as listed by `xuanzang models`"},
+        "--beam-size": {"type": int, "metavar": "N", "help": "hypotheses kept at each step; 1 is greedy search"},
+        "--num-hypotheses": {"type": int, "metavar": "N", "help": "hypotheses written per text"},
+        "--length-penalty": {"type": float, "metavar": "X", "help": "exponent on the length that divides scores"},
+        "--min-target-length": {"type": int, "metavar": "N", "help": "minimum number of tokens per sentence"},
+        "--max-target-length": {"type": int, "metavar": "N", "help": "maximum number of tokens per sentence"},
+        "--coverage-penalty": {"type": float, "metavar": "X", "help": "penalty on leaving out parts of the source"},
+        "--repetition-penalty": {"type": float, "metavar": "X", "help": "above 1: penalty on repeated tokens"},
+        "--no-repeat-ngram-size": {"type": int, "metavar": "N", "help": "let no sequence of N tokens occur twice"},
+        "--target-prefix": {"metavar": "TEXT", "help": "text that every hypothesis starts with"},
+        "--suppressed-text": {
+            "dest": "suppressed_texts",
+            "action": "append",
+            "metavar": "TEXT",
+            "help": "text that no translation may contain; repeatable",
+        },
+    }
+)
+
+
+def add_search(group: argparse._ArgumentGroup, *, without: Collection[str] = ()) -> None:
+    """Add the arguments."""
+    for flag, settings in _FLAGS.items():
+        if flag not in without:
+            group.add_argument(flag, **settings)
+
+
+def search_options(arguments: argparse.Namespace) -> ExplainOptions:
+    """Return the options that the arguments describe, which every command takes that shows a search as a whole.
+
+    Args:
+        arguments: Parsed arguments of a command that has all of them.
+    """
+    return {
+        "source_language": arguments.source,
+        "target_language": arguments.target,
+        "model": arguments.model,
+        "beam_size": arguments.beam_size,
+        "num_hypotheses": arguments.num_hypotheses,
+        "length_penalty": arguments.length_penalty,
+        "min_target_length": arguments.min_target_length,
+        "max_target_length": arguments.max_target_length,
+        "coverage_penalty": arguments.coverage_penalty,
+        "repetition_penalty": arguments.repetition_penalty,
+        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
+        "target_prefix": arguments.target_prefix,
+        "suppressed_texts": arguments.suppressed_texts,
+    }
+
+
+def add_terms(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments."""
+    group.add_argument(
+        "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
+    )
+    group.add_argument("--glossary-name", metavar="NAME", help="glossary of the server, whose terms are kept as well")
+    group.add_argument(
+        "--protect",
+        metavar="KINDS",
+        help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
+    )
+    group.add_argument(
+        "--placeholders",
+        metavar="FAMILIES",
+        help="placeholders to carry through the translation, such as printf,braces: printf, braces, icu, templates, "
+        "tags, variables, addresses, files, identifiers, handles, code (default: those of a document's format)",
+    )
+
+
+def term_options(arguments: argparse.Namespace) -> TranslateOptions:
+    """Return the options that they stand for.
+
+    Raises:
+        OSError: The glossary cannot be read.
+        ValueError: A line of it is no entry.
+    """
+    return {
+        "glossary": arguments.glossary and read_glossary(arguments.glossary),
+        "glossary_name": arguments.glossary_name,
+        "protected_patterns": arguments.protect and arguments.protect.split(","),
+        "placeholders": None
+        if arguments.placeholders is None
+        else list(filter(None, arguments.placeholders.split(","))),
+    }
+
+
+def read_glossary(file: Path) -> dict[str, list[str]]:
+    """Read a file of terms, as the server does.
+
+    Args:
+        file: Lines of a term, a tab, and its translations with tabs between them; empty lines, and lines that begin
+            with "#", are left out.
+
+    Returns:
+        Translations by term.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not UTF-8, or a line has no translation.
+    """
+    entries: dict[str, list[str]] = {}
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        term, *translations = (part.strip() for part in line.split("\t"))
+        if not term or not all(translations) or not translations:
+            raise ValueError(f"{file}, line {number}: must be a term, a tab and a translation")
+        entries[term] = translations
+    return entries
 
 
 def translate_options(arguments: argparse.Namespace) -> TranslateOptions:

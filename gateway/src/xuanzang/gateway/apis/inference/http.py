@@ -29,8 +29,8 @@ from xuanzang.gateway.apis.inference.inferences import (
     trace_settings,
 )
 from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
-from xuanzang.gateway.entry.health import Health
 from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_number
+from xuanzang.gateway.entry.patience import Health
 from xuanzang.gateway.errors import Fault, bad_request, not_offered
 
 _INFERENCE = frozenset({"id", "inputs", "model_name", "model_version", "outputs", "parameters"})

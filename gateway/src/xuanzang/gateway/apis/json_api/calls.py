@@ -28,8 +28,7 @@ from xuanzang.gateway.apis.json_api import messages
 from xuanzang.gateway.apis.json_api.openapi import document
 from xuanzang.gateway.apis.openai.completions import listed_pairs
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState
-from xuanzang.gateway.entry.messages import Asked, validated
-from xuanzang.gateway.entry.parameters import checked_texts
+from xuanzang.gateway.entry.parameters import Asked, checked_texts, validated
 from xuanzang.gateway.errors import Fault, fault_of
 from xuanzang.gateway.translation import Translated, TranslationJob, answered, log_models, size_of
 

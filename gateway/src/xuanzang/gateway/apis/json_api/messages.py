@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from xuanzang.gateway.entry.messages import Message, Several
-from xuanzang.gateway.entry.parameters import MAX_INT32
+from xuanzang.gateway.entry.parameters import MAX_INT32, Message, Several
 
 Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47 code, such as zh.")]
 

@@ -18,7 +18,7 @@ from xuanzang.client import Model, ProgressiveTranslation, TranslateOptions, Tra
 from xuanzang.gateway.apis.openai.prompts import Prompt, directions, is_instruction, read_prompt
 from xuanzang.gateway.apis.openai.responses import ResponseEvents
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint
-from xuanzang.gateway.entry.messages import Message, Several, validated
+from xuanzang.gateway.entry.parameters import Message, Several, validated
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.languages import base, code_of, targets_by_source, unless_automatic
 from xuanzang.gateway.translation import TranslationJob, log_models, translate, with_served_codes

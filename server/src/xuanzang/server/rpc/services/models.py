@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.command.names import PathName
+from xuanzang.command.files import PathName
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelStateError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.gate import Evaluation
