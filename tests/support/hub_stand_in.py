@@ -1,8 +1,9 @@
-"""A stand-in for the hub of models on 127.0.0.1: what its client library asks, and what can go wrong on the way."""
+"""A stand-in for the hub of models and Mozilla's registries on 127.0.0.1, and what can go wrong on the way."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -17,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 LARGE = (".safetensors", ".bin", ".spm", ".model", ".onnx")
 """Endings of the files that lie apart, by their SHA-256."""
+_KINDS = {"lex": "lexicalShortlist", "srcvocab": "srcVocab", "trgvocab": "trgVocab"}
+"""Names of files in models.json by those in the records."""
 
 
 @dataclass
@@ -32,6 +35,14 @@ class HubStandIn:
     "damage" of a byte of it, or "stop": nothing more comes, and `stopped` is released."""
     asked: list[str] = field(default_factory=list)
     """Method and path of every request."""
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """Of Remote Settings, at /records; `publish` adds some."""
+    entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Of models.json, by pair of languages; `publish` adds some."""
+    attachments: dict[str, bytes] = field(default_factory=dict)
+    """Files of both registries, by their place below /attachments/."""
+    sent: int = 0
+    """Bytes of files of registries that went out."""
     stopped: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     address: str = ""
 
@@ -51,6 +62,53 @@ class HubStandIn:
         """Return the files of a repository."""
         return sorted(path for path in (self.folder / repository).iterdir() if path.is_file())
 
+    @property
+    def records_url(self) -> str:
+        """Address of the records of Remote Settings."""
+        return f"{self.address}/records"
+
+    @property
+    def models_url(self) -> str:
+        """Address of models.json."""
+        return f"{self.address}/db/models.json"
+
+    @property
+    def attachments_url(self) -> str:
+        """Address of the files of Remote Settings: another host, as with the real one."""
+        return f"{self.elsewhere}/attachments/"
+
+    def publish(
+        self, student: Path, source: str, target: str, *, version: str = "3.0", architecture: str = "base-memory"
+    ) -> list[dict[str, Any]]:
+        """Add a student, in a folder, to both registries, and return its records."""
+        pair = f"{source.partition('-')[0]}{target}"
+        added: list[dict[str, Any]] = []
+        files: dict[str, dict[str, Any]] = {}
+        for path in sorted(student.iterdir()):
+            content = path.read_bytes()
+            kind = path.name.partition(".")[0]
+            name = path.name.replace(".", f".{pair}.", 1)
+            whole = {"decompressedHash": hashlib.sha256(content).hexdigest(), "decompressedSize": len(content)}
+            attachment = self._attach(f"main-workspace/{pair}-{version}/{name}.zst", zstd(content))
+            record = {"name": name, "fileType": kind, "version": version, "architecture": architecture, **whole}
+            record |= {"sourceLanguage": source, "targetLanguage": target, "filter_expression": ""}
+            added.append(record | {"attachment": attachment, "id": name, "schema": 1, "last_modified": 2})
+            place = f"models/{pair}/{version}/{name}.gz"
+            self._attach(place, gzip.compress(content))
+            files[_KINDS.get(kind, kind)] = {"path": place}
+            if kind == "model":
+                files["model"] |= {"uncompressedSize": len(content), "uncompressedHash": whole["decompressedHash"]}
+        self.records += added
+        entry = {"architecture": architecture, "releaseStatus": "Release", "sourceLanguage": source, "files": files}
+        entry |= {"targetLanguage": target, "metrics": {"flores200-plus": {"bleu": 29.04, "comet22": 0.862}}}
+        self.entries.setdefault(f"{source}-{target}", []).append(entry)
+        return added
+
+    def _attach(self, location: str, content: bytes) -> dict[str, Any]:
+        self.attachments[location] = content
+        digest = hashlib.sha256(content).hexdigest()
+        return {"hash": digest, "size": len(content), "location": location, "mimetype": "application/zstd"}
+
     def fault(self, path: str) -> str:
         """Return the fault of a request for a path and forget it; empty if it has none."""
         for number, (pattern, fault) in enumerate(self.faults):
@@ -58,6 +116,13 @@ class HubStandIn:
                 del self.faults[number]
                 return fault
         return ""
+
+
+def zstd(content: bytes) -> bytes:
+    """Compress a file as Mozilla does."""
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(content)
 
 
 @contextmanager
@@ -169,6 +234,19 @@ class _Handler(BaseHTTPRequestHandler):
         content = (self.hub.folder / repository / name).read_bytes()
         self._send_file(content, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'})
 
+    def _records(self) -> None:
+        self._send_json({"data": self.hub.records})
+
+    def _models(self) -> None:
+        found = {"generated": "2025-10-17T00:00:00Z", "baseUrl": f"{self.hub.elsewhere}/attachments"}
+        self._send_json(found | {"models": self.hub.entries})
+
+    def _attachment(self, location: str) -> None:
+        if location in self.hub.attachments:
+            self._send_file(self.hub.attachments[location], {})
+        else:
+            self._send(404, b"")
+
     def _validate(self) -> None:
         self._send_json({"errors": [], "warnings": []})
 
@@ -195,6 +273,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_file(self, content: bytes, headers: dict[str, str]) -> None:
         start = int((re.match(r"bytes=(\d+)-", self.headers.get("Range") or "") or ["", "0"])[1])
+        if start >= len(content) > 0:
+            self._send(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            return
         if start:
             headers = headers | {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"}
         self._send(206 if start else 200, content[start:], headers | {"Accept-Ranges": "bytes"})
@@ -210,10 +291,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD" or not body:
             return
         if self._fault == "cut":
-            self.wfile.write(body[: len(body) // 2])
+            body = body[: len(body) // 2]
+            self.wfile.write(body)
             self.close_connection = True
         else:
             self.wfile.write(bytes([body[0] ^ 1]) + body[1:] if self._fault == "damage" else body)
+        if self.path.startswith("/attachments/"):
+            self.hub.sent += len(body)
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -231,6 +315,9 @@ _ROUTES: tuple[tuple[str, Callable[..., None]], ...] = (
     (rf"/api/models/{_NAME}/tree/([^/]+)/?", _Handler._tree),
     (rf"/{_NAME}/resolve/([^/]+)/(.+)", _Handler._resolve),
     (rf"/large/{_NAME}/(.+)", _Handler._large),
+    (r"/records", _Handler._records),
+    (r"/db/models.json", _Handler._models),
+    (r"/attachments/(.+)", _Handler._attachment),
     (r"/api/repos/create", _Handler._create),
     (r"/api/validate-yaml", _Handler._validate),
     (rf"/api/models/{_NAME}/preupload/([^/]+)", _Handler._preupload),

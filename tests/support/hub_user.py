@@ -38,7 +38,9 @@ class HubUser:
         inherited = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "TMPDIR")}
         folders = {"HF_HOME": "cache", "XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache", "HOME": ""}
         places = {name: str(self.home / folder) for name, folder in folders.items()}
-        return inherited | places | {"HF_ENDPOINT": self.hub.address, "OMP_NUM_THREADS": "1"}
+        addresses = {"HF_ENDPOINT": self.hub.address, "XUANZANG_RECORDS_URL": self.hub.records_url}
+        addresses["XUANZANG_ATTACHMENTS_URL"] = self.hub.attachments_url
+        return inherited | places | addresses | {"OMP_NUM_THREADS": "1"}
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the program to its end."""

@@ -58,8 +58,8 @@ SECTIONS: Mapping[str, Mapping[str, Known]] = {
         "import": Known(
             "xuanzang-model", "Make a checkpoint of a MarianMT, NLLB-200, M2M-100, SMaLL-100 or mBART model"
         ),
-        "export": Known("xuanzang-export", "Turn a checkpoint into a bundle that the server loads"),
-        "restore": Known("xuanzang-export", "Turn a bundle back into a checkpoint"),
+        "export": Known("xuanzang-export[checkpoints]", "Turn a checkpoint into a bundle that the server loads"),
+        "restore": Known("xuanzang-export[checkpoints]", "Turn a bundle back into a checkpoint"),
     },
 }
 """By the heading under which help lists them. A command may be of two words."""

@@ -13,8 +13,9 @@ from xuanzang.command.files import PathName
 from xuanzang.command.parser import CommandParser, fail, say
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
-from xuanzang.hub.packages import require_client
+from xuanzang.hub.packages import require_client, require_student_import
 from xuanzang.hub.pulling import PullRequest, bundle_name, pull
+from xuanzang.hub.registry import LICENCE, Addresses, is_student_name
 from xuanzang.server.published import HubError, default_repository
 
 # Names of branches and tags that cannot be taken for paths out of a folder.
@@ -22,10 +23,17 @@ _REVISION = re.compile(r"[A-Za-z0-9][\w.@+/-]{0,254}")
 _PULL = """\
 Brings a published model into the folder that `xuanzang serve` reads: downloads what is needed, imports it, exports it
 in int8 with a certificate, and names it after the model. A bundle that somebody has pushed needs neither import nor
-export, and no torch. What was interrupted goes on when the same command is given again.
+export, and no torch; a model of Firefox Translations needs no torch either. What was interrupted goes on when the same
+command is given again.
 
-MODEL is a name on the hub, such as Helsinki-NLP/opus-mt-zh-en, or a folder in the same layout. `xuanzang models
-available` lists models that work. Flags of `xuanzang export` may follow after --.
+MODEL is a name on the hub, such as Helsinki-NLP/opus-mt-zh-en, a pair of languages of Firefox Translations, such as
+firefox:zh-en, or a folder with the files of either. `xuanzang models available` lists models that work. Flags of
+`xuanzang export` may follow after --.
+"""
+_AVAILABLE = """\
+Lists published models of families that can be pulled, with what their cards say of them. With firefox: or, say,
+firefox:zh-en it asks a registry of Mozilla's for the models of Firefox Translations; models.json has their scores, as
+--records-url https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data/db/models.json
 """
 
 
@@ -42,6 +50,7 @@ def pull_command(given: Sequence[str]) -> int:
             revision=options.revision,
             name=options.name or bundle_name(options.model),
             import_flags=[*importing, *([f"--punctuation={options.punctuation}"] if options.punctuation else [])],
+            addresses=Addresses(records=options.records_url, attachments=options.attachments_url),
             export_flags=arguments[place + 1 :],
         )
         folder = pull(request, say)
@@ -74,19 +83,48 @@ def push_command(given: Sequence[str]) -> int:
 
 
 def available_command(given: Sequence[str]) -> int:
-    """List models that are known to work."""
-    parser = CommandParser(
-        prog="xuanzang models available",
-        description="Lists published models of families that can be pulled, with what their cards say of them.",
+    """List models that are known to work, or those in a registry; return 1 if the registry does not answer."""
+    program = "xuanzang models available"
+    parser: argparse.ArgumentParser = CommandParser(prog=program, description=_AVAILABLE)
+    parser.add_argument(
+        "pair", nargs="?", default="", metavar="PAIR", help="languages, such as zh-en (default: all), or firefox:"
     )
-    parser.add_argument("pair", nargs="?", default="", metavar="PAIR", help="languages, such as zh-en (default: all)")
-    rows = [("MODEL", "LANGUAGES", "DOWNLOAD", "BUNDLE", "LICENCE", "QUALITY, BY ITS CARD")]
-    for each in known_models(parser.parse_args(given[2:]).pair):
-        sizes = (f"{each.download_bytes / 1e9:.1f} GB", f"{each.bundle_bytes / 1e9:.1f} GB")
-        rows.append((each.name, each.languages, *sizes, each.licence, each.quality))
+    _add_addresses(parser)
+    options = parser.parse_args(given[2:])
+    try:
+        if is_student_name(options.pair):
+            addresses = Addresses(records=options.records_url, attachments=options.attachments_url)
+            rows = _student_rows(addresses, options.pair)
+        else:
+            rows = _known_rows(options.pair)
+    except HubError as error:
+        return fail(program, str(error), status=1)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sys.stdout.writelines("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
     return 0
+
+
+def _known_rows(pair: str) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("MODEL", "LANGUAGES", "DOWNLOAD", "BUNDLE", "LICENCE", "QUALITY, BY ITS CARD")]
+    for each in known_models(pair):
+        sizes = (f"{each.download_bytes / 1e9:.1f} GB", f"{each.bundle_bytes / 1e9:.1f} GB")
+        rows.append((each.name, each.languages, *sizes, each.licence, each.quality))
+    return rows
+
+
+def _student_rows(addresses: Addresses, name: str) -> list[tuple[str, ...]]:
+    """Return a row for each model that a registry has released, of a pair if the name has one."""
+    require_student_import()
+    from xuanzang.hub.transfer import fetch_registry  # noqa: PLC0415 - a server has not its libraries
+
+    models = fetch_registry(addresses, say).of_name(name)
+    say(f"licence: {LICENCE}")
+    rows: list[tuple[str, ...]] = [("MODEL", "ARCHITECTURE", "VERSION", "SIZE", "FLORES-200-PLUS, BY THE REGISTRY")]
+    for model in models:
+        scores = ", ".join(f"{metric} {value:.4g}" for metric, value in sorted(model.scores.items()))
+        size = f"{model.content_size / 1e6:.1f} MB" if model.content_size else "not stated"
+        rows.append((model.name, model.architecture, model.version or "-", size, scores or "not stated"))
+    return rows
 
 
 def _pull_parser(program: str) -> argparse.ArgumentParser:
@@ -115,8 +153,26 @@ def _pull_parser(program: str) -> argparse.ArgumentParser:
             metavar="CODE",
             help="those to offer, where the model does not say them or has more, as for `xuanzang import`",
         )
+    _add_addresses(parser)
     languages.add_argument("--punctuation", choices=("as-is", "moses"), help="as for `xuanzang import`")
     return parser
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    default = Addresses.of_environment(os.environ)
+    group = parser.add_argument_group("models of Firefox Translations, from Mozilla or a mirror")
+    group.add_argument(
+        "--records-url",
+        default=default.records,
+        metavar="URL",
+        help=f"registry: records of Remote Settings, or a models.json (default: {default.records})",
+    )
+    group.add_argument(
+        "--attachments-url",
+        default=default.attachments,
+        metavar="URL",
+        help=f"the registry's files lie below (default: {default.attachments or 'what the registry says'})",
+    )
 
 
 def _name(text: str) -> PathName:

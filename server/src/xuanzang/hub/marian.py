@@ -1,7 +1,7 @@
 """Students of Firefox Translations in Marian's files: configuration, tensors, vocabularies, shortlist, checked.
 
-A student is a Transformer with a decoder of simpler simple recurrent units (Kim et al. 2019, arXiv:1906.04413). Any
-other network is refused by the option that differs.
+A student is a Transformer with a decoder of simpler simple recurrent units (Kim et al. 2019, "From Research to
+Production and Back", WNGT, D19-5632). Any other network is refused by the option that differs.
 """
 
 from __future__ import annotations
@@ -173,8 +173,7 @@ class StudentFiles:
             **dict(zip(["vocab*.spm"] if shared else ["srcvocab*.spm", "trgvocab*.spm"], sides, strict=True)),
         }
         if missing := [pattern for pattern, found in files.items() if not found]:
-            wanted = "vocab*.spm, or srcvocab*.spm and trgvocab*.spm" if "srcvocab*.spm" in missing else missing[0]
-            raise HubError(f"{folder} has no {wanted}, which a student of Firefox Translations has")
+            raise HubError(f"{folder} has no {' and no '.join(missing)}, which a student of Firefox Translations has")
         shortlists = _matching(folder, "lex*.bin")
         for found in (*files.values(), shortlists):
             if len(found) > 1:
@@ -304,6 +303,8 @@ def _require_tensors(network: Network, tensors: Mapping[str, Tensor]) -> None:
 
 def _require_vocabulary(data: bytes, size: int) -> None:
     """Raise MalformedFileError unless the bytes are a model of SentencePiece of a size, as students have it."""
+    if not data:
+        raise MalformedFileError("the file is empty")
     try:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=data)
     except (RuntimeError, ValueError) as error:

@@ -10,6 +10,8 @@ from xuanzang.server.published import HubError
 
 _CLIENT = "-e 'server[hub]'"
 _CONVERSION = "-e model -e export"
+_STUDENTS = "-e proto -e kernels -e export -e 'server[cpu,pull]'"
+_STUDENT_MODULES = ("httpx2", "onnx", "tqdm", "xuanzang.export", "yaml", "zstandard")
 
 
 def require_client() -> None:
@@ -27,6 +29,14 @@ def require_conversion() -> None:
         raise HubError(
             "a checkpoint is converted by xuanzang-model and xuanzang-export, which are not installed. In a clone of "
             f"xuanzang, with PyTorch, 2 GB:\n{_command(_CONVERSION)}"
+        )
+
+
+def require_student_import() -> None:
+    """Raise HubError, which names the command that installs them, unless students can be fetched and converted."""
+    if missing := [name for name in _STUDENT_MODULES if not find_spec(name)]:
+        raise HubError(
+            f"{missing[0]} is not installed. In a clone of xuanzang, without PyTorch:\n{_command(_STUDENTS)}"
         )
 
 

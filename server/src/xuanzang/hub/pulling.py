@@ -24,7 +24,8 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.command.files import PathName
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
-from xuanzang.hub.packages import require_client, require_conversion
+from xuanzang.hub.packages import require_client, require_conversion, require_student_import
+from xuanzang.hub.registry import LICENCE, Addresses, LanguagePair, is_student_name
 from xuanzang.hub.unfinished import UnfinishedPull
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
@@ -40,6 +41,8 @@ _OUTSIDE_NAMES = re.compile(r"[^a-z0-9._-]+")
 _GIGABYTE = 1e9
 # At 77 and 615 million parameters: 1.4 and 3.9 GB, the larger of import and export.
 _MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.2, 1.1e9
+# Files as sent and decompressed, then the bundle.
+_STUDENT_DISK = 4
 # The checkpoint, then the graphs in both precisions.
 _DISK_PER_WEIGHT_BYTE = 2.7
 
@@ -55,6 +58,8 @@ class PullRequest:
     """Branch, tag or commit; None: the main branch."""
     name: PathName
     """Name of the bundle."""
+    addresses: Addresses
+    """Of the registry of Firefox Translations' models."""
     import_flags: Sequence[str] = ()
     export_flags: Sequence[str] = ()
 
@@ -77,7 +82,9 @@ def bundle_name(model: str) -> PathName:
 
 def published_bundle(name: str, repository: Path, report: Callable[[str], None]) -> Path:
     """Pull a model for `xuanzang.server.published`, and return its bundle."""
-    return pull(PullRequest(model=name, name=bundle_name(name), repository=repository.absolute()), report)
+    addresses = Addresses.of_environment(os.environ)
+    place = repository.absolute()
+    return pull(PullRequest(model=name, name=bundle_name(name), repository=place, addresses=addresses), report)
 
 
 def pull(request: PullRequest, report: Callable[[str], None]) -> Path:
@@ -94,6 +101,11 @@ def pull(request: PullRequest, report: Callable[[str], None]) -> Path:
     request.repository.mkdir(parents=True, exist_ok=True)
     unfinished = UnfinishedPull(request.repository, request.name)
     with unfinished.claimed(report):
+        if is_student_name(request.model):
+            return _pull_student(request, unfinished, report)
+        if is_folder and any(Path(request.model).glob("*vocab*.spm")):
+            require_student_import()
+            return _build_student(request, unfinished, Path(request.model).absolute(), [])
         if is_folder:
             return _convert(request, unfinished, Path(request.model).absolute(), {}, report)
         return _pull_published(request, unfinished, report)
@@ -167,6 +179,48 @@ def _pull_bundle(
     return place
 
 
+def _pull_student(request: PullRequest, unfinished: UnfinishedPull, report: Callable[[str], None]) -> Path:
+    """Fetch a student of Firefox Translations, and make a bundle of it."""
+    require_student_import()
+    from xuanzang.hub import transfer  # noqa: PLC0415 - a server has not its libraries
+
+    LanguagePair.of_name(request.model)
+    try:
+        registry = transfer.fetch_registry(request.addresses, report)
+    except HubError as error:
+        if there := pulled_bundle(request.repository, request.model):
+            report(f"{error}; {there} is from an earlier pull")
+            return there
+        raise
+    model = registry.newest(request.model)
+    if there := pulled_bundle(request.repository, model.name, model.revision):
+        unfinished.remove()
+        return there
+    _require_room(request.repository, _STUDENT_DISK * model.content_size, 0)
+    address = transfer.files_address(request.addresses, registry)
+    report(f"{model.name}, {model.architecture}, {model.revision}, {model.content_size / 1e6:.0f} MB")
+    report(f"licence: {LICENCE}")
+    work = _work(request, {"name": model.name, "revision": model.revision})
+    folder = unfinished.kept(f"{work}/files")
+    folder.mkdir(exist_ok=True)
+    for file in model.files:
+        transfer.fetch_file(file, address, folder, report)
+    flags = [f"--name={model.name}", f"--revision={model.revision}", f"--licence={LICENCE}"]
+    flags += [f"--architecture={model.architecture}"]
+    flags += [f"--{side}-language={code}" for side, code in zip(("source", "target"), model.languages, strict=True)]
+    return _build_student(request, unfinished, folder, flags)
+
+
+def _build_student(request: PullRequest, unfinished: UnfinishedPull, folder: Path, flags: Sequence[str]) -> Path:
+    """Make a bundle of a student's files, in a process of its own."""
+    _place(request.repository, request.name)
+    place = ["--repository", str(request.repository), "--model", request.name]
+    given = [str(folder), *place, *flags, *request.import_flags, *request.export_flags]
+    shown = _run("xuanzang.hub.building", given, unfinished.emptied("scratch"))
+    unfinished.remove()
+    return Path(shown.splitlines()[-1])
+
+
 def _manifest(name: str, folder: Path) -> manifest_pb2.Manifest:
     """Read the manifest of a bundle, whose model and version become names of folders."""
     try:
@@ -203,10 +257,10 @@ def _convert(
         report("2 of 3: import" if origin else "1 of 2: import")
         checkpoint = unfinished.cleared(f"{work}/checkpoint")
         flags = [str(folder), "--output", str(checkpoint), *request.import_flags]
-        _run(["import", *flags], unfinished.emptied(f"{work}/scratch"))
+        _run("xuanzang.command", ["import", *flags], unfinished.emptied(f"{work}/scratch"))
     report("3 of 3: export, int8 unless flags say otherwise" if origin else "2 of 2: export")
     flags = ["--checkpoint", str(checkpoint), "--repository", str(request.repository), "--model", request.name]
-    shown = _run(["export", *flags, *request.export_flags], unfinished.emptied(f"{work}/scratch"))
+    shown = _run("xuanzang.command", ["export", *flags, *request.export_flags], unfinished.emptied(f"{work}/scratch"))
     unfinished.remove()
     return Path(shown.splitlines()[-1])
 
@@ -217,16 +271,16 @@ def _work(request: PullRequest, origin: Mapping[str, object]) -> str:
     return hashlib.sha256(result.encode()).hexdigest()[:12]
 
 
-def _run(arguments: Sequence[str], scratch: Path) -> str:
-    """Run a command of this program in a separate process and return its output.
+def _run(module: str, arguments: Sequence[str], scratch: Path) -> str:
+    """Run a program in a separate process and return its output.
 
     Args:
-        arguments: Name of the command, and its arguments.
+        module: Module of the program.
+        arguments: Its arguments.
         scratch: Empty folder for its temporary files.
     """
-    command = [sys.executable, "-m", "xuanzang.command", *arguments]
     done = subprocess.run(  # noqa: S603 - our own program
-        command,
+        [sys.executable, "-m", module, *arguments],
         stdout=subprocess.PIPE,
         text=True,
         check=False,
@@ -234,7 +288,8 @@ def _run(arguments: Sequence[str], scratch: Path) -> str:
         env=os.environ | {"TMPDIR": str(scratch)},
     )
     if done.returncode:
-        raise HubError(f"xuanzang {arguments[0]} ended with status {done.returncode}; the lines above say why")
+        name = f"xuanzang {arguments[0]}" if module == "xuanzang.command" else "the conversion"
+        raise HubError(f"{name} ended with status {done.returncode}; the lines above say why")
     return done.stdout
 
 

@@ -61,12 +61,17 @@ class UnfinishedPull:
         Args:
             part: Relative path, of names that the pull chooses.
         """
+        path = self.kept(part)
+        _delete(path)
+        return path
+
+    def kept(self, part: str) -> Path:
+        """Return a path inside the folder with the content that an earlier pull left there; see `cleared`."""
         self._require_own()
         self.folder.mkdir(exist_ok=True)
         (self.folder / _MARKER).touch()
         path = self.folder / part
         path.parent.mkdir(parents=True, exist_ok=True)
-        _delete(path)
         return path
 
     def emptied(self, part: str) -> Path:

@@ -16,7 +16,8 @@ from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.bundles.repository import find_bundles
 
 _LOGGER = logging.getLogger(__name__)
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# On a hub, or a pair of languages of Firefox Translations.
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*|firefox:[A-Za-z-]+")
 # Of functions that pull: name, repository, report → bundle; xuanzang.hub has one.
 _GROUP = "xuanzang.published"
 

@@ -1,0 +1,175 @@
+"""Firefox's students by the commands of a user: from Mozilla's registries, as a stand-in has them, to translations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_stand_in import HubStandIn, serving
+from hub_user import HubUser
+from marian_students import StudentForm, english_texts, write_student
+
+pytest.importorskip("zstandard", reason="needs the extra `pull`")
+
+from xuanzang.hub.registry import LICENCE
+
+NAME = "firefox:zh-en"
+FORM = StudentForm(encoder_layers=1, decoder_layers=1)
+TWO_TABLES = StudentForm(encoder_layers=1, decoder_layers=2, has_own_vocabularies=True)
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the files of a student with one vocabulary."""
+    folder = tmp_path_factory.mktemp("students") / "zh-en"
+    write_student(folder, FORM, english_texts())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the files of a student with a vocabulary for each side."""
+    folder = tmp_path_factory.mktemp("students") / "en-zh"
+    write_student(folder, TWO_TABLES, english_texts(), seed=2)
+    return folder
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubStandIn]:
+    with serving(HubStandIn(tmp_path / "hub")) as running:
+        yield running
+
+
+@pytest.fixture
+def user(hub: HubStandIn, tmp_path: Path) -> HubUser:
+    return HubUser(tmp_path, hub)
+
+
+def files(hub: HubStandIn) -> list[str]:
+    return [each.rpartition("/")[2] for each in hub.asked if "/attachments/" in each]
+
+
+def test_two_pairs_are_pulled_and_served_by_one_command(
+    user: HubUser, hub: HubStandIn, student: Path, other: Path
+) -> None:
+    hub.publish(student, "zh-Hans", "en")
+    hub.publish(other, "en", "zh-Hans")
+    with user.serving(NAME, "firefox:en-zh", "--yes") as address:
+        done = user.run("translate", "--address", address, "--target", "zh", "The cat likes a river today.")
+        back = user.run("translate", "--address", address, "--source", "zh", "The dog finds a letter.")
+        listed = user.run("models", "--address", address, "--json")
+    assert done.returncode == back.returncode == 0, done.stderr + back.stderr
+    models = {each["source_model"]: each for each in map(json.loads, listed.stdout.splitlines())}
+    assert set(models) == {NAME, "firefox:en-zh"}
+    for model in models.values():
+        assert model["licence"] == LICENCE
+        assert model["precision"] == "int8"
+
+
+def test_a_pull_states_the_licence_and_keeps_digests_of_what_it_read(
+    user: HubUser, hub: HubStandIn, student: Path
+) -> None:
+    records = hub.publish(student, "zh-Hans", "en")
+    done = user.run("pull", NAME)
+    assert done.returncode == 0, done.stderr
+    assert f"xuanzang: licence: {LICENCE}" in done.stderr.splitlines()
+    bundle = Path(done.stdout.strip())
+    assert bundle == user.repository / "firefox-zh-en" / "1"
+    source = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))["provenance"]["source"]
+    digests = {record["decompressedHash"] for record in records}
+    assert set(source["file_sha256"].values()) == digests
+    [weights] = [record["decompressedHash"] for record in records if record["fileType"] == "model"]
+    assert (source["name"], source["revision"], source["licence"]) == (NAME, f"3.0-{weights[:12]}", LICENCE)
+    hub.asked.clear()
+    assert user.run("pull", NAME).stdout == done.stdout
+    assert files(hub) == []
+
+
+def test_a_newer_release_becomes_the_next_version(user: HubUser, hub: HubStandIn, student: Path, other: Path) -> None:
+    hub.publish(student, "zh-Hans", "en")
+    first = user.run("pull", NAME)
+    hub.publish(other, "zh-Hans", "en", version="3.1")
+    second = user.run("pull", NAME)
+    assert [Path(each.stdout.strip()).name for each in (first, second)] == ["1", "2"], second.stderr
+
+
+def test_models_json_serves_as_well(user: HubUser, hub: HubStandIn, student: Path) -> None:
+    hub.publish(student, "zh", "en")
+    address = ("--records-url", hub.models_url)
+    done = user.run("pull", NAME, *address, "--attachments-url", "")
+    assert done.returncode == 0, done.stderr
+    assert user.served() == ["firefox-zh-en/1"]
+    listed = user.run("models", "available", NAME, *address)
+    assert listed.stdout.splitlines()[1].split(maxsplit=4) == [
+        NAME,
+        "base-memory",
+        "-",
+        f"{(student / 'model.bin').stat().st_size / 1e6:.1f}",
+        "MB  bleu 29.04, comet22 0.862",
+    ]
+
+
+def test_a_folder_becomes_a_bundle_and_its_name_says_the_languages(user: HubUser, student: Path) -> None:
+    done = user.run("pull", str(student))
+    assert done.returncode == 1
+    assert "their languages: give --source-language and --target-language" in done.stderr
+    done = user.run("pull", str(student), "--source-language", "zh", "--target-language", "en", "--name", "mine")
+    assert done.returncode == 0, done.stderr
+    assert user.served() == ["mine/1"]
+
+
+def test_a_pull_that_is_killed_goes_on_where_it_stopped(user: HubUser, hub: HubStandIn, student: Path) -> None:
+    records = hub.publish(student, "zh-Hans", "en")
+    names = [record["attachment"]["location"].rpartition("/")[2] for record in records]
+    hub.faults.append((f"GET .*{names[-1]}", "stop"))
+    with user.start("pull", NAME) as process:
+        hub.stopped.acquire()
+        process.kill()
+        process.communicate()
+    assert user.served() == []
+    hub.asked.clear()
+    done = user.run("pull", NAME)
+    assert done.returncode == 0, done.stderr
+    assert files(hub) == names[-1:]
+
+
+@pytest.mark.parametrize("form", ["sent", "whole"])
+def test_a_file_that_is_not_the_registrys_is_never_served(
+    user: HubUser, hub: HubStandIn, student: Path, form: str
+) -> None:
+    records = hub.publish(student, "zh-Hans", "en")
+    record = next(record for record in records if record["fileType"] == "vocab")
+    if form == "sent":
+        hub.faults.append(("GET .*vocab", "damage"))
+    else:
+        record["decompressedHash"] = "0" * 64
+    done = user.run("pull", NAME)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "vocab.spm came damaged: its SHA-256" in done.stderr.splitlines()[-1]
+    assert user.served() == []
+
+
+def test_what_cannot_be_had_is_said_in_one_line(user: HubUser, hub: HubStandIn, student: Path, tmp_path: Path) -> None:
+    hub.publish(student, "de", "en", architecture="transformer-big")
+    (tmp_path / "broken").mkdir()
+    for path in student.iterdir():
+        (tmp_path / "broken" / path.name).write_bytes(path.read_bytes()[:5000])
+    hub.publish(tmp_path / "broken", "fr", "en")
+    expected = {
+        ("firefox:zh-en",): "Firefox Translations has no model firefox:zh-en",
+        ("firefox:zh",): "'firefox:zh' names no pair of languages, as firefox:zh-en does",
+        ("firefox:de-en",): "is of the architecture 'transformer-big', none of those that can be imported",
+        ("firefox:fr-en",): "the conversion ended with status 1; the lines above say why",
+        ("firefox:zh-en", "--records-url", "zh"): "--records-url must be an address such as",
+        ("firefox:zh-en", "--records-url", f"{hub.address}/nowhere"): "did not come: HTTP status 404",
+        ("firefox:zh-en", "--records-url", hub.address + "/api/validate-yaml"): "answers with no list of",
+    }
+    for arguments, message in expected.items():
+        done = user.run("pull", *arguments)
+        assert (done.returncode, done.stdout) == (1, ""), done.stderr
+        assert message in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+    assert "model.bin cannot be imported: data of " in user.run("pull", "firefox:fr-en").stderr
+    assert user.served() == []
