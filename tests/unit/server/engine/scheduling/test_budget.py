@@ -77,11 +77,20 @@ def bench(repository: Path) -> Bench:
 async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have(bench: Bench, metrics: Metrics) -> None:
     model = bench.model(metrics, workers=1)
     bench.submit(model, 3, 3, 3, 3)
-    assert len(bench.take(0)) == 2
+    assert len(bench.take(0)) == 4
+    bench.submit(model, 3)
     assert bench.take(1) == []
     bench.report(0)
-    assert len(bench.take(1)) > 0
+    assert len(bench.take(1)) == 1
     assert bench.take(0) == []
+
+
+async def test_the_only_worker_of_a_model_takes_all_that_waits_for_it(repository: Path, metrics: Metrics) -> None:
+    bench = Bench(repository, workers=4)
+    model = bench.model(metrics, workers=1)
+    bench.submit(model, *[3] * 32)
+    assert len(bench.take(0)) == 32
+    assert [bench.take(worker) for worker in range(1, 4)] == [[]] * 3
 
 
 async def test_other_models_go_on_beside_one_whose_workers_are_taken(bench: Bench, metrics: Metrics) -> None:

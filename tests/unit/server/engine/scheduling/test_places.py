@@ -79,6 +79,17 @@ async def test_a_caller_of_single_sentences_hardly_notices_one_who_takes_all_it_
     assert sum(beside) + 0.003 * len(beside) >= SECONDS - 3 * percentile(calm, 0.99)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4])
+async def test_callers_within_their_shares_cost_a_single_sentence_their_rows_in_its_steps_and_no_more(
+    make_server: MakeServer, workers: int
+) -> None:
+    calm = measured(make_server(workers), address="{}")
+    beside = measured(make_server(workers), *[([LONG] * 4, GREEDY)] * 6, address="{}")
+    rows = 1 + 6 * 4 / workers
+    longer = (SPEED.step + rows * SPEED.sentence) / (SPEED.step + SPEED.sentence)
+    assert percentile(beside, 0.99) <= 1.25 * longer * percentile(calm, 0.99)
+
+
 @pytest.mark.parametrize("address", ["{}", "one"], ids=["addresses", "names of one address"])
 @pytest.mark.parametrize(("callers", "sentences"), [(20, 3), (64, 1), (20, 19), (48, 8)])
 @pytest.mark.parametrize("workers", [2, 8])

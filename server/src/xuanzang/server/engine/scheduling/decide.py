@@ -118,12 +118,15 @@ class _Room:
         # Places for models that not all workers may decode: the others take no share of these.
         self._limited = max(limit - here.rows, 0) if state.queue.has_limited else 0
         self._waiting, self._held, self._everywhere = waiting, here.places, [each.tiers[tier] for each in state.workers]
-        callers = len(waiting.keys() | here.places.keys())
+        callers = len(waiting) + sum([share not in waiting for share in here.places])
         self._share = max(1, limit // callers) if callers else limit
-        # A caller may have an equal share of the places, and spare ones: the share of callers with less is kept
+        # A caller may have an equal share of the places, and what is spare: what those with less may still take is kept
         # for them.
-        kept = sum([min(each, self._free(share)) for share, each in waiting.items()]) if callers > 1 else 0
-        self._spare = max(0, places - kept)
+        self._spare = places
+        for share, wanted in waiting.items() if callers > 1 else ():
+            self._spare -= min(wanted, self._free(share))
+            if self._spare <= 0:
+                break
         # They are not kept waiting by those with more: what these have beyond their shares does not count, so that the
         # batch grows for a while. Shares that are smaller than a group are free soon.
         counted = sum([min(each, self._share) for each in here.places.values()])
@@ -150,7 +153,7 @@ class _Room:
         if self._taken.total() >= max(self.places, limited):
             return False
         if limited or not self._grows:
-            return self._taken[share] < self._free(share) + max(self._spare, limited)
+            return self._taken[share] < self._free(share) + max(self._spare, limited, 0)
         # No more than until other workers have as many of its sentences.
         everywhere = sum([each.places[share] for each in self._everywhere]) + self._waiting.get(share, 0)
         part = -(-everywhere // len(self._everywhere)) - self._held[share]
@@ -213,7 +216,7 @@ class _Choice:
         turns = state.queue.in_turn(self._now, lambda share: state.callers.may_have(share, tier), may_try)
         others = (queued for queued in turns if queued not in first)
         beginning = sum([not each.sentences for each in state.workers])
-        if state.workers[self._worker].sentences or beginning == 1:
+        if state.workers[self._worker].sentences or beginning == 1 or state.queue.has_limited:
             yield from others
             return
         # Workers that begin together should end together. Turns do not matter if nothing is left to wait.
