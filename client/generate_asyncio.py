@@ -49,7 +49,6 @@ _CLIENT = (
     ("called by the thread that waits", "called by the task that waits"),
     ("read by another thread. An exception", "read by another task. An exception"),
     ("BlockingCalls(", "AsyncCalls("),
-    ("-> BlockingCalls:", "-> AsyncCalls:"),
     ("BlockingStream(", "AsyncStream("),
     ("def __enter__(", "async def __aenter__("),
     ("def __exit__(", "async def __aexit__("),
@@ -70,15 +69,16 @@ _CLIENT = (
 )
 _GLOSSARIES = (
     ("for the blocking client", "for the asyncio client"),
-    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("_calls.blocking import BlockingMethods", "_calls.aio import AsyncMethods"),
+    ("(BlockingMethods)", "(AsyncMethods)"),
     ("class GlossaryCalls", "class AsyncGlossaryCalls"),
     ("of a blocking client", "of an asyncio client"),
-    ("-> BlockingCalls:", "-> AsyncCalls:"),
 )
 _DOCUMENTS = (
     ("for the blocking client", "for the asyncio client"),
     ("import closing", "import aclosing"),
-    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("_calls.blocking import BlockingMethods", "_calls.aio import AsyncMethods"),
+    ("(BlockingMethods)", "(AsyncMethods)"),
     ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
     ("DocumentCalls", "AsyncDocumentCalls"),
     ("of a blocking client", "of an asyncio client"),
@@ -88,7 +88,6 @@ _DOCUMENTS = (
     ("def result_or_retry", "async def result_or_retry"),
     ("result = result_or_retry(", "result = await result_or_retry("),
     ("return client.translate_one", "return await client.translate_one"),
-    ("-> BlockingCalls:", "-> AsyncCalls:"),
 )
 GENERATED = (
     ("_client.py", "_aio_client.py", _CLIENT),

@@ -315,15 +315,6 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
         response = self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=seconds)
         return responses.translations(response, request)[0]
 
-    @property
-    def _open_calls(self) -> BlockingCalls:
-        if self._calls.closed:
-            raise RuntimeError("the client is closed")
-        return self._calls
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else channel.positive_timeout(timeout)
-
 
 def _open(
     target: str, credentials: grpc.ChannelCredentials | None, options: list[tuple[str, str | int]]

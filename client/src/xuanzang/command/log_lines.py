@@ -6,7 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
@@ -38,7 +38,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in vars(record).items() if name not in _OWN}
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
 
 
 def _timestamp(record: logging.LogRecord) -> str:

@@ -11,7 +11,16 @@ b'# *B* A\n\n```\nc\n```\n'
 from __future__ import annotations
 
 from xuanzang.documents.document import DocumentError, Limits
-from xuanzang.documents.job import Answer, Copied, DocumentSummary, Job, KeyOf, OnProgress, Refusal, TranslatedTexts
+from xuanzang.documents.job import (
+    Answer,
+    Copied,
+    DocumentSummary,
+    Job,
+    KeyFunction,
+    OnProgress,
+    Refusal,
+    TranslatedTexts,
+)
 from xuanzang.documents.memory import TranslationMemory
 from xuanzang.documents.opening import SUFFIXES, DocumentFile, DocumentTexts
 
@@ -24,7 +33,7 @@ __all__ = [
     "DocumentSummary",
     "DocumentTexts",
     "Job",
-    "KeyOf",
+    "KeyFunction",
     "Limits",
     "OnProgress",
     "Refusal",

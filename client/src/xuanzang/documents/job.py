@@ -16,7 +16,7 @@ _SAVE_AFTER = 64  # translations
 OnProgress = Callable[[int, int], None]
 """Receiver of the number of texts done and of all texts."""
 
-KeyOf = Callable[[str], bytes]
+KeyFunction = Callable[[str], bytes]
 """Function from a text to its key in a memory: equal if the same text would get the same translation."""
 
 
@@ -107,7 +107,7 @@ class Job:
         texts: DocumentTexts,
         *,
         memory: TranslationMemory | None = None,
-        key: KeyOf | None = None,
+        key: KeyFunction | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._texts = texts

@@ -38,14 +38,10 @@ def translate_ids(
     batch_sentences: int = 32,
     prefix_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
-    """Translate tokenised sentences of any number, batched by length.
+    """Translate tokenised sentences of any number, batched by length; `beam_search` explains the other options.
 
     Args:
-        model: Model in evaluation mode.
         sentences: Source ids, eos last.
-        beam_size: Hypotheses kept; 1 is greedy.
-        num_hypotheses: Hypotheses returned for each sentence.
-        length_penalty: α of score = sum / length^α.
         prefix_ids: Beginning of every hypothesis.
 
     Returns:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ import grpc
 from google.protobuf.message import Message
 
 from xuanzang.client._calls.blocking import SessionState, failure, shared
-from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
+from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS, positive_timeout
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, reason_of_health
@@ -164,6 +165,22 @@ class AsyncCalls:
         except grpc.aio.UsageError:
             return  # the client is closed; the probe has no reader
         self.shared.addresses.probed(number, reason)
+
+
+class AsyncMethods(ABC):
+    """Methods of a client over its calls."""
+
+    _calls: AsyncCalls
+    _timeout: float
+
+    @property
+    def _open_calls(self) -> AsyncCalls:
+        if self._calls.closed:
+            raise RuntimeError("the client is closed")
+        return self._calls
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else positive_timeout(timeout)
 
 
 class _UnaryCall(Generic[Request, Response]):

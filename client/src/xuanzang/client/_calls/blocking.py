@@ -7,6 +7,7 @@ import queue
 import random
 import threading
 import time
+from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
@@ -14,7 +15,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
+from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS, positive_timeout
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
@@ -182,6 +183,22 @@ class BlockingCalls:
         code = check.code()
         answer = check.result() if code is grpc.StatusCode.OK else None
         self.shared.addresses.probed(number, reason_of_health(code, check.details(), answer))
+
+
+class BlockingMethods(ABC):
+    """Methods of a client over its calls."""
+
+    _calls: BlockingCalls
+    _timeout: float
+
+    @property
+    def _open_calls(self) -> BlockingCalls:
+        if self._calls.closed:
+            raise RuntimeError("the client is closed")
+        return self._calls
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else positive_timeout(timeout)
 
 
 class _UnaryCall(Generic[Request, Response]):

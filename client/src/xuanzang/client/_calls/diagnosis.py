@@ -43,10 +43,10 @@ def first_contact(targets: Sequence[str], tls: TLSConfig | None, *, uses_proxy: 
         uses_proxy: Whether a proxy that the environment names is used.
         waits: Whether calls are to wait as long as their time allows.
     """
-    return FirstContact(len(targets), lambda number: look_at(targets[number], tls, uses_proxy=uses_proxy), waits=waits)
+    return FirstContact(len(targets), lambda number: examined(targets[number], tls, uses_proxy=uses_proxy), waits=waits)
 
 
-def look_at(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding | None:
+def examined(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding | None:
     """Return what keeps a client from a server; None if nothing does, or it cannot be told.
 
     Args:

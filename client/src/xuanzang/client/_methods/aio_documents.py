@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from xuanzang.client._calls.aio import AsyncCalls
+from xuanzang.client._calls.aio import AsyncMethods
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.aio_stream import AsyncStream
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class AsyncDocumentCalls(ABC):
-    """Methods of an asyncio client."""
+class AsyncDocumentCalls(AsyncMethods):
+    """Methods of an asyncio client about documents."""
 
     @lists_options(TranslateOptions)
     async def translate_document(
@@ -54,7 +54,6 @@ class AsyncDocumentCalls(ABC):
             columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
             memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
-            limits: Limits of the file; None: the default ones.
             timeout: Time limit in seconds of each wait for an answer; None: the client's.
             options: Keyword arguments listed in TranslateOptions.
 
@@ -64,14 +63,8 @@ class AsyncDocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        file, texts = await self._read(
-            source,
-            suffix=suffix,
-            encoding=encoding,
-            columns=columns,
-            limits=limits,
-            target_language=options.get("target_language"),
-        )
+        settings = {"suffix": suffix, "encoding": encoding, "columns": columns, "limits": limits}
+        file, texts = await self._read(source, target_language=options.get("target_language"), **settings)
         found = await self.translate_document_texts(
             texts, memory=memory, on_progress=on_progress, timeout=timeout, **options
         )
@@ -147,15 +140,6 @@ class AsyncDocumentCalls(ABC):
     @abstractmethod
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers."""
-
-    @property
-    @abstractmethod
-    def _open_calls(self) -> AsyncCalls:
-        """Calls of the client, which is not closed."""
-
-    @abstractmethod
-    def _seconds(self, timeout: float | None) -> float:
-        """Time limit of a call, by default the client's."""
 
 
 async def result_or_retry(

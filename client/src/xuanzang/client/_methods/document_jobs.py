@@ -17,7 +17,7 @@ from xuanzang.documents import (
     Copied,
     DocumentTexts,
     Job,
-    KeyOf,
+    KeyFunction,
     OnProgress,
     TranslatedTexts,
     TranslationMemory,
@@ -109,7 +109,7 @@ def _with_defaults(options: TranslateOptions, texts: DocumentTexts) -> Translate
     return {**chosen, "token_details": None} if texts.is_html or chosen.get("placeholders") else chosen
 
 
-def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyOf | None:
+def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyFunction | None:
     """Return the function from a text to its key.
 
     A key covers the text, the languages, the options, and the manifest's digest of every model that may answer, so that

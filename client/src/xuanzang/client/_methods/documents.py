@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from xuanzang.client._calls.blocking import BlockingCalls
+from xuanzang.client._calls.blocking import BlockingMethods
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.stream import BlockingStream
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class DocumentCalls(ABC):
-    """Methods of a blocking client."""
+class DocumentCalls(BlockingMethods):
+    """Methods of a blocking client about documents."""
 
     @lists_options(TranslateOptions)
     def translate_document(
@@ -51,7 +51,6 @@ class DocumentCalls(ABC):
             columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
             memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
-            limits: Limits of the file; None: the default ones.
             timeout: Time limit in seconds of each wait for an answer; None: the client's.
             options: Keyword arguments listed in TranslateOptions.
 
@@ -61,14 +60,8 @@ class DocumentCalls(ABC):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        file, texts = self._read(
-            source,
-            suffix=suffix,
-            encoding=encoding,
-            columns=columns,
-            limits=limits,
-            target_language=options.get("target_language"),
-        )
+        settings = {"suffix": suffix, "encoding": encoding, "columns": columns, "limits": limits}
+        file, texts = self._read(source, target_language=options.get("target_language"), **settings)
         found = self.translate_document_texts(texts, memory=memory, on_progress=on_progress, timeout=timeout, **options)
         content = self._open_calls.apart(file.written, found.translations)
         return DocumentTranslation(content=content, summary=found.summary)
@@ -142,15 +135,6 @@ class DocumentCalls(ABC):
     @abstractmethod
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers."""
-
-    @property
-    @abstractmethod
-    def _open_calls(self) -> BlockingCalls:
-        """Calls of the client, which is not closed."""
-
-    @abstractmethod
-    def _seconds(self, timeout: float | None) -> float:
-        """Time limit of a call, by default the client's."""
 
 
 def result_or_retry(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from xuanzang.client._calls import methods
-from xuanzang.client._calls.blocking import BlockingCalls
+from xuanzang.client._calls.blocking import BlockingMethods
 from xuanzang.client._calls.status import about_glossaries
 from xuanzang.client._messages import requests, responses
 from xuanzang.client._values.results import StoredGlossary
@@ -13,8 +11,8 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.options import Glossary
 
 
-class GlossaryCalls(ABC):
-    """Methods of a blocking client."""
+class GlossaryCalls(BlockingMethods):
+    """Methods of a blocking client about glossaries."""
 
     def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
         """List the glossaries that the server holds.
@@ -74,12 +72,11 @@ class GlossaryCalls(ABC):
             AccessDeniedError: This caller may not store glossaries.
             TranslationError: The server stores none, or could not be reached in time.
         """
-        languages = source_language, target_language
         request = self._open_calls.apart(
             requests.create_glossary,
             name,
             entries,
-            languages=languages,
+            languages=(source_language, target_language),
             version=version,
             display_name=display_name,
             replace=replace,
@@ -101,12 +98,3 @@ class GlossaryCalls(ABC):
         request = requests.named_glossary(pb.DeleteGlossaryRequest, name)
         with about_glossaries():
             self._open_calls.unary(methods.DELETE_GLOSSARY, request, timeout=self._seconds(timeout))
-
-    @property
-    @abstractmethod
-    def _open_calls(self) -> BlockingCalls:
-        """Calls of the client, which is not closed."""
-
-    @abstractmethod
-    def _seconds(self, timeout: float | None) -> float:
-        """Time limit of a call, by default the client's."""

@@ -76,7 +76,7 @@ class Throttle:
         self._delay = _MIN_WAIT  # that the last refusal named
 
     @property
-    def is_calm(self) -> bool:
+    def has_refused_nothing(self) -> bool:
         """True if no counted call was refused."""
         return self._hold is None and self._calls == self._accepted
 
@@ -159,7 +159,7 @@ class Throttles:
     def waits(self, shape: CallShape) -> dict[int, float]:
         """Return the addresses that refuse a call, each with the seconds until another try."""
         # Read without the lock: what another thread is just counting may as well come after this call.
-        if all(each.is_calm for each in self._throttles):
+        if all(each.has_refused_nothing for each in self._throttles):
             return {}
         with self._lock:
             now, draw = self._clock(), self._random()

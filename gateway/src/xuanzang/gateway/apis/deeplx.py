@@ -27,7 +27,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 KEY_HINT = "?token=KEY, or the header authorization: Bearer KEY"
 """Place of the key in programs whose only field is an address."""
-_OWN = frozenset({"text", "source_lang", "target_lang", "tag_handling"})
+_PARAMETERS = frozenset({"text", "source_lang", "target_lang", "tag_handling"})
 
 
 def render(fault: Fault) -> Response:
@@ -68,7 +68,7 @@ class DeepLX:
 
 def _read(call: Call) -> TranslationJob:
     given = call.parameters
-    call.ignore_others(_OWN | {"token", UNSERVED})
+    call.ignore_others(_PARAMETERS | {"token", UNSERVED})
     return TranslationJob(
         texts=[required_text(given, "text")],
         source=unless_automatic(given.text("source_lang")),
@@ -78,7 +78,7 @@ def _read(call: Call) -> TranslationJob:
 
 
 def _fits(given: Parameters) -> bool:
-    return bool(given.names & _OWN)
+    return bool(given.names & _PARAMETERS)
 
 
 def _options(given: Parameters) -> TranslateOptions:

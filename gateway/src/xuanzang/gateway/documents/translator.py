@@ -14,7 +14,7 @@ from http import HTTPStatus
 
 from xuanzang.client import AsyncTranslationClient, DocumentTranslation, TranslateOptions
 from xuanzang.documents import DocumentError, DocumentFile, DocumentTexts, Limits
-from xuanzang.gateway.documents.worker import BEGUN, LENGTH_BYTES, Facts, Outcome, facts_of, give_back_memory, message
+from xuanzang.gateway.documents.worker import BEGUN, LENGTH_BYTES, Facts, Outcome, file_facts, give_back_memory, message
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, SharedLimits
 from xuanzang.gateway.settings import Settings
@@ -66,7 +66,7 @@ class DocumentProcesses:
             DocumentError: As `DocumentFile.texts`, or it takes too much time or memory.
             RefusedError: It failed otherwise.
         """
-        result, _ = await self.run("texts", {"file": facts_of(file)}, file.content, holder=holder)
+        result, _ = await self.run("texts", {"file": file_facts(file)}, file.content, holder=holder)
         # JSON has no tuples.
         return DocumentTexts(
             places=result["places"],
@@ -83,8 +83,8 @@ class DocumentProcesses:
             DocumentError: As `DocumentFile.written`, or it takes too much time or memory.
             RefusedError: It failed otherwise.
         """
-        told = {"file": facts_of(file), "translations": dict(translations)}
-        _, content = await self.run("written", told, file.content, holder=holder)
+        arguments = {"file": file_facts(file), "translations": dict(translations)}
+        _, content = await self.run("written", arguments, file.content, holder=holder)
         return content
 
     async def run(self, work: str, arguments: Facts, content: bytes, *, holder: Holder) -> tuple[Facts, bytes]:
@@ -178,8 +178,8 @@ async def _outcome(process: Process) -> tuple[Outcome, bytes]:
     if source is None:
         raise ConnectionError
     lengths = [int.from_bytes(await source.readexactly(LENGTH_BYTES)) for _ in range(2)]
-    told, file = [await source.readexactly(length) for length in lengths]
-    return Outcome(**json.loads(told)), file
+    head, file = [await source.readexactly(length) for length in lengths]
+    return Outcome(**json.loads(head)), file
 
 
 _TIMES_EXPANDED = 8

@@ -57,19 +57,19 @@ def message(facts: Facts, content: bytes) -> bytes:
     Args:
         facts: What JSON can say.
     """
-    told = json.dumps(facts).encode()
-    return b"".join((len(told).to_bytes(LENGTH_BYTES), len(content).to_bytes(LENGTH_BYTES), told, content))
+    head = json.dumps(facts).encode()
+    return b"".join((len(head).to_bytes(LENGTH_BYTES), len(content).to_bytes(LENGTH_BYTES), head, content))
 
 
-def facts_of(file: DocumentFile) -> Facts:
+def file_facts(file: DocumentFile) -> Facts:
     """Return the name and the settings of a file as JSON."""
     return {"name": file.name, **asdict(file.settings)}
 
 
 def _file(facts: Facts, content: bytes) -> DocumentFile:
-    told = dict(facts["file"])
-    name, limits = told.pop("name"), Limits(**told.pop("limits"))
-    file = DocumentFile.of(content, limits=limits, **told)
+    settings = dict(facts["file"])
+    name, limits = settings.pop("name"), Limits(**settings.pop("limits"))
+    file = DocumentFile.of(content, limits=limits, **settings)
     return replace(file, name=name)
 
 
@@ -101,20 +101,20 @@ def main() -> None:
         target.flush()
         # Nothing handles its signal, so that it ends the process, whatever code runs.
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        told, content = (source.read(int.from_bytes(lengths[at : at + LENGTH_BYTES])) for at in (0, LENGTH_BYTES))
-        outcome, file = _outcome(told, content)
+        head, content = (source.read(int.from_bytes(lengths[at : at + LENGTH_BYTES])) for at in (0, LENGTH_BYTES))
+        outcome, file = _outcome(head, content)
         answer = message(asdict(outcome), file)
         signal.setitimer(signal.ITIMER_PROF, 0)
         target.write(answer)
         target.flush()
         if outcome.is_last:
             break
-        del told, content, outcome, file, answer
+        del head, content, outcome, file, answer
 
 
-def _outcome(told: bytes, content: bytes) -> tuple[Outcome, bytes]:
+def _outcome(head: bytes, content: bytes) -> tuple[Outcome, bytes]:
     try:
-        facts = json.loads(told)
+        facts = json.loads(head)
         result, file = WORKS[facts["work"]](facts, content)
     except DocumentError as error:
         return Outcome(refusal=str(error), is_last=_is_large()), b""

@@ -161,7 +161,7 @@ class Variant:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Arrived:
+class _Request:
     """A request whose head has arrived."""
 
     scope: Scope
@@ -240,33 +240,33 @@ class Endpoint:
         """Answer a request and log it."""
         began = time.monotonic()
         headers = Headers(scope=scope)
-        arrived = _Arrived(scope=scope, headers=headers, id=request_id_of(headers), variant=self._usual)
-        log = arrived.log
-        log |= {"method": scope["method"], "path": scope["path"], "request_id": arrived.id, "status": "hung_up"}
+        request = _Request(scope=scope, headers=headers, id=request_id_of(headers), variant=self._usual)
+        log = request.log
+        log |= {"method": scope["method"], "path": scope["path"], "request_id": request.id, "status": "hung_up"}
         try:
             with suppress(HungUpError):
-                log["status"] = await self._answered(arrived, receive, send)
+                log["status"] = await self._answered(request, receive, send)
         finally:
             seconds = time.monotonic() - began
-            log |= {"api": arrived.variant.style.name, "seconds": round(seconds, 4)}
+            log |= {"api": request.variant.style.name, "seconds": round(seconds, 4)}
             self._state.metrics.answered(log["api"], str(log["status"]), seconds=seconds)
             _LOGGER.info("request", extra=log)
 
-    async def _answered(self, arrived: _Arrived, receive: Receive, send: Send) -> int:
+    async def _answered(self, request: _Request, receive: Receive, send: Send) -> int:
         """Answer, and return the status; what the request holds is held until the answer is sent."""
         with ExitStack() as held:
-            response = await self._response(arrived, receive, held)
-            response.headers[REQUEST_ID] = arrived.id
-            if arrived.ignored:
-                response.headers[IGNORED] = _listed(arrived.ignored)
-            await response(arrived.scope, receive, send)
+            response = await self._response(request, receive, held)
+            response.headers[REQUEST_ID] = request.id
+            if request.ignored:
+                response.headers[IGNORED] = _listed(request.ignored)
+            await response(request.scope, receive, send)
             return response.status_code
 
-    async def _response(self, arrived: _Arrived, receive: Receive, held: ExitStack) -> Response:
+    async def _response(self, request: _Request, receive: Receive, held: ExitStack) -> Response:
         try:
-            call = await self._read(arrived, receive, held)
+            call = await self._read(request, receive, held)
             held.enter_context(self._limit.held(call.caller.holder))
-            work = self._handled(arrived.variant.handler, call)
+            work = self._handled(request.variant.handler, call)
             return await within(work, deadline=call.deadline, health=self._state.health, hung_up=receive)
         except RefusedError as error:
             fault = error.fault
@@ -277,10 +277,10 @@ class Endpoint:
         except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
             # Without the error's message, which may quote the caller's text.
             facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
-            _LOGGER.error("a handler failed", extra={**facts, "request_id": arrived.id})  # noqa: TRY400 - as above
+            _LOGGER.error("a handler failed", extra={**facts, "request_id": request.id})  # noqa: TRY400 - as above
             fault = FAILED
-        arrived.log["reason"] = fault.reason
-        response = arrived.variant.style.render(fault)
+        request.log["reason"] = fault.reason
+        response = request.variant.style.render(fault)
         if response.status_code == HTTPStatus.UNAUTHORIZED:
             response.headers["www-authenticate"] = "Bearer"
         return response
@@ -289,21 +289,20 @@ class Endpoint:
     async def _handled(handler: Handler, call: Call) -> Response:
         return await handler(call)
 
-    async def _read(self, arrived: _Arrived, receive: Receive, held: ExitStack) -> Call:
+    async def _read(self, request: _Request, receive: Receive, held: ExitStack) -> Call:
         """Read a request: who sends it before its body, unless the body says so."""
-        scope, headers, callers = arrived.scope, arrived.headers, self._state.callers
+        scope, headers, callers = request.scope, request.headers, self._state.callers
         require_known_origin(headers, self._origins)
         peer = scope["client"][0] if scope["client"] else ""
-        query = scope["query_string"]
-        key, is_in_body = key_in(headers), False
+        query, key, is_in_body = scope["query_string"], key_in(headers), False
         if self._key_parameters or len(self._variants) > 1:
             in_address = read_parameters(query=query, headers=headers, body=b"")
-            arrived.variant = self._fitting(in_address)
+            request.variant = self._fitting(in_address)
             key = key or self._key_of(in_address)
             is_in_body = key is None and bool(self._key_parameters)
-        style = arrived.variant.style
+        style = request.variant.style
         caller_of = partial(
-            callers.caller_of, peer=peer, request_id=arrived.id, needs_key=style.needs_key, hint=style.key_hint
+            callers.caller_of, peer=peer, request_id=request.id, needs_key=style.needs_key, hint=style.key_hint
         )
         caller = None if is_in_body else caller_of(key)
 
@@ -311,29 +310,26 @@ class Endpoint:
             if caller is not None:
                 await callers.prove(caller, key)
 
-        holder = callers.holder_of(key, network_of(peer))
-        memory = ByteQuota(places=self._state.limits.body_bytes, holder=holder)
+        memory = ByteQuota(places=self._state.limits.body_bytes, holder=callers.holder_of(key, network_of(peer)))
         held.callback(memory.release)
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if style.reads_parameters else b""
         takes = any(each.style.reads_elements for each in self._variants)
         reads = partial(read_parameters, query=query, headers=headers, body=read, takes_elements=takes)
         parameters = await self._state.reading.run(reads, size=len(read))
-        arrived.variant = self._fitting(parameters)
-        if caller is None:
-            caller = caller_of(self._key_of(parameters))
+        request.variant = self._fitting(parameters)
         return Call(
             parameters=parameters,
             body=body,
             headers=headers,
             method=scope["method"],
             path=scope["path_params"],
-            id=arrived.id,
-            caller=caller,
+            id=request.id,
+            caller=caller or caller_of(self._key_of(parameters)),
             deadline=deadline_in(self._seconds),
-            log=arrived.log,
+            log=request.log,
             reading=self._state.reading,
-            ignored=arrived.ignored,
+            ignored=request.ignored,
         )
 
     def _fitting(self, parameters: Parameters) -> Variant:

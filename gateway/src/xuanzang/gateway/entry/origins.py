@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.settings import is_loopback
 
-_OWN = ("same-origin", "none")
+_SAME_SITES = ("same-origin", "none")
 
 
 def listed_origins(setting: str) -> list[str]:
@@ -91,7 +91,7 @@ def _is_foreign(headers: Headers, listed: Collection[str]) -> bool:
         return False
     # Browsers leave it out where the gateway's address is neither HTTPS nor this machine.
     if site:
-        return site not in _OWN
+        return site not in _SAME_SITES
     return origin is not None and urlsplit(origin).netloc != headers.get("host")
 
 

@@ -27,7 +27,7 @@ class _FirstFault(FailFast):
     __hash__ = object.__hash__
 
 
-Several = Annotated[list[Element], _FirstFault()]
+FailFastList = Annotated[list[Element], _FirstFault()]
 """A list that is only searched for its first fault: there may be hundreds of thousands."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,15 +224,19 @@ def network_weights(
         faults.append(f"{_OUTPUT} is not the target embedding, though config.json ties them")
     with torch.device("meta"):  # shapes without memory
         shapes = {name: parameter.shape for name, parameter in Transformer(config).named_parameters()}
-    found = {name: tables[name] if name in tables else _tensor(tensors, name) for name in shapes}
-    # A tensor under two names would be refused when it is written.
-    weights = {
-        name: tensor.float().clone() if name in tables else tensor.float()
-        for name, tensor in found.items()
-        if tensor is not None
-    }
+    weights = dict(_parameters(tensors, tables, shapes))
     faults += [*_misfits(weights, shapes), *_unexpected(tensors, shapes), *_wrong_positions(tensors, config)]
     return config, weights
+
+
+def _parameters(
+    tensors: Mapping[str, Tensor], tables: Mapping[str, Tensor | None], names: Iterable[str]
+) -> Iterator[tuple[str, Tensor]]:
+    for name in names:
+        tensor = tables[name] if name in tables else _tensor(tensors, name)
+        if tensor is not None:
+            # A tensor under two names would be refused when it is written.
+            yield name, tensor.float().clone() if name in tables else tensor.float()
 
 
 def _tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from xuanzang.gateway.entry.parameters import MAX_INT32, Message, Several
+from xuanzang.gateway.entry.parameters import MAX_INT32, FailFastList, Message
 
 Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47 code, such as zh.")]
 
@@ -32,7 +32,7 @@ Family = Literal[
     "code",
 ]
 
-FewTexts = Annotated[Several[str], Field(max_length=MAX_TEXTS)]
+FewTexts = Annotated[FailFastList[str], Field(max_length=MAX_TEXTS)]
 
 
 def _few_terms(given: object) -> object:
@@ -82,10 +82,10 @@ class BaseRequest(Message):
         default=None, description="Translations of terms to keep."
     )
     glossary_name: str | None = Field(default=None, description="A glossary of the server.")
-    protected_patterns: Annotated[Several[Pattern], Field(max_length=MAX_TERMS)] | None = Field(
+    protected_patterns: Annotated[FailFastList[Pattern], Field(max_length=MAX_TERMS)] | None = Field(
         default=None, description="Kinds of text to keep as they are."
     )
-    placeholders: Annotated[Several[Family], Field(max_length=MAX_TERMS)] | None = Field(
+    placeholders: Annotated[FailFastList[Family], Field(max_length=MAX_TERMS)] | None = Field(
         default=None, description="Families of placeholders that are carried through the translation."
     )
     return_quality: bool | None = Field(default=None, description="Whether to say how far to trust each hypothesis.")
@@ -101,7 +101,7 @@ class BaseRequest(Message):
 class TranslateRequest(BaseRequest):
     """Texts to translate."""
 
-    texts: Several[str] = Field(
+    texts: FailFastList[str] = Field(
         min_length=1, max_length=MAX_TEXTS, description="Texts in one language or, without it, in several."
     )
 
@@ -298,10 +298,10 @@ class ExplainRequest(Message):
     target_language: Language
     model: str | None = Field(default=None, description="Name of a model, or name/version.")
     options: ExplainOptions = Field(default_factory=ExplainOptions)
-    attention_kinds: Several[AttentionKind] = Field(
+    attention_kinds: FailFastList[AttentionKind] = Field(
         default=["cross"], max_length=MAX_KINDS, description="Each at most once."
     )
-    attention_layers: Several[Index] = Field(default=[], max_length=MAX_LAYERS, description="From 0; none: all.")
+    attention_layers: FailFastList[Index] = Field(default=[], max_length=MAX_LAYERS, description="From 0; none: all.")
     attention_heads: bool = Field(default=False, description="Whether each head is returned, after the mean.")
     timeout_seconds: float | None = Field(default=None, gt=0, description="At most the gateway's own limit.")
 

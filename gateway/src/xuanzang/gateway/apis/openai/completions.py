@@ -18,7 +18,7 @@ from xuanzang.client import Model, ProgressiveTranslation, TranslateOptions, Tra
 from xuanzang.gateway.apis.openai.prompts import Prompt, directions, is_instruction, read_prompt
 from xuanzang.gateway.apis.openai.responses import ResponseEvents
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint
-from xuanzang.gateway.entry.parameters import Message, Several, validated
+from xuanzang.gateway.entry.parameters import FailFastList, Message, validated
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.languages import base, code_of, targets_by_source, unless_automatic
 from xuanzang.gateway.translation import TranslationJob, log_models, translate, with_served_codes
@@ -44,7 +44,7 @@ class _Part(BaseModel):
 
 class _ChatMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[Several[_Part], Field(max_length=1024)] | None = None
+    content: str | Annotated[FailFastList[_Part], Field(max_length=1024)] | None = None
 
     @property
     def is_system(self) -> bool:
@@ -65,7 +65,7 @@ class _TranslationOptions(Message):
 
     source_lang: str | None = Field(default=None, max_length=64)
     target_lang: str | None = Field(default=None, max_length=64)
-    terms: Several[_Term] = Field(default_factory=list, max_length=1000)
+    terms: FailFastList[_Term] = Field(default_factory=list, max_length=1000)
     pass_through_unserved: bool | None = None
 
 
@@ -87,14 +87,14 @@ class _BaseRequest(BaseModel):
 class _ChatRequest(_BaseRequest):
     """A request for a completion."""
 
-    messages: Several[_ChatMessage] = Field(min_length=1, max_length=1024)
+    messages: FailFastList[_ChatMessage] = Field(min_length=1, max_length=1024)
     response_format: dict[str, Any] | None = None
 
 
 class _ResponseRequest(_BaseRequest):
     """A request for a response."""
 
-    input: str | Annotated[Several[_ChatMessage], Field(max_length=1024)]
+    input: str | Annotated[FailFastList[_ChatMessage], Field(max_length=1024)]
     instructions: str | None = None
 
     @property

@@ -139,7 +139,7 @@ class Augmenter:
         mark = self._random.choice((f"{self._random.randint(1, 20)}. ", "- ", "* ", "# ", "> "))
         return Pair(*(f"{mark}{text}" for text in pair))
 
-    def _alone(self, _pair: Pair) -> Pair:
+    def _only_span(self, _pair: Pair) -> Pair:
         span = self._spans.any()
         return Pair(span, span)
 
@@ -149,7 +149,7 @@ class Augmenter:
         + (_enclose,) * 4
         + (
             _list,
-            _alone,
+            _only_span,
         )
     )
 
