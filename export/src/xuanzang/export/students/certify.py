@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import version
+from itertools import islice
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor
@@ -18,16 +19,18 @@ from xuanzang.export.students.student import EOS_ID, Student
 
 BEAM_SIZE, LENGTH_PENALTY, LENGTH_FACTOR = 1, 1.0, 2.0
 """As Firefox searches: greedily, for at most so many target tokens for each source token, end tokens counted."""
-_SENTENCES = 16
+_SENTENCES, _STEPS = 16, 300
+"""Sentences measured, at most, and steps after which no other is begun."""
 _SAMPLES = 8
 _MAX_FLOAT32_DIFFERENCE = 1e-3
-"""Nats."""
-_MIN_INT8_AGREEMENT = 0.98
-"""Share of steps; roundings of sums of floats turn a few integers into their neighbours."""
+"""Maximum of a step, nats."""
+_MAX_INT8_DIFFERENCE = 0.25
+"""Mean over steps, nats. A float that is rounded otherwise in its last bit turns an integer into its neighbour once in
+some thousands, which moves the scores of a lively network with random weights by 0.03 on average."""
 _NOT_MEASURED = (
     "How good the translations are: there were no references.",
     "Your texts: everything was measured on plain everyday sentences of the exporter.",
-    f"Small losses of the number format: {_SENTENCES} sentences show large ones only.",
+    "Small losses of the number format: so few sentences show large ones only.",
 )
 
 
@@ -40,8 +43,8 @@ class _Followed:
     target_ids: list[int]
     agreed: list[bool]
     """Of each step, whether the oracle's best continuation is the same."""
-    worst: float
-    """Maximum difference of log-probabilities, nats."""
+    differences: list[float]
+    """Of each step, the maximum difference of the log-probabilities of the best two continuations, nats."""
     lead: float
     """Least difference of the best two continuations of a step, nats."""
 
@@ -56,11 +59,13 @@ def certify(
     """
     oracle = Oracle(student, integers=precision == "int8")
     tokenizer = SentencePieceProcessor(model_proto=student.source_vocabulary)
-    texts = list(_texts(source_language))[:_SENTENCES]
-    followed = [_follow(oracle, runner, text, [*tokenizer.encode(text), EOS_ID]) for text in texts]
+    followed: list[_Followed] = []
+    for text in islice(_texts(source_language), _SENTENCES):
+        if sum(len(each.agreed) for each in followed) < _STEPS:
+            followed.append(_follow(oracle, runner, text, [*tokenizer.encode(text), EOS_ID]))
     steps = [agreed for each in followed for agreed in each.agreed]
-    agreement, worst = float(np.mean(steps)), max(each.worst for each in followed)
-    _require_parity(precision, agreement, worst)
+    differences = [difference for each in followed for difference in each.differences]
+    _require_parity(precision, differences)
     return Certificate(
         oracle="numpy",
         measured_on="sample",
@@ -70,8 +75,9 @@ def certify(
             precision: {
                 "sentences": len(followed),
                 "steps": len(steps),
-                "max_abs_difference": worst,
-                "token_agreement": agreement,
+                "max_abs_difference": max(differences),
+                "mean_abs_difference": float(np.mean(differences)),
+                "token_agreement": float(np.mean(steps)),
             }
         },
         quality={},
@@ -94,30 +100,32 @@ def _follow(oracle: Oracle, runner: StudentRunner, text: str, source_ids: list[i
     """Translate greedily with the graphs, and repeat each step in numpy."""
     memory, source = runner.encode(source_ids), oracle.encode(source_ids)
     states, expected_states = runner.start(), oracle.start()
-    target_ids, agreed, worst, lead = list[int](), list[bool](), 0.0, float("inf")
+    target_ids, agreed, differences, lead = list[int](), list[bool](), list[float](), float("inf")
     while len(target_ids) < int(LENGTH_FACTOR * len(source_ids)):
         last, position = target_ids[-1] if target_ids else EOS_ID, len(target_ids)
         found, states = runner.step(memory, last, position, states)
         expected = oracle.step(source, last, position, expected_states)
         expected_states = expected.states
-        worst = max(worst, float(np.abs(expected.log_probs[found.ids] - found.log_probs).max()))
+        differences.append(float(np.abs(expected.log_probs[found.ids] - found.log_probs).max()))
         lead = min(lead, found.log_probs[0] - found.log_probs[1])
         agreed.append(found.ids[0] == expected.log_probs.argmax())
         if found.ids[0] == EOS_ID:
             break
         target_ids.append(found.ids[0])
-    return _Followed(source=text, source_ids=source_ids, target_ids=target_ids, agreed=agreed, worst=worst, lead=lead)
+    return _Followed(
+        source=text, source_ids=source_ids, target_ids=target_ids, agreed=agreed, differences=differences, lead=lead
+    )
 
 
-def _require_parity(precision: str, agreement: float, worst: float) -> None:
-    if precision == "int8" and agreement < _MIN_INT8_AGREEMENT:
+def _require_parity(precision: str, differences: Sequence[float]) -> None:
+    measured, found, limit = (
+        ("on average", float(np.mean(differences)), _MAX_INT8_DIFFERENCE)
+        if precision == "int8"
+        else ("", max(differences), _MAX_FLOAT32_DIFFERENCE)
+    )
+    if not found < limit:
         raise ParityError(
-            f"int8 graphs choose other tokens than integers in numpy in {1 - agreement:.1%} of steps, "
-            f"the limit is {1 - _MIN_INT8_AGREEMENT:.1%}"
-        )
-    if precision == "float32" and worst >= _MAX_FLOAT32_DIFFERENCE:
-        raise ParityError(
-            f"float32 graphs differ from numpy by {worst:.2e} nats, the limit is {_MAX_FLOAT32_DIFFERENCE:.0e}"
+            f"{precision} graphs differ from numpy by {found:.2e} nats {measured}, the limit is {limit:g}"
         )
 
 
