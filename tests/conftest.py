@@ -7,7 +7,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +208,41 @@ def shared_tokenizer(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.
     path = tmp_path_factory.mktemp("tokenizers") / "shared.model"
     write_tokenizer(path, [text for pair in toy_pairs for text in pair])
     return path
+
+
+@pytest.fixture(scope="session")
+def toy_student(toy_pairs: list[tuple[str, str]]) -> Callable[[str, bool], Any]:
+    """Return a function that draws a student, "float32" or "int8", with one vocabulary or two."""
+    from sentencepiece import SentencePieceProcessor
+    from synthetic_students import float_student, quantized, vocabulary
+
+    sources, targets = ([pair[side] for pair in toy_pairs] for side in (0, 1))
+
+    @cache
+    def toy_student(precision: str, shared: bool) -> Any:
+        both = vocabulary(sources + targets, 400) if shared else b""
+        sides = (both, both) if shared else (vocabulary(sources, 400), vocabulary(targets, 400))
+        student = float_student(*sides, one_table=shared, gain=2.0 if precision == "float32" else 1.2)
+        if precision == "float32":
+            return student
+        tokenizer = SentencePieceProcessor(model_proto=student.source_vocabulary)
+        return quantized(student, [[*tokenizer.encode(text), 0] for text in sources[::12]])
+
+    return toy_student
+
+
+@pytest.fixture(scope="session")
+def student_bundle(
+    toy_student: Callable[[str, bool], Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, bool], Path]:
+    """Return a function that builds the bundle of a toy student, and gives its folder."""
+
+    from xuanzang.export.students import build_bundle
+
+    @cache
+    def student_bundle(precision: str, shared: bool) -> Path:
+        folder = tmp_path_factory.mktemp("students") / "student" / "1"
+        build_bundle(toy_student(precision, shared), folder, source_language="zh", target_language="en")
+        return folder
+
+    return student_bundle

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
-from sentencepiece import SentencePieceProcessor
-from synthetic_students import float_student, quantized, vocabulary
 
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.export.students import build_bundle
-from xuanzang.hub.marian import Student
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
@@ -22,8 +17,6 @@ from xuanzang.server.engine.runtime.sessions import Sessions
 
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
 """Function that decodes sentences in one batch, each with its own options."""
-VOCABULARY = 400
-"""Pieces of a toy student's vocabulary, at most."""
 
 
 @pytest.fixture(scope="session")
@@ -104,36 +97,3 @@ def serve(runtime: Sessions) -> Serve:
         return [found[task] for task in tasks]
 
     return decode
-
-
-@pytest.fixture(scope="session")
-def toy_student(toy_pairs: list[tuple[str, str]]) -> Callable[[str, bool], Student]:
-    """Return a function that draws a student, "float32" or "int8", with one vocabulary or two."""
-    sources, targets = ([pair[side] for pair in toy_pairs] for side in (0, 1))
-
-    @cache
-    def toy_student(precision: str, shared: bool) -> Student:
-        both = vocabulary(sources + targets, VOCABULARY) if shared else b""
-        sides = (both, both) if shared else (vocabulary(sources, VOCABULARY), vocabulary(targets, VOCABULARY))
-        student = float_student(*sides, one_table=shared)
-        if precision == "float32":
-            return student
-        tokenizer = SentencePieceProcessor(model_proto=student.source_vocabulary)
-        return quantized(student, [[*tokenizer.encode(text), 0] for text in sources[::12]])
-
-    return toy_student
-
-
-@pytest.fixture(scope="session")
-def student_bundle(
-    toy_student: Callable[[str, bool], Student], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, bool], Path]:
-    """Return a function that builds the bundle of a toy student, and gives its folder."""
-
-    @cache
-    def student_bundle(precision: str, shared: bool) -> Path:
-        folder = tmp_path_factory.mktemp("students") / "student" / "1"
-        build_bundle(toy_student(precision, shared), folder, source_language="zh", target_language="en")
-        return folder
-
-    return student_bundle

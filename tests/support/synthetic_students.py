@@ -36,12 +36,20 @@ def vocabulary(texts: Iterable[str], size: int) -> bytes:
 
 
 def float_student(
-    source: bytes, target: bytes, *, one_table: bool = True, shape: Sequence[int] = (64, 128, 4, 2, 2), seed: int = 1
+    source: bytes,
+    target: bytes,
+    *,
+    one_table: bool = True,
+    shape: Sequence[int] = (64, 128, 4, 2, 2),
+    gain: float = 2.0,
+    seed: int = 1,
 ) -> Student:
     """Draw a student with weights in single precision.
 
     Args:
         shape: Width, inner width, heads, encoder layers and decoder layers.
+        gain: Factor by which a matrix makes random states larger. With 2 a translation is varied; one integer that is
+            rounded otherwise changes it.
     """
     sizes = [sentencepiece.SentencePieceProcessor(model_proto=each).vocab_size() for each in (source, target)]
     width, inner, heads, encoder_layers, decoder_layers = shape
@@ -67,7 +75,7 @@ def float_student(
     return Student(
         config=config,
         network=network,
-        tensors={name: Tensor(array=_drawn(random, name, size)) for name, size in shapes.items()},
+        tensors={name: Tensor(array=_drawn(random, name, size, gain)) for name, size in shapes.items()},
         source_vocabulary=source,
         target_vocabulary=target,
         shortlist=_shortlist(random, *sizes) if source == target else None,
@@ -76,7 +84,7 @@ def float_student(
     )
 
 
-def _drawn(random: np.random.Generator, name: str, shape: tuple[int, int]) -> FloatArray:
+def _drawn(random: np.random.Generator, name: str, shape: tuple[int, int], gain: float) -> FloatArray:
     drawn = random.standard_normal(shape)
     if name.endswith("_ln_scale"):
         return (1 + 0.1 * drawn).astype(np.float32)
@@ -89,7 +97,7 @@ def _drawn(random: np.random.Generator, name: str, shape: tuple[int, int]) -> Fl
     if name.endswith("_W2"):
         drawn -= drawn.mean(axis=0)  # else the mean of what ReLU lets through makes all states alike
     fan_in = shape[1] if name.endswith("Wemb") else shape[0]
-    weights: FloatArray = (2 * drawn / np.sqrt(fan_in)).astype(np.float32)
+    weights: FloatArray = (gain * drawn / np.sqrt(fan_in)).astype(np.float32)
     return weights
 
 
