@@ -18,7 +18,7 @@ _MARKS = (
 )
 _WINDOWS = (874, *range(1250, 1259))
 _ISO_8859 = [part for part in range(1, 17) if part != 12]
-# Codecs that take time linear in the file; not all do. What is called so is in fact often the larger set, as browsers
+# Codecs that take time linear in the file; not all do. Such a name often stands for the larger set, as browsers
 # read it (WHATWG Encoding).
 _CODECS = {
     **{

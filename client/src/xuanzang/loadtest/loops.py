@@ -66,7 +66,7 @@ async def closed_loop(
 
     Args:
         call: Makes a call that is due at a time of `time.perf_counter`.
-        is_over: Callable that is true once no more calls are due.
+        is_over: Callable that is true after the last call.
     """
 
     async def repeat() -> None:

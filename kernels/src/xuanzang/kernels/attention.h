@@ -34,7 +34,7 @@ struct CrossAttention {
   static void compute(const Context& context);
 };
 
-// Where the first head looks in the source, which some models train to align words.
+// Attention of the first head to the source, which some models train to align words.
 struct FirstHeadAttention {
   static constexpr const char* kName = "FirstHeadAttention";
   // As of CrossAttention, without values.

@@ -45,13 +45,13 @@ struct Decode {
   int64_t done_count;     // out
 };
 
-// Takes at least one step. In each hypotheses get their best continuations, and those that end make room for others.
-// Sentences are taken out before the next step: another one gets their row, in all arrays with a row for each. What is
-// said of sentences names them by the rows that they had before.
+// Takes at least one step. In each, hypotheses get their best continuations, and ended ones make room for others.
+// Finished sentences are taken out before the next step: another one gets their row, in all arrays with a row for each.
+// Results name sentences by their earlier rows.
 //
-// Returns the number of `beams->inspected`, here rows: sentences of which, in the last step, hypotheses have ended or
-// are missing, which is not dealt with, as their number does not decide whether one of them is done. The last step is
-// not in `links`, and the slots have not been advanced after it.
+// Returns the number of `beams->inspected`, here rows: sentences whose hypotheses ended or are missing in the last step.
+// They are left to the caller, because the number does not decide whether a sentence is done. The last step is not in
+// `links`, and the slots have not been advanced after it.
 int64_t decode(Decode& decode);
 
 }  // namespace xuanzang

@@ -1,4 +1,4 @@
-"""The program that makes a bundle of a student's files: a process of its own, whose memory is free afterwards."""
+"""The program that makes a bundle of a student's files: a separate process, whose memory is free afterwards."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _Shape = tuple[int, int]
 
 
 class Network(BaseModel, frozen=True, strict=True, alias_generator=lambda name: name.replace("_", "-")):
-    """Options of `special:model.yml` that make a network a student; defaults are those that a file may leave out."""
+    """Options of `special:model.yml` that make a network a student; defaults may be left out."""
 
     type: Literal["transformer"]
     dec_cell: Literal["ssru"]
@@ -116,7 +116,7 @@ class Network(BaseModel, frozen=True, strict=True, alias_generator=lambda name: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a student comes from, as its bundle will say."""
+    """Origin of a student, for its bundle."""
 
     name: str
     """As it was asked for, such as "firefox:zh-en", or the name of its folder."""
@@ -268,7 +268,7 @@ def _config(text: str) -> dict[str, object]:
 
 
 def _network(config: Mapping[str, object]) -> Network:
-    """Return the options of a student; MalformedFileError names all that make it another network."""
+    """Return the options of a student; MalformedFileError names the options of another network."""
     try:
         return Network.model_validate(config)
     except ValidationError as error:

@@ -85,7 +85,7 @@ class _Header(NamedTuple):
 
 
 class _Cursor:
-    """Place in a file, from which numbers are read."""
+    """Reading position in a file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
@@ -201,7 +201,7 @@ def _positive(value: float, what: str) -> float:
 
 
 def _with_activation_scales(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without those that are activations' multipliers, each with its own."""
+    """Return the tensors, each with its activations' multiplier."""
     suffix = "_QuantMultA"
     scales = {}
     for name, tensor in tensors.items():

@@ -59,7 +59,7 @@ class PullRequest:
     name: PathName
     """Name of the bundle."""
     addresses: Addresses
-    """Of the registry of Firefox Translations' models."""
+    """Address of the registry of Firefox Translations' models."""
     import_flags: Sequence[str] = ()
     export_flags: Sequence[str] = ()
 
@@ -212,7 +212,7 @@ def _pull_student(request: PullRequest, unfinished: UnfinishedPull, report: Call
 
 
 def _build_student(request: PullRequest, unfinished: UnfinishedPull, folder: Path, flags: Sequence[str]) -> Path:
-    """Make a bundle of a student's files, in a process of its own."""
+    """Make a bundle of a student's files, in a separate process."""
     _place(request.repository, request.name)
     place = ["--repository", str(request.repository), "--model", request.name]
     given = [str(folder), *place, *flags, *request.import_flags, *request.export_flags]

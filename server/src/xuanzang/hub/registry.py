@@ -61,9 +61,9 @@ class Addresses:
     """Addresses of a registry and of its files."""
 
     records: str = RECORDS_URL
-    """Of the answer of Remote Settings, or of a models.json."""
+    """Address of the answer of Remote Settings, or of a models.json."""
     attachments: str = ""
-    """Of the files; empty: that which the registry names, or Mozilla's."""
+    """Address of the files; empty: the registry's, or Mozilla's."""
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> Addresses:
@@ -75,7 +75,7 @@ class Addresses:
 
 
 class LanguagePair(NamedTuple):
-    """Languages of a model as they are asked for, such as "zh" and "en"."""
+    """Requested languages of a model, such as "zh" and "en"."""
 
     source: str
     target: str
@@ -103,9 +103,9 @@ class RegistryFile:
     location: str
     """Path below the address of the files."""
     size: int | None = None
-    """Bytes as they are sent; None if the registry does not say."""
+    """Bytes of the sent form; None if the registry does not say."""
     sha256: str | None = None
-    """Digest as they are sent, in lower-case hexadecimal."""
+    """Digest of the sent form, in lower-case hexadecimal."""
     content_size: int | None = None
     """Bytes after decompression."""
     content_sha256: str | None = None

@@ -40,7 +40,7 @@ class _DamagedError(Exception):
 
 
 class _PassingError(Exception):
-    """A fault after which the same request may succeed."""
+    """A temporary fault: the same request may succeed later."""
 
 
 def _require_address(address: str, option: str) -> None:
@@ -82,7 +82,7 @@ def files_address(addresses: Addresses, registry: Registry) -> str:
 def fetch_file(file: RegistryFile, address: str, folder: Path, report: Report) -> Path:
     """Transfer a file into a folder, unless it is there, and return its path, decompressed.
 
-    What has come of it stays in `NAME.part`, and the next call goes on from there.
+    A partial download stays in `NAME.part`, and the next call goes on from there.
 
     Args:
         file: Its place below the address, and what its registry knows of it.

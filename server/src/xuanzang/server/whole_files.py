@@ -114,7 +114,7 @@ def file_system(device: int, mounts: str) -> str:
 
 
 def temporary_beside(path: Path) -> tuple[int, Path]:
-    """Create a file beside a path, locked as long as it is open; return its descriptor and its name.
+    """Create a file next to a path, locked as long as it is open; return its descriptor and its name.
 
     The caller renames or removes it; `remove_abandoned` does after a crash. Only its user may read or write it.
     """

@@ -40,7 +40,7 @@ def nfkc(text: str) -> str:
     """Return the NFKC form of a text in time that is linear in it.
 
     Marks are put in order, which takes Python quadratic time. No text has more than some of
-    them in a row; in one that has, they keep their order over longer distances, as in Unicode's stream-safe format.
+    them in a row; in a longer row, they keep their order over longer distances, as in Unicode's stream-safe format.
     """
     if text.isascii():
         return text

@@ -144,7 +144,7 @@ def may_answer(model: Model, options: Mapping[str, object]) -> bool:
 
 
 def answered_by(models: Iterable[Model], options: Mapping[str, object], translation: Translation) -> bool:
-    """Return whether a translation is of one of the models that the keys cover, and not of one that has come since."""
+    """Return whether a translation is by a model that the keys cover, and not by a newer one."""
     made = (translation.model, translation.model_version)
     return any(made == (model.name, model.version) for model in models if may_answer(model, options))
 

@@ -28,7 +28,7 @@ class Certificate(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     oracle: Literal["torch", "numpy"] = "torch"
-    """What the graphs were compared with."""
+    """Reference of the comparison."""
     measured_on: Literal["pairs", "texts", "sample"]
     """Sentences of the measurements: pairs with translations by humans, texts without, or the sample of the
     exporter."""

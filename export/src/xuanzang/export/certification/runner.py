@@ -168,7 +168,7 @@ def translate_batch(
         beam_size: Hypotheses kept per sentence.
         length_penalty: α of score = sum / length^α.
         max_target_length: Maximum number of tokens, eos counted; one for all sentences or one for each.
-        prefixes: Beginning of the hypotheses of each sentence, which costs nothing; all of one length, or none at all.
+        prefixes: Beginning of the hypotheses of each sentence, which costs nothing; all of one length, or none.
         rules: When searches end.
         on_step: Callback after each step, which gets its hypotheses and their continuations.
 

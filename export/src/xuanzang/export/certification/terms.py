@@ -60,7 +60,7 @@ def made_requests(
     """Return sentences with a word of the target language in the place of one of theirs, and that word.
 
     Args:
-        pairs: Sentences and their translations, from which the words are taken, each for another sentence.
+        pairs: Sentences and their translations, the source of the words, each for another sentence.
         source: Tokeniser of the sentences, whose pieces are words where no spaces are.
         target: The same for the translations.
     """

@@ -56,7 +56,7 @@ def choose_from_shortlist(graph: GraphBuilder, precision: Precision, x: str, pro
     """Do the same among few pieces.
 
     Logits of the pieces that all sentences share are one product; those of a sentence's own pieces are computed for
-    each sentence by itself, so that nothing depends on its neighbours, not even rounding.
+    each sentence alone, so that nothing depends on its neighbours, not even rounding.
 
     Args:
         x: States, [batch, beam, model].

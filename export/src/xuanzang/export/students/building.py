@@ -54,14 +54,14 @@ def build_bundle(
     """Write the bundle of a student, whole or not at all.
 
     Args:
-        folder: <repository>/<model>/<version>, from which the bundle gets its name and version; replaced if it holds a
+        folder: <repository>/<model>/<version>, which gives the bundle its name and version; replaced if it holds a
             bundle.
         source_language: BCP-47 code of the language that it reads.
         target_language: BCP-47 code of the language that it writes.
-        precision: Number format of the weights; None for that of the file. Integers are taken as they are.
+        precision: Number format of the weights; None for the file's. Integers are taken unchanged.
 
     Returns:
-        What was measured.
+        The measurements.
 
     Raises:
         StudentError: The file has floats, and int8 is wanted.
@@ -118,7 +118,7 @@ def _manifest(student: Student, shape: Shape, precision: str, *, has_shortlist: 
             max_source_length=MAX_POSITIONS,
             max_target_length=MAX_POSITIONS,
         ),
-        # Of the decoder's first input only the position counts.
+        # Only the position of the decoder's first input counts.
         special_ids=manifest_pb2.SpecialIds(
             source_pad_id=shape.pad_id,
             source_eos_id=EOS_ID,

@@ -18,7 +18,7 @@ from xuanzang.export.students.runner import StudentRunner
 from xuanzang.export.students.student import EOS_ID, Student
 
 BEAM_SIZE, LENGTH_PENALTY, LENGTH_FACTOR = 1, 1.0, 2.0
-"""As Firefox searches: greedily, for at most so many target tokens for each source token, end tokens counted."""
+"""As Firefox searches: greedily, with this limit of target tokens for each source token, end tokens counted."""
 _SENTENCES, _STEPS = 16, 300
 """Sentences measured, at most, and steps after which no other is begun."""
 _SAMPLES = 8
@@ -54,7 +54,7 @@ class _Followed:
 def certify(
     student: Student, runner: StudentRunner, *, precision: str, source_language: str, target_language: str
 ) -> Certificate:
-    """Decode sentences with the graphs, let numpy follow, and return what was found.
+    """Decode sentences with the graphs, let numpy follow, and return the results.
 
     Raises:
         ParityError: The graphs do not compute what numpy does.

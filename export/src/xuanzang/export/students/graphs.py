@@ -35,7 +35,7 @@ from xuanzang.export.students.student import (
 from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
 
 _LARGEST = 127
-"""Magnitude at which Marian cuts rounded activations, on both sides."""
+"""Marian's limit of rounded activations, on both sides."""
 _MIDDLE = 128
 """Unsigned integer for an activation of 0 that leaves room for the largest above it, and for one more below."""
 
@@ -71,7 +71,7 @@ def decoder_graph(student: Student, precision: Precision, weights: WeightStore |
 def shortlist_decoder_graph(
     student: Student, precision: Precision, always: Ints, weights: WeightStore | None = None
 ) -> onnx.ModelProto:
-    """Build the graph of a decoder step in which each sentence chooses among few pieces.
+    """Build the graph of a decoder step with few choices for each sentence.
 
     Args:
         precision: Number format of the weights; `Int8` for the integers of the file.

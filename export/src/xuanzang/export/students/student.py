@@ -94,7 +94,7 @@ class SuggestedPieces(Protocol):
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Where the entries of each source piece begin, [source vocab + 1]."""
+        """Start of each source piece's entries, [source vocab + 1]."""
 
     @property
     def entries(self) -> npt.NDArray[np.int32]:
@@ -102,11 +102,11 @@ class SuggestedPieces(Protocol):
 
 
 class Origin(Protocol):
-    """Where a student comes from."""
+    """Origin of a student."""
 
     @property
     def name(self) -> str:
-        """Name as it was asked for."""
+        """Requested name."""
 
     @property
     def revision(self) -> str:
@@ -146,7 +146,7 @@ class Student(Protocol):
 
     @property
     def origin(self) -> Origin:
-        """Where it comes from."""
+        """Its origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

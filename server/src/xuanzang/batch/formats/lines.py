@@ -80,7 +80,7 @@ class JsonLines:
     """A text is a value of an object; the object of the output has the translation, null for a faulty line.
 
     The line is copied, not written anew, so numbers and order are unchanged. A line that is no
-    object becomes one that has the translation alone; an object that has the key of the translation is unchanged.
+    object becomes one with the translation alone; an object that has the key of the translation is unchanged.
     """
 
     def __init__(self, field: str, output_field: str) -> None:

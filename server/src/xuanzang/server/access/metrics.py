@@ -1,7 +1,7 @@
 """Metrics of access: refused callers, and what each key uses. Labels are ids of the keys file, fixed reasons and files.
 
 The attribute `x` is the metric `nmt_x`, or `nmt_x_total`; of a key, `nmt_key_x`. The series of a key exist at 0 from
-the moment at which the file has it, and end when it no longer does.
+its addition to the file, and end with its removal.
 """
 
 from __future__ import annotations

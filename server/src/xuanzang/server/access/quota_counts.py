@@ -30,7 +30,7 @@ class KeyCounts:
     def __init__(
         self, numbers: MutableSequence[float] | memoryview[float], *, process: int = 0, file: int | None = None
     ) -> None:
-        """Take the numbers, as many as `KeyCounts.new` has; `file`: descriptor by which processes lock them."""
+        """Take the numbers, as many as `KeyCounts.new` has; `file`: descriptor for locks among processes."""
         self._numbers, self._process, self._file = numbers, process, file
 
     @classmethod

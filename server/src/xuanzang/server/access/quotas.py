@@ -13,7 +13,7 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 Clock = Callable[[], float]
 
 _MINUTE_SECONDS = 60.0
-# Sums of seconds and their parts differ from what they should be by far less.
+# Rounding errors of sums of seconds are far smaller.
 _EPSILON = 1e-6
 # Wait for a place before anything has been measured.
 _UNMEASURED_SECONDS = 1.0
@@ -50,7 +50,7 @@ class Bucket:
         self._set(limit or _UNLIMITED, max(0.0, (limit or 0) - used))
 
     def seconds_until(self, amount: int) -> float:
-        """Return the seconds after which an amount, at most the limit, can be taken if none is taken before.
+        """Return the seconds until an amount, at most the limit, can be taken if none is taken before.
 
         They are rounded up to whole milliseconds, as callers get them.
         """

@@ -230,7 +230,7 @@ class Engine:
         await asyncio.get_running_loop().run_in_executor(self._threads.tokenizing, self._detector.open)
 
     def _divide_memory(self) -> None:
-        """Leave keys and values their part of the memory beside the models that are loaded."""
+        """Leave keys and values their part of the memory next to the loaded models."""
         self._threads.scheduler.leave_memory(sum(model.weights_bytes for model in self.live.catalog.models))
         self._metrics.server.cache_limit_bytes.value = self._threads.scheduler.max_cache_bytes
 

@@ -25,7 +25,7 @@ _DENORMALS_ARE_ZERO, _FLUSH_TO_ZERO = 1 << 6, 1 << 15
 # other processes of the same control group.
 _GIVING_WAY = 2
 
-# Of the eight words in which the C library keeps a thread's floating-point environment, the last is MXCSR.
+# The last of the eight words of the C library's floating-point environment is MXCSR.
 _WORDS, _MXCSR = 8, 7
 
 # Parameters of mallopt, which stay as they are once one was set, and the values that they reach by themselves under
@@ -132,7 +132,7 @@ def give_way() -> bool:
 def return_free_memory() -> bool:
     """Return the C library's free memory to the system, above all the calling thread's.
 
-    Each thread has its own heap. `malloc_trim` frees what lies below a used block, in every heap, but not the end
+    Each thread has its own heap. `malloc_trim` frees the memory below a used block, in every heap, but not the end
     of a thread's heap: that is cut only when the thread frees a block and the end exceeds a threshold, which the C
     library raises to at most 64 MB.
     """

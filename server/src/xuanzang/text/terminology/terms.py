@@ -66,7 +66,7 @@ class FoundTerm:
     end: int
     source: str
     targets: tuple[str, ...]
-    """Texts of which a translation must hold one."""
+    """Alternative texts; a translation must hold one."""
     pattern: ProtectedPattern | None = None
     """Pattern that found it; None for an entry."""
 

@@ -26,7 +26,7 @@ from xuanzang.server.engine.types import DecodingOptions
 # An encoder that computes padding gets sentences while it is at most this share of them; longer ones come in the next
 # group.
 _MAX_PADDED_SHARE = 0.2
-# Inputs and outputs of the decoder with a row for each sentence, besides those of the cache.
+# Inputs and outputs of the decoder with a row for each sentence, except the cache's.
 _ROWS = (
     *("token_ids", "positions", "scores", *LogitEdits._fields),
     *("attention", *(f"candidate_{name}" for name in Candidates._fields)),

@@ -1,14 +1,15 @@
 """Search for translations that hold required phrases: beam search with a bank of hypotheses for each number of them.
 
-A hypothesis is in bank n if it has n of its required phrases, the one that it is within counted. Its continuations are
+A hypothesis is in bank n if it has n of its required phrases, a begun one included. Its continuations are
 the best of the model and, whatever their probability, the next tokens of the phrases that it lacks; all have the
 model's own log-probabilities. Each bank keeps its best: with one beam for all, hypotheses that have paid for a phrase
-would lose to those that have not. Only hypotheses with all phrases may end.
+would lose to others. Only hypotheses with all phrases may end.
 
 Source: grid beam search, Hokamp and Liu 2017, arXiv:1704.07138; dynamic beam allocation, Post and Vilar 2018,
-arXiv:1804.06609. Unlike theirs, a bank stands for phrases and not for their tokens, of which a beam of 4 cannot keep
+arXiv:1804.06609. Unlike theirs, a bank stands for phrases and not for their tokens: a beam of 4 cannot keep
 one of each. Hypotheses within a phrase are compared with others by what the rest of the phrase is expected to cost, as
-last seen in the sentence; so they neither displace those that have paid for it nor are displaced by later beginnings.
+last seen in the sentence; so they neither displace hypotheses that have paid for it nor are displaced
+by later beginnings.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class PhraseChoice:
         self._learn(now[learning], gains[:, 0][learning])
         saved = (within * (min_tokens - facts.rest[states])).max(axis=2)
         in_time = valid & ((missing * min_tokens).sum(axis=2) - saved < max(steps_left, 1))
-        # What the model would have ended gets text of its own before its phrases only where nothing else lives on.
+        # A hypothesis that the model would have ended goes on without its phrases only where no other lives on.
         is_padding = self._overdue[:, None] & ~may_end & ~helpful
         ahead = np.where(begun, self._costs[facts.chains[states]].sum(axis=2), 0.0)
         # Once no hypothesis can hold all phrases in time, the search goes on without them.

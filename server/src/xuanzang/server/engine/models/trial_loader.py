@@ -144,7 +144,7 @@ class TrialLoader:
             # A process ends with the bundle that ends it; another goes on after that.
             tried = await self._load(left, gives_way=gives_way)
             if not tried:
-                # What nobody has tried may end this process as it would have ended that one.
+                # An untried bundle may end this process as it would have ended the other.
                 tried = [["it was not tried: the process that loads it first did not start"] for _ in left]
             outcomes |= zip(left, tried, strict=False)
             left = left[len(tried) :]

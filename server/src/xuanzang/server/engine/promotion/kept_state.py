@@ -89,7 +89,7 @@ def restored_catalog(
 ) -> Catalog:
     """Return the catalog of a start, with the kept state of versions.
 
-    `configured` are pins of the settings, which go before those that were kept. `holds`: True if a live version stays
+    `configured` are pins of the settings, which override kept ones. `holds`: True if a live version stays
     live until another is promoted.
     """
     models = sorted(models, key=lambda model: model.version)

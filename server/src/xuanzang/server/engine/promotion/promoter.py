@@ -26,7 +26,7 @@ from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
 
-# After so long a version is judged again for which callers left no time.
+# Seconds until a version is judged again after callers left no time.
 _AGAIN_SECONDS = 60.0
 
 
@@ -34,9 +34,9 @@ class Promoter:
     """Lets versions go live, and back. Belongs to one event loop.
 
     To judge a version takes time, to switch none: a catalog takes the place of another, so the next request has the new
-    live version, and requests in progress keep theirs. Each change raises ModelNotFoundError for what is not loaded,
-    ModelStateError if it is refused or cannot be kept, so that nothing has changed, and DrainingError once the engine
-    is stopping.
+    live version, and requests in progress keep theirs. Each change raises ModelNotFoundError for a version that is not
+    loaded, ModelStateError if it is refused or cannot be kept, so that nothing has changed, and DrainingError once the
+    engine is stopping.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""What a running batch keeps from step to step: keys and values of the sources, and the memory of the targets.
+"""The state of a running batch between steps: keys and values of the sources, and the memory of the targets.
 
 Keys and values of the source lie in pages, each of one sentence, so that a sentence has as many as it needs, however
 long its neighbours are; the encoder writes them in place. A sentence that joins or leaves changes a few numbers in the
-page tables, and nothing else moves. Of the targets a decoder keeps keys and values (`target_slots.py`) or states
+page tables, and nothing else moves. For the targets a decoder keeps keys and values (`target_slots.py`) or states
 (`recurrent_states.py`).
 """
 
@@ -105,7 +105,7 @@ class KeyValueCache:
             self._expose()
 
     def reorder(self, order: Order) -> None:
-        """Take note that sentences, all of which stay, have changed places in the arrays of `rows`."""
+        """Record that sentences have changed places in the arrays of `rows`; all stay."""
         self._target.reorder(order)
         self._source_pages.own(order.moved)
 

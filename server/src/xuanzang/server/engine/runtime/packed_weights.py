@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _PREFIX, _SUFFIX = "weights-", ".packed"
 _MAX_UNUSED_SECONDS = 30 * 24 * 3600.0
-"""Time since the last use after which a server removes a file."""
+"""Time without use until a server removes a file."""
 
 
 def packed_file(folder: Path, *facts: str) -> Path:

@@ -27,12 +27,12 @@ class RecurrentStates:
         self.rows = ("parents", *shape.state_names, *present)
         """Names of the decoder's inputs and outputs with a row for each sentence."""
         self.tensors = GraphTensors({}, {})
-        """Of the decoder; replaced when sentences join or leave."""
+        """Inputs of the decoder; replaced when sentences join or leave."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory held for states."""
-        # After `select` an array is a part of one that is held whole.
+        # After `select` an array is a part of a larger one.
         held = (array if array.base is None else array.base for array in self._states.values())
         return sum(array.nbytes for array in held)
 
@@ -45,7 +45,7 @@ class RecurrentStates:
         self._expose()
 
     def leave(self, indices: Ints) -> None:
-        """Do nothing: the places of sentences that have left go to those that join."""
+        """Do nothing: new sentences take the places of those that left."""
 
     def trim(self) -> None:
         """Give back the memory that the sentences do not need; call it after `select` only."""
@@ -67,7 +67,7 @@ class RecurrentStates:
             self._expose()
 
     def reorder(self, order: Order) -> None:
-        """Do nothing: sentences, all of which stay, have changed places in the arrays of `rows`, which is all."""
+        """Do nothing: sentences have only changed places in the arrays of `rows`; all stay."""
 
     def _expose(self) -> None:
         present = {_present(name): states for name, states in self._states.items()}

@@ -40,7 +40,7 @@ class TargetSlots:
         self._visible = np.zeros((0, beam_size, self._slots), dtype=bool)
         self._slot_indices = np.zeros((0, beam_size, shape.page.num_heads, 3), dtype=np.int64)
         self.tensors = GraphTensors({}, {})
-        """Of the decoder. Arrays are changed in place by `advance` where possible; otherwise this is replaced."""
+        """Inputs of the decoder, changed in place by `advance` where possible; otherwise this is replaced."""
 
     @property
     def nbytes(self) -> int:
@@ -79,7 +79,7 @@ class TargetSlots:
         self._past.resize(self._pages.count, moves)
         # Copied only if sentences have fewer slots from now on.
         self._visible = np.ascontiguousarray(order.apply(self._visible)[:, :, : self._slots])
-        # What it holds is written in each step, but the heads, which are the same for all sentences.
+        # Its content is written in each step, except the heads, which are the same for all sentences.
         self._slot_indices = self._slot_indices[: len(order.kept)]
         self._expose()
 
@@ -106,7 +106,7 @@ class TargetSlots:
         self._point_to(indices, slots)
 
     def reorder(self, order: Order) -> None:
-        """Take note that sentences, all of which stay, have changed places in the arrays of `rows`."""
+        """Record that sentences have changed places in the arrays of `rows`; all stay."""
         self._pages.own(order.moved)
 
     def slots(self, parents: Ints) -> SlotArrays:

@@ -1,7 +1,7 @@
 """The memory budget: bytes for keys and values that sentences may take, and workers that a model may have.
 
 Memory goes to whoever came first: a sentence that finds too little is the next to get some, and no other joins before
-it, however small. So one that needs nearly all of it waits for those that run, and for nothing else.
+it, however small. So one that needs nearly all of it waits only for running ones.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Budget:
         use = self._uses.get(key, _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
         whose = None
-        # One that is alone may have all: there may be less than when it was let in.
+        # A lone sentence may have all: there may be less than at its admission.
         if not self._reserved or self._reserved.total() + more <= self.max_bytes:
             limit = model.max_cache_bytes
             if limit is None or self._reserved[model] + more <= limit:

@@ -62,8 +62,7 @@ def decide(state: State, worker: int, now: float) -> Decision:
         if tier == COMMON and turn == LIGHT and LIGHT in active:
             continue
         sentences = choice.in_turn(tier, room)
-        # Each time that sentences join a batch, those in it stop for an encoder run, of which a part takes as long for
-        # many as for one. Whoever waits until the costs are equal never loses more than twice what could be had by
+        # Each time that sentences join a batch, its sentences stop for an encoder run, which has a fixed cost. Whoever waits until the costs are equal never loses more than twice what could be had by
         # knowing who comes when: the ski-rental problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
         costs = here.tiers[tier].rows * here.joining.seconds
         if costs and (waited := queue.waited(now)) < costs:
@@ -120,8 +119,7 @@ class _Room:
         self._waiting, self._held, self._everywhere = waiting, here.places, [each.tiers[tier] for each in state.workers]
         callers = len(waiting) + sum([share not in waiting for share in here.places])
         self._share = max(1, limit // callers) if callers else limit
-        # A caller may have an equal share of the places, and what is spare: what those with less may still take is kept
-        # for them.
+        # A caller may have an equal share of the places, and spare ones: the rest of smaller callers' shares is kept.
         self._spare = places
         for share, wanted in waiting.items() if callers > 1 else ():
             self._spare -= min(wanted, self._free(share))

@@ -25,7 +25,7 @@ _MIN_ROW_SHARE = 0.1
 _STEP_ROWS = 4.0
 # Spread of the rows, as a share of their mean, above which observations outweigh assumptions.
 _ASSUMED_SPREAD = 0.1
-# Weight of the last encoder run in what joining costs; runs may vary by so much, and must for an estimate.
+# Weight of the last encoder run in the cost of joining; maximum and minimum variation of runs for an estimate.
 _RUN_WEIGHT = 0.02
 _MAX_RUN_FACTOR = 3.0
 _TELLING_SPREAD = 0.1
@@ -38,7 +38,7 @@ _MIN_FACTOR, _MAX_FACTOR = 1.0, 4.0
 _FACTOR_SECONDS = 5.0
 # Shorter estimates than a step takes, seconds.
 _MIN_ESTIMATE = 1e-3
-# After a request that ran out of time the factor is greater by so much than what would just have refused it.
+# After a request ran out of time the factor exceeds the one that would just have refused it by this ratio.
 _EXPIRED_MARGIN = 1.1
 # Requests that tell how small the next one may be.
 _RECENT_REQUESTS = 64
@@ -88,8 +88,8 @@ class _Line:
 class DecodingTime:
     """Mean time that a sentence stays in a batch for each predicted target token, recent sentences counting more.
 
-    It grows with the sentences of the batch, about linearly: a regression on what was seen says how much, or what is
-    usual as long as batches were all alike.
+    It grows with the sentences of the batch, about linearly: a regression on observations says how much, or the usual
+    value as long as batches were all alike.
     """
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class Calibration:
     def observe(self, estimate: float, seconds: float, *, submitted_at: float = math.inf) -> None:
         """Compare an estimate with the time that its request took.
 
-        What was submitted before the factor was last raised for one that ran out of time does not say that it is too
+        Requests submitted before the factor was last raised, because one ran out of time, do not show that it is too
         great.
         """
         side = math.copysign(0.5, seconds - self._typical * estimate)

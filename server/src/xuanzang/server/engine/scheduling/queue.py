@@ -2,7 +2,7 @@
 
 Callers take turns by virtual token counters (Sheng et al. 2024, "Fairness in Serving Large Language Models", OSDI,
 algorithm 2). Each share has a counter of the tokens that it was given, and so has each name within a share; the least
-counter goes first. A share that comes back takes over the least counter of those that wait, so it has no claim to the
+counter goes first. A share that comes back takes over the least counter of waiting shares, so it has no claim to the
 time of before. The sentences of one caller go in order of arrival, but late ones go first.
 """
 

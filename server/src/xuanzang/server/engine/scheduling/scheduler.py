@@ -30,7 +30,7 @@ from xuanzang.server.engine.scheduling.state import State
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
-# Share of a sentence's waiting time after which it is due.
+# Share of a sentence's waiting time until it is due.
 _PATIENT_SHARE = 0.7
 # Maximum lead of callers' clocks over ours.
 _CLOCK_SECONDS = 0.02
@@ -188,7 +188,7 @@ class Scheduler:
         calibration, now = self._state.forecast.calibration, time.monotonic()
         if abandoned is None:
             calibration.observe(request.estimate, now - request.submitted_at, submitted_at=request.submitted_at)
-        # A caller whose own clock runs out hangs up a moment before the deadline known here. One that hangs up
+        # A caller whose clock runs out hangs up a moment before the deadline known here. One that hangs up
         # before says nothing of the server, however long it has waited: it alone knows how long it meant to.
         elif abandoned == "deadline" or (abandoned == "cancelled" and now >= request.useful_until - _CLOCK_SECONDS):
             allowed = request.useful_until - request.submitted_at

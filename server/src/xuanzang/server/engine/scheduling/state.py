@@ -154,7 +154,7 @@ class WorkerState:
         return min(active, key=lambda tier: (self.tiers[tier].time, -tier), default=COMMON)
 
     def seconds(self, tier: int, light_weight: float) -> float:
-        """Return the time after which it is the other tier's turn."""
+        """Return the time of the other tier's turn."""
         return (self.tiers[1 - tier].time - self.tiers[tier].time) * (light_weight if tier == LIGHT else 1.0)
 
     def charge(self, tier: int, seconds: float, light_weight: float) -> None:

@@ -31,8 +31,8 @@ _IDLE_SECONDS = 10.0
 _TRIM_SECONDS = 60.0
 # Steps of a model between two looks at the clock, if nothing happens meanwhile; sentences are hardly ever longer.
 _STEPS = 64
-# One that is done waits a step for each so many sentences of its batch: in a large one another is done in nearly every
-# step, and each return to Python costs all of them a part of a step.
+# A finished sentence may wait one step per this number of sentences in its batch: in a large one another finishes in
+# nearly every step, and each return to Python costs all of them a part of a step.
 _SENTENCES_PER_STEP = 4
 # Steps of a large model take longer than a return to Python, so they save nothing.
 _MAX_SECONDS_AFTER_DONE = 0.05
