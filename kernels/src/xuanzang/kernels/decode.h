@@ -49,9 +49,9 @@ struct Decode {
 // Finished sentences are taken out before the next step: another one gets their row, in all arrays with a row for each.
 // Results name sentences by their earlier rows.
 //
-// Returns the number of `beams->inspected`, here rows: sentences whose hypotheses ended or are missing in the last step.
-// They are left to the caller, because the number does not decide whether a sentence is done. The last step is not in
-// `links`, and the slots have not been advanced after it.
+// Returns the number of `beams->inspected`, here rows: sentences whose hypotheses ended or are missing in the last
+// step. They are left to the caller, because the number does not decide whether a sentence is done. The last step is
+// not in `links`, and the slots have not been advanced after it.
 int64_t decode(Decode& decode);
 
 }  // namespace xuanzang
