@@ -63,7 +63,7 @@ def decide(state: State, worker: int, now: float) -> Decision:
             continue
         sentences = choice.in_turn(tier, room)
         # Each time that sentences join a batch, its sentences stop for an encoder run, which has a fixed cost. Waiting
-        # until the costs are equal never loses more than twice what could be had by knowing the arrivals: the ski-rental
+        # until the costs are equal never loses more than twice what could be had by knowing arrivals: the ski-rental
         # problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
         costs = here.tiers[tier].rows * here.joining.seconds
         if costs and (waited := queue.waited(now)) < costs:
