@@ -294,6 +294,11 @@ async def test_a_fault_is_named_under_load_too(
         await translate("hello world")
     with pytest.raises(InvalidInputError, match="must have at most 20000 characters"):
         await translate("a" * 20_001)
+    # One that only tokenising finds.
+    two_best = dataclasses.replace(options, beam_size=2, num_hypotheses=2)
+    several = Call(texts=("hello\n" * 16,), model=engine.models[0], options=two_best)
+    with pytest.raises(InvalidInputError, match="only for texts of a single sentence"):
+        await engine.translate(several)
     script.allow(math.inf)
     await asyncio.gather(running, waiting)
 

@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
@@ -146,9 +147,10 @@ class RunningCall:
     async def _prepare(self) -> PreparedTexts:
         """Refuse excessive texts, then split and tokenise the others."""
         shared, context, record = self._shared, self._context, self._record
-        # Refusing takes less time before tokenising, which is what counts when there is much to refuse. A fault that is
-        # seen at once is named first: another try would not help.
-        if not has_plain_faults(self._call, context.model, self._options, shared.settings):
+        is_short = sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS
+        # A refusal before tokenising takes less time, which is what counts when there is much to refuse. But faults are
+        # named first, for another try would not help: all those of short texts, and of others those seen at once.
+        if not is_short and not has_plain_faults(self._call, context.model, self._options, shared.settings):
             asked = Asked(context.flow, self._min_cost(), accepts_part=context.accepts_part)
             shared.scheduler.require_admission(asked, useful_until=context.useful_until)
         work = partial(
@@ -162,7 +164,7 @@ class RunningCall:
             # An explanation, details of tokens and a prefix refer to the unchanged text.
             carries=not (self._watch or self._call.options.token_details or self._options.target_prefix),
         )
-        if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:
+        if is_short:
             prepared = work()
         else:
             # One after another, so that the texts of others find a thread.
@@ -215,7 +217,7 @@ class RunningCall:
             self._note(prepared, planned, results)
         if self._watch:
             self._watch.end(searches, results)
-        hypotheses = [result.hypotheses for result in results]
+        hypotheses = list(map(attrgetter("hypotheses"), results))
         return hypotheses if is_single else ranked(len(searches), planned.owners, hypotheses)
 
     async def _alternatives(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
@@ -285,5 +287,5 @@ class RunningCall:
             shared.requests.discard(request)
             shared.scheduler.close(request, abandoned)
             record.started |= request.started
-            timelines = [jobs.timelines[position] for position in sorted(jobs.timelines)]
+            timelines = list(map(jobs.timelines.__getitem__, sorted(jobs.timelines)))
             record.searches.append(SearchRecord(request.submitted_at, time.monotonic(), sentences, timelines))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Protocol
 
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
@@ -51,16 +52,12 @@ class SentenceJob:
         """Begin with the planned search; text already emitted is not taken back."""
         self.sentence, self._renderer = search.sentence, search.renderer
         self._context, self._is_read_along = context, is_read_along
+        self.takes_long = bool(search.renderer.assessor or search.renderer.source_spans or search.renderer.writer)
+        """True if its text comes with more than can be made at once: quality, token details, other characters."""
         self._timelines: list[SentenceTimeline] = []
         self._reported_tokens = 0
         # Hypotheses of a search that did not require the terms; too few held them.
         self._earlier: Sequence[TargetHypothesis] = ()
-
-    @property
-    def takes_long(self) -> bool:
-        """True if its text comes with more than can be made at once: quality, token details, other characters."""
-        renderer = self._renderer
-        return bool(renderer.assessor or renderer.source_spans or renderer.writer)
 
     def next(self, found: Found) -> SentenceResult | None:
         """Return the result of a search; None if `sentence` needs a search now.
@@ -112,15 +109,19 @@ class SentenceJob:
 
     def _timeline(self, best: TargetHypothesis) -> SentenceTimeline:
         """Return when it was worked on, all searches together, and which of them found its translation."""
+        first, with_terms = self._timelines[0], self._renderer.source_with_terms
+        if len(self._timelines) == 1 and not (with_terms or self.sentence.options.phrases):
+            # Most sentences are searched once, and read as they are.
+            return first
         is_free = any(best is each for each in self._earlier)
         return replace(
-            self._timelines[0],
+            first,
             finished_at=self._timelines[-1].finished_at,
             steps=sum([each.steps for each in self._timelines]),
             searches=len(self._timelines),
             terms_required=bool(self.sentence.options.phrases) and not is_free,
             max_target_length=self.sentence.options.max_target_length,
-            source_with_terms=self._renderer.source_with_terms,
+            source_with_terms=with_terms,
         )
 
     def _without_repetition(self, best: TargetHypothesis) -> SearchOptions | None:
@@ -191,6 +192,8 @@ class SentenceJobs:
         """
         self._jobs = [SentenceJob(search, context, is_read_along=listener is not None) for search in searches]
         self._listener, self._on_result = listener, on_result
+        self.takes_long = listener is None and any(map(attrgetter("takes_long"), self._jobs))
+        """True if results take longer to make than the event loop should stop for; never while text is emitted."""
         self._results: dict[int, SentenceResult] = {}
         # Positions of the jobs whose sentences are searched.
         self._searched = list(range(len(searches)))
@@ -198,18 +201,16 @@ class SentenceJobs:
         """Timelines of the searches that are made now and have found something, by position among them."""
 
     @property
-    def takes_long(self) -> bool:
-        """True if results take longer to make than the event loop should stop for; never while text is emitted."""
-        return self._listener is None and any(job.takes_long for job in self._jobs)
-
-    @property
     def results(self) -> list[SentenceResult]:
         """Results of all sentences, in their order."""
-        return [self._results[position] for position in range(len(self._jobs))]
+        return list(map(self._results.__getitem__, range(len(self._jobs))))
 
     def left(self) -> list[Sentence]:
         """Return the sentences to search now; none when all have results."""
-        self._searched = [position for position in self._searched if position not in self._results]
+        if len(self._results) == len(self._jobs):
+            return []
+        if self._results:
+            self._searched = [position for position in self._searched if position not in self._results]
         self.timelines = {}
         return [self._jobs[position].sentence for position in self._searched]
 
