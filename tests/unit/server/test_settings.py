@@ -121,8 +121,8 @@ def test_help_groups_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     heads = [lines[0] for group in groups if (lines := group.splitlines()) and lines[-1].startswith(" ")]
     assert heads[1:] == [
         "The folder of the models and the listening addresses:",
-        "How the engine uses the machine, and what it accepts:",
-        "How versions of a model go live:",
+        "Use of the machine, and limits on requests:",
+        "Rules for the live version of a model:",
         "Limits on messages, RPCs, streams and connections:",
         "Limits on how many explanations are made, and on their size:",
         "Settings of who may call:",
