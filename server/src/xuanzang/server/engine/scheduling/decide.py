@@ -164,7 +164,7 @@ class _Choice:
 
     def __init__(self, state: State, worker: int, now: float) -> None:
         self._state, self._worker, self._now = state, worker, now
-        self.budget = state.budget.copy()
+        self.budget = state.budget.copy() if state.queue.count else state.budget
         """Memory as it will be once they have joined."""
         self.hopeless: list[QueuedSentence] = []
         self.joins: dict[int, list[QueuedSentence]] = {}
