@@ -80,7 +80,7 @@ async def test_a_caller_of_single_sentences_hardly_notices_one_who_takes_all_it_
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-async def test_callers_within_their_shares_cost_a_single_sentence_their_rows_in_its_steps_and_no_more(
+async def test_callers_within_their_shares_cost_a_single_sentence_their_rows_alone(
     make_server: MakeServer, workers: int
 ) -> None:
     calm = measured(make_server(workers), address="{}")

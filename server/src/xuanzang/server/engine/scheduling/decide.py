@@ -37,7 +37,7 @@ class Decision(NamedTuple):
     step: int
     """Tier whose batches take the next steps."""
     max_seconds: float
-    """Latest time to begin a step."""
+    """Seconds after which no further step is begun."""
     trims: bool
     """True if it first gives back the memory that its sentences do not need."""
     hopeless: Sequence[QueuedSentence]
