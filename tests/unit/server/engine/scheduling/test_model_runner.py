@@ -22,14 +22,14 @@ from xuanzang.server.engine.calls.jobs import SentenceJobs, SentenceListener
 from xuanzang.server.engine.calls.kept_terms import plan_terms
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer, SentenceResult
 from xuanzang.server.engine.decoding.decoder import BatchShape
-from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.scheduling.request import CallContext, Request
 from xuanzang.server.engine.scheduling.worker import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, SamplingOptions
 from xuanzang.server.metrics import Metrics
 from xuanzang.text.terminology.terms import FoundTerm
 from xuanzang.text.words import has_repetition
@@ -370,6 +370,24 @@ async def test_after_a_fault_every_sentence_is_answered_and_the_next_is_translat
         await bench.results(request)
     assert len(bench.runner) == 0
     assert len(await solo(bench, SOURCES[0], {})) == 1
+
+
+class NoText(SentenceRenderer):
+    """A renderer with a fault."""
+
+    def render(self, sentence: Sentence, found: TargetHypothesis, *, cut: FinishReason) -> Hypothesis:
+        raise ArithmeticError("no text")
+
+
+async def test_a_fault_of_one_text_ends_its_call_and_not_the_batch(bench: Bench) -> None:
+    beside = bench.request(SOURCES[0], {})
+    sentence = bench.request(SOURCES[3], {}).sentences[0].sentence
+    broken = bench.submitted([PlannedSearch(sentence, NoText(codec=bench.model.codec))])
+    bench.run([(0, broken), (0, beside)])
+    with pytest.raises(ArithmeticError, match="no text"):
+        await broken.done
+    [result] = await bench.results(beside)
+    assert result.found == await solo(bench, SOURCES[0], {})
 
 
 class Listening:
