@@ -25,8 +25,7 @@ from typing import NamedTuple
 from served_quality import TIMEOUT, find_model, translated
 
 from xuanzang.client import TranslationClient, TranslationError
-from xuanzang.model.data.augmentation.naming import NamingMaker
-from xuanzang.model.data.augmentation.quantities import CHINESE_DIGITS, ENGLISH_SMALL, ENGLISH_TENS
+from xuanzang.model.data.augmentation.naming import CHINESE_DIGITS, ENGLISH_SMALL, ENGLISH_TENS, NamingMaker
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.evaluation.test_sets import HeldOutPair, read_test_set
 

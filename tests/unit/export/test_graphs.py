@@ -14,9 +14,9 @@ from xuanzang.export.certification.certify import step_milliseconds
 from xuanzang.export.certification.parity import compare
 from xuanzang.export.certification.runner import Candidates, OnnxModel, translate_batch
 from xuanzang.export.certification.step_inputs import LiveHypotheses
+from xuanzang.export.graphs.build import decoder_graph, encoder_graph
 from xuanzang.export.graphs.precision import Floats
 from xuanzang.export.graphs.shortlist import suggestions_graph
-from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.network.config import PRESETS, TransformerConfig
 from xuanzang.model.network.transformer import Transformer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.export.certification.terms import made_requests, measure_terms
+from xuanzang.export.certification.samples import made_requests, measure_terms
 from xuanzang.export.examples import Example
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.search import Hypothesis

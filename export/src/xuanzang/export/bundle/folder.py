@@ -29,9 +29,6 @@ def write_graphs(models: Mapping[str, onnx.ModelProto], folder: Path, store: Wei
     """Write the files of graphs, the same bytes for the same graphs.
 
     Writes the graphs without their weights, and WEIGHTS_FILE, which holds equal weights once.
-
-    Args:
-        models: Graphs by file name.
     """
     offsets = _write_weights(folder / WEIGHTS_FILE, _each_once(models.values(), store), store)
     for name, model in models.items():
@@ -106,7 +103,6 @@ def write_bundle(
 
     Args:
         folder: <repository>/<model>/<version>; replaced if it exists.
-        files: Contents by name.
         manifest: Manifest without its list of files, which is added here.
         write_more: Function that writes other files into a folder, such as large ones.
 

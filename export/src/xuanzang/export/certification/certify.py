@@ -29,9 +29,8 @@ from xuanzang.export.certification.quality import (
 )
 from xuanzang.export.certification.recording import Recording, record
 from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
-from xuanzang.export.certification.samples import choose_samples, not_measured
+from xuanzang.export.certification.samples import choose_samples, measure_terms, not_measured
 from xuanzang.export.certification.step_inputs import LiveHypotheses, pages_for, step_inputs
-from xuanzang.export.certification.terms import measure_terms
 from xuanzang.export.examples import Example, Examples, sources_of
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings

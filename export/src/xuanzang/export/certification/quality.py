@@ -157,7 +157,6 @@ def compare_precisions(
     Args:
         checkpoint: Exported model.
         found: Translations of the pairs, by precision: float32 first, the shipped last.
-        pairs: Held-out pairs.
     """
     pairs = pairs[: settings.test_sentences]
     texts = {name: best_texts(checkpoint, translations[: len(pairs)]) for name, translations in found.items()}

@@ -82,7 +82,6 @@ def step_inputs(
     """Return the inputs of a step for sentences at the same position, except keys and values.
 
     Args:
-        config: Shape of the model.
         position: Position of their last tokens.
         slots: Slots that the hypotheses of each sentence write to, [batch, beam].
         visible: True at the slots that each hypothesis sees, [batch, beam, slot].

@@ -1,20 +1,111 @@
-"""All graphs of one precision, built and optimised."""
+"""The encoder and the decoder step as ONNX graphs, built in one precision and optimised.
+
+    source_ids ─ encoder ─ cross_key_values, in pages ─────┐
+                                                           ├─ decoder ─ candidates, attention, present_key_values ─┐
+    token_ids, positions, scores, visible, past_key_values ┘                                                      │
+                                                               past_key_values of the next step ◄─────────────────┘
+
+In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each with the key and
+value of one token: `visible` says which slots each hypothesis sees. A change of beams changes `visible` and copies no
+keys or values. Slots lie in pages (Kwon et al. 2023, arXiv:2309.06180): a sentence has as many as it needs, however
+long its neighbours are, and attention reads no others. The encoder writes the keys and values of the source into pages,
+too, so that nothing moves when a sentence joins a batch or leaves it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import onnx
 
+from xuanzang.export import tensors
+from xuanzang.export.graphs.blocks import Blocks
+from xuanzang.export.graphs.choice import choose_from_all, choose_from_shortlist
 from xuanzang.export.graphs.fusion import fuse_add_norm_quantize
 from xuanzang.export.graphs.precision import Precision
 from xuanzang.export.graphs.product_fusion import fuse_products
-from xuanzang.export.graphs.shortlist import always_pieces, suggestions_graph
-from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph, shortlist_decoder_graph
+from xuanzang.export.graphs.shortlist import Ints, always_pieces, suggestions_graph
+from xuanzang.export.graphs.source import source_slots, source_tokens
+from xuanzang.export.operators.source_attention import padding
 from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Shortlist
+from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
 from xuanzang.model.network.transformer import Transformer
+
+
+def encoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
+    """Build the graph from padded sentences to the keys and values that the decoder attends to.
+
+    It works on the tokens of all sentences one after another; only onnxruntime's attention needs padding.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+        weights: Store for the weights; None to keep them in the graph.
+    """
+    blocks = Blocks(model, precision, "encoder", weights)
+    graph = blocks.graph
+    tokens, floats = source_tokens(graph), tensors.floats_of(precision.name)
+    gaps = padding(graph, graph.ints(3 * model.config.d_model), floats)
+    positions = graph.op("Squeeze", tokens.positions, graph.ints(2))
+    x = blocks.embed(tokens.ids, positions, model.source_embedding, model.source_positions)
+    x = blocks.norm(x, model.source_embedding_norm)
+    for layer in model.encoder_layers:
+        x = blocks.encoder_layer(x, cast(EncoderLayer, layer), tokens.places, gaps)
+    memory, slots = blocks.norm(x, model.encoder_norm), source_slots(graph, tokens, model.config.num_heads)
+    for index, layer in enumerate(model.decoder_layers):
+        blocks.cross_key_value(memory, slots, cast(DecoderLayer, layer).cross_attention, index)
+    return graph.model(tensors.encoder_inputs(model.config, floats), tensors.encoder_outputs(model.config, floats))
+
+
+def decoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
+    """Build the graph of one decoder step for every hypothesis of every sentence.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+        weights: Store for the weights; None to keep them in the graph.
+    """
+    blocks = Blocks(model, precision, "decoder", weights)
+    states = _decoder_output(blocks, model)
+    projection = blocks.projection(model.output_projection)
+    choose_from_all(blocks.graph, precision, states, projection, model.config.banned_ids)
+    floats = tensors.floats_of(precision.name)
+    return blocks.graph.model(
+        tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
+    )
+
+
+def shortlist_decoder_graph(
+    model: Transformer, precision: Precision, always: Ints, weights: WeightStore | None = None
+) -> onnx.ModelProto:
+    """Build the graph of a decoder step with a shortlist of pieces for each sentence.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+        always: Pieces shared by all sentences, from `always_pieces`.
+        weights: Store for the weights; None to keep them in the graph.
+    """
+    blocks = Blocks(model, precision, "decoder", weights)
+    states = _decoder_output(blocks, model)
+    choose_from_shortlist(blocks.graph, precision, states, blocks.projection(model.output_projection), always)
+    floats = tensors.floats_of(precision.name)
+    return blocks.graph.model(
+        tensors.with_choices(tensors.decoder_inputs(model.config, floats)),
+        tensors.decoder_outputs(model.config, floats),
+    )
+
+
+def _decoder_output(blocks: Blocks, model: Transformer) -> str:
+    """Add the decoder up to the projection onto the vocabulary; return the name of its states [batch, beam, model]."""
+    x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
+    x = blocks.norm(x, model.target_embedding_norm)
+    for index, layer in enumerate(model.decoder_layers):
+        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
+    return blocks.norm(x, model.decoder_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

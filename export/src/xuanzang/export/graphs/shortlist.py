@@ -49,7 +49,6 @@ def always_pieces(shortlist: Shortlist, config: Pieces) -> Ints:
 
     Args:
         shortlist: Suggestions for the model's tokenisers.
-        config: Shape of the model.
     """
     pieces = np.setdiff1d(shortlist.always, config.banned_ids)
     return np.pad(pieces.astype(np.int64), (0, -len(pieces) % PIECES_STEP), constant_values=config.target_vocab_size)
@@ -60,7 +59,6 @@ def suggestions_graph(shortlist: Shortlist, config: Pieces, weights: WeightStore
 
     Args:
         shortlist: Suggestions for the model's tokenisers.
-        config: Shape of the model.
         weights: Store for the table; None to keep it in the graph.
     """
     graph = GraphBuilder("suggestions", weights)

@@ -7,8 +7,7 @@ import random
 import pytest
 from numbers_right import numbers_in
 
-from xuanzang.model.data.augmentation.naming import NamingMaker, frames_of
-from xuanzang.model.data.augmentation.quantities import chinese_numeral, large
+from xuanzang.model.data.augmentation.naming import NamingMaker, chinese_numeral, frames_of, large
 from xuanzang.model.data.corpus import Pair
 
 

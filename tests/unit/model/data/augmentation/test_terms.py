@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.model.data.augmentation.terms import TermMaker
+from xuanzang.model.data.augmentation.pairs import TermMaker
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.tokenizer import Tokenizer
 
