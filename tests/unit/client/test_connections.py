@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 
-from xuanzang.client import TranslationClient
+from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.client._calls.channel import connections
 
 
@@ -13,9 +18,60 @@ def test_each_address_has_as_many_connections_each_with_a_name() -> None:
         ("a:1 (connection 2)", "a:1"),
         ("a:1 (connection 3)", "a:1"),
     ]
+    assert list(connections(["a:1", "b:2"], 2))[2:] == [("a:1 (connection 2)", "a:1"), ("b:2 (connection 2)", "b:2")]
 
 
 @pytest.mark.parametrize("count", [0, -1, 65])
 def test_a_number_of_connections_that_cannot_be_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="connections must be from 1 to 64"):
         TranslationClient("localhost:1", connections=count)
+
+
+class SeveralProcesses:
+    """Answers that say that 3 processes share the address; those after the first wait until 6 calls are there."""
+
+    def __init__(self, script: Any) -> None:
+        self.peers: list[str] = []
+        self._barrier = threading.Barrier(6)
+        self._echo, script.on_translate = script.on_translate, self._answer
+
+    def _answer(self, request: Any, context: Any) -> Any:
+        self.peers.append(context.peer())
+        context.set_trailing_metadata((("x-processes", "3"),))
+        if len(self.peers) > 1:
+            self._barrier.wait(20)
+        return self._echo(request, context)
+
+
+def test_a_server_of_several_processes_gets_several_connections(script: Any) -> None:
+    answers = SeveralProcesses(script)
+    with TranslationClient(script.address, timeout=20) as client, ThreadPoolExecutor(6) as pool:
+        client.translate(["a"])
+        assert [each.text for each in pool.map(client.translate_one, "b" * 6)] == ["B"] * 6
+    assert len(set(answers.peers[1:])) == 6
+
+
+def test_asyncio_clients_open_them_too_and_share_them_with_other_callers(script: Any) -> None:
+    answers = SeveralProcesses(script)
+
+    async def call() -> None:
+        async with AsyncTranslationClient(script.address, timeout=20) as client:
+            await client.for_caller(client_id="first").translate(["a"])
+            await asyncio.gather(*(client.translate(["b"]) for _ in range(6)))
+
+    asyncio.run(call())
+    assert len(set(answers.peers[1:])) == 6
+
+
+def test_a_client_keeps_to_one_connection_if_the_server_does_not_ask_for_more(script: Any) -> None:
+    peers = set()
+    before = script.on_translate
+
+    def answer(request: Any, context: Any) -> Any:
+        peers.add(context.peer())
+        return before(request, context)
+
+    script.on_translate = answer
+    with TranslationClient(script.address, timeout=20) as client, ThreadPoolExecutor(8) as pool:
+        list(pool.map(client.translate_one, "b" * 24))
+    assert len(peers) == 1

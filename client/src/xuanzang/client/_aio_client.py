@@ -50,8 +50,8 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
     Args:
         address: Server as "host:port", or several as a sequence of them; the port is 50051 if there is none. If a host
             name has several addresses, all are used in turn.
-        connections: Connections to each address, 1 to 64; calls take the one with the fewest in progress. A server of
-            several processes serves each connection with one of them, so open as many as it has.
+        connections: Connections to each address, 1 to 64; calls take the one with the fewest in progress. None: one,
+            and once a server of several processes has answered, four for each of them, at most 16.
         tls: TLS settings; None: no encryption.
         timeout: Default time limit of a call in seconds, retries included.
         client_id: Name of the caller, such as "nightly-import", used by a busy server to divide its time; None: the
@@ -77,7 +77,7 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
         self,
         address: str | Sequence[str],
         *,
-        connections: int = 1,
+        connections: int | None = None,
         tls: TLSConfig | None = None,
         timeout: float = 60.0,
         client_id: str | None = None,
@@ -98,13 +98,17 @@ class AsyncTranslationClient(AsyncDocumentCalls, AsyncGlossaryCalls):
         metadata = channel.metadata(client_id, key)
         self._hides_keys = tls is not None or bool(key) or not uses_proxy
         proxied = uses_proxy and (tls is not None or not key)
-        options = channel.options(
-            max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied, is_shared=connections == 1
-        )
+        options = partial(channel.options, max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
+        # Channels of the process to the same address share the first connection, unless several are asked for.
+        shares = connections is None or connections == 1
         credentials = None if tls is None else channel.credentials(tls)
-        channels = {name: _open(each, credentials, options) for name, each in channel.connections(names, connections)}
+        channels = {
+            name: _open(each, credentials, options(is_shared=shares and name == each))
+            for name, each in channel.connections(names, connections)
+        }
+        used = len(names) if connections is None else None
         contact = first_contact(names, tls, uses_proxy=proxied, waits=wait_for_server)
-        self._calls = AsyncCalls(channels, metadata, throttled=throttle, first_contact=contact)
+        self._calls = AsyncCalls(channels, metadata, used=used, throttled=throttle, first_contact=contact)
         self._calls.on_usage = on_usage
 
     async def __aenter__(self) -> Self:

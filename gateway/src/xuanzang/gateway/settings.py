@@ -87,11 +87,11 @@ class Settings(BaseSettings):
         min_length=1,
         description="gRPC address of the server, or several as host:port,host:port; XUANZANG_ADDRESS counts, too.",
     )
-    server_connections: int = Field(
-        default=1,
+    server_connections: int | None = Field(
+        default=None,
         ge=1,
         le=64,
-        description="Connections to each address of --server: as many as the server has processes (--processes).",
+        description="Connections to each address of --server; unset: as many as its number of processes asks for.",
     )
     address: Annotated[str, AfterValidator(_checked_address)] = Field(
         default="127.0.0.1:8080", description="Address to serve HTTP on; port 0: any free one."

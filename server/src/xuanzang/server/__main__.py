@@ -71,6 +71,11 @@ def _run_server(flags: Sequence[str]) -> int:
             from xuanzang.server.processes import supervise  # noqa: PLC0415 - as above
 
             return supervise(settings, flags)
+        if member is None and settings.advised_processes > 1:
+            _LOGGER.warning(
+                "one process uses about three cores: --processes auto uses all",
+                extra={"advised_processes": settings.advised_processes},
+            )
         asyncio.run(_serve(settings, member))
     except (BundleError, EngineError, OSError) as error:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough

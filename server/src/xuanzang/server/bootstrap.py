@@ -67,7 +67,7 @@ def bootstrap(settings: Settings, told: str | None = None) -> Server:
         metrics=metrics,
         observation=observation,
         writers=GlossaryWriters(settings.glossary_writers),
-        shares_address=member is not None,
+        processes=1 if member is None else member.membership.processes,
         own_address=settings.process_address,
     )
     health = settings.health_address

@@ -107,7 +107,12 @@ class Locations(BaseModel):
     @property
     def process_count(self) -> int:
         """Number of processes."""
-        return max(1, usable_cores() // _CORES_OF_A_PROCESS) if self.processes == "auto" else int(self.processes)
+        return self.advised_processes if self.processes == "auto" else int(self.processes)
+
+    @property
+    def advised_processes(self) -> int:
+        """Number of processes that fill the usable cores."""
+        return max(1, usable_cores() // _CORES_OF_A_PROCESS)
 
     @property
     def tried_file(self) -> Path | None:

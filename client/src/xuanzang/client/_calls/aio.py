@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from xuanzang.client._calls.blocking import SessionState, failure, shared
+from xuanzang.client._calls.blocking import SessionState, failure, read_trailers, shared
 from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS, positive_timeout
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.methods import Method
@@ -24,7 +24,7 @@ from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.plan import CallPlan, Step
 from xuanzang.client._reliability.tries import Fault, FaultKind
-from xuanzang.client._values.results import OnUsage, usage_of
+from xuanzang.client._values.results import OnUsage
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 
@@ -56,6 +56,7 @@ class AsyncCalls:
     """Calls of one client; tasks of one event loop may share it.
 
     Args:
+        used: Number of channels, the first ones, that are used until a server asks for more; None: all.
         throttled: Whether calls that an overloaded server would refuse are held back.
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
@@ -65,10 +66,11 @@ class AsyncCalls:
         channels: dict[str, grpc.aio.Channel],
         metadata: Metadata,
         *,
+        used: int | None = None,
         throttled: bool = True,
         first_contact: FirstContact | None = None,
     ) -> None:
-        self.shared = shared(list(channels), throttled=throttled, first_contact=first_contact)
+        self.shared = shared(list(channels), used=used, throttled=throttled, first_contact=first_contact)
         self.metadata = metadata
         self._closed = asyncio.Event()
         self.on_usage: OnUsage | None = None
@@ -137,13 +139,11 @@ class AsyncCalls:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
 
-    async def report_usage(self, call: grpc.aio.Call, *, also: OnUsage | None = None) -> None:
-        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+    async def answered(self, call: grpc.aio.Call, *, also: OnUsage | None = None) -> None:
+        """Open the connections that a server asks for, and report the usage to the client's receiver and another."""
         receivers = [each for each in (self.on_usage, also) if each]
-        usage = usage_of(await call.trailing_metadata()) if receivers else None
-        if usage:
-            for receive in receivers:
-                receive(usage)
+        if receivers or self.shared.addresses.may_widen:
+            read_trailers(await call.trailing_metadata(), self.shared, receivers)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""
@@ -224,7 +224,7 @@ class _UnaryCall(Generic[Request, Response]):
                         raise failure(error, fault, self._method, self._calls.shared) from error
                 else:
                     self._plan.succeeded(number)
-                    await self._calls.report_usage(call)
+                    await self._calls.answered(call)
                     return response
         finally:
             self._calls.shared.addresses.unlisten(wake)

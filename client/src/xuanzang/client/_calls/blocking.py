@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS, positive_timeout
+from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS, connections_for, positive_timeout
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
@@ -59,11 +59,13 @@ class _Future(Protocol[Answer_co]):
     def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
 
-def shared(names: Sequence[str], *, throttled: bool, first_contact: FirstContact | None = None) -> Shared:
-    """Return what all calls of a client with these addresses share."""
+def shared(
+    names: Sequence[str], *, used: int | None = None, throttled: bool, first_contact: FirstContact | None = None
+) -> Shared:
+    """Return what all calls of a client share whose connections have these names, the first `used` of them at first."""
     clock, draw = time.monotonic, random.SystemRandom().random
     return Shared(
-        addresses=Addresses(names, clock=clock, random=draw),
+        addresses=Addresses(names, used=used, clock=clock, random=draw),
         clock=clock,
         random=draw,
         throttles=Throttles(len(names), clock=clock, random=draw) if throttled else None,
@@ -71,10 +73,22 @@ def shared(names: Sequence[str], *, throttled: bool, first_contact: FirstContact
     )
 
 
+def read_trailers(
+    metadata: Iterable[tuple[str, str | bytes]] | None, common: Shared, receivers: Sequence[OnUsage]
+) -> None:
+    """Open the connections that a server asks for in the metadata that ends an answer, and report the usage."""
+    if common.addresses.may_widen:
+        common.addresses.widen(connections_for(metadata))
+    if usage := usage_of(metadata):
+        for receive in receivers:
+            receive(usage)
+
+
 class BlockingCalls:
     """Calls of one client; threads may share it.
 
     Args:
+        used: Number of channels, the first ones, that are used until a server asks for more; None: all.
         throttled: Whether calls that an overloaded server would refuse are held back.
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
@@ -84,10 +98,11 @@ class BlockingCalls:
         channels: dict[str, grpc.Channel],
         metadata: Metadata,
         *,
+        used: int | None = None,
         throttled: bool = True,
         first_contact: FirstContact | None = None,
     ) -> None:
-        self.shared = shared(list(channels), throttled=throttled, first_contact=first_contact)
+        self.shared = shared(list(channels), used=used, throttled=throttled, first_contact=first_contact)
         self.metadata = metadata
         self._closed = threading.Event()
         self.on_usage: OnUsage | None = None
@@ -156,13 +171,11 @@ class BlockingCalls:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
 
-    def report_usage(self, call: Ended, *, also: OnUsage | None = None) -> None:
-        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+    def answered(self, call: Ended, *, also: OnUsage | None = None) -> None:
+        """Open the connections that a server asks for, and report the usage to the client's receiver and another."""
         receivers = [each for each in (self.on_usage, also) if each]
-        usage = usage_of(call.trailing_metadata()) if receivers else None
-        if usage:
-            for receive in receivers:
-                receive(usage)
+        if receivers or self.shared.addresses.may_widen:
+            read_trailers(call.trailing_metadata(), self.shared, receivers)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""
@@ -235,7 +248,7 @@ class _UnaryCall(Generic[Request, Response]):
                 call = self._tries.pop(number)
                 if call.code() is grpc.StatusCode.OK:
                     self._plan.succeeded(number)
-                    self._calls.report_usage(call)
+                    self._calls.answered(call)
                     return call.result()
                 self._fail(number, cast("grpc.RpcError", call))
         finally:
@@ -258,7 +271,7 @@ class _UnaryCall(Generic[Request, Response]):
                         self._fail(number, error)
                     else:
                         self._plan.succeeded(number)
-                        self._calls.report_usage(call)
+                        self._calls.answered(call)
                         return response
         finally:
             self._plan.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 
 import grpc
@@ -19,6 +19,8 @@ PROBE_SECONDS = 1.0
 
 _MAX_CLIENT_ID = 128
 _MAX_CONNECTIONS = 64
+_MAX_AUTOMATIC_CONNECTIONS = 16
+_PROCESSES = "x-processes"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _SERVICE_CONFIG = {
@@ -61,17 +63,28 @@ def options(
     return settings
 
 
-def connections(targets: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
-    """Yield a name and the target of each connection.
+def connections(targets: Sequence[str], count: int | None) -> Iterator[tuple[str, str]]:
+    """Yield a name and the target of each connection: the first one to each target, then the second ones, and so on.
+
+    Args:
+        count: Connections to each target; None: as many as are used if a server says that it has several processes.
 
     Raises:
         ValueError: The count is out of range.
     """
-    if not 1 <= count <= _MAX_CONNECTIONS:
+    if count is not None and not 1 <= count <= _MAX_CONNECTIONS:
         raise ValueError(f"connections must be from 1 to {_MAX_CONNECTIONS}, not {count}")
-    for target in targets:
-        yield target, target
-        yield from ((f"{target} (connection {number})", target) for number in range(2, count + 1))
+    for number in range(1, (count or _MAX_AUTOMATIC_CONNECTIONS) + 1):
+        yield from ((target if number == 1 else f"{target} (connection {number})", target) for target in targets)
+
+
+def connections_for(metadata: Iterable[tuple[str, str | bytes]] | None) -> int:
+    """Return how many connections a server asks for by the metadata of its answer, 1 if it says nothing.
+
+    The kernel deals connections to the processes at random: of four for each, few processes get none.
+    """
+    processes = dict(metadata or ()).get(_PROCESSES, "1")
+    return 4 * int(processes) if isinstance(processes, str) and processes.isdecimal() and processes != "1" else 1
 
 
 def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:

@@ -77,7 +77,7 @@ class AsyncStream:
                         self._room.release()
                         yield result
                 if event.call is not None:
-                    await self._calls.report_usage(event.call, also=self._on_usage)
+                    await self._calls.answered(event.call, also=self._on_usage)
                 self._state.finish()
             finally:
                 self._calls.shared.addresses.unlisten(self._changed.set)

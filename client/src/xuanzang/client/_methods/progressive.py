@@ -66,7 +66,7 @@ def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> It
                 session.answered()
                 last = progressive_translation(response, request)
                 yield last
-            calls.report_usage(call)
+            calls.answered(call)
             _check_end(last)
         finally:
             call.cancel()
@@ -106,7 +106,7 @@ async def aio_read_parts(
                 session.answered()
                 last = progressive_translation(response, request)
                 yield last
-            await calls.report_usage(call)
+            await calls.answered(call)
             _check_end(last)
         finally:
             call.cancel()

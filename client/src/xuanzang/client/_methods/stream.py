@@ -154,7 +154,7 @@ class BlockingStream:
                         self._room.release()
                         yield result
                 if event.call is not None:
-                    self._calls.report_usage(event.call, also=self._on_usage)
+                    self._calls.answered(event.call, also=self._on_usage)
                 self._state.finish()
             finally:
                 self._close()

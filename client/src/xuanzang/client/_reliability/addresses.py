@@ -46,12 +46,14 @@ class Addresses:
         clock: Clock in seconds.
         random: Source of random numbers from 0 to 1.
         times: Duration of the ejection of an address that failed.
+        used: Number of addresses, the first ones, that are used until `widen`; None: all.
     """
 
     def __init__(
         self,
         names: Sequence[str],
         *,
+        used: int | None = None,
         clock: Callable[[], float],
         random: Callable[[], float],
         times: EjectionTimes | None = None,
@@ -63,9 +65,17 @@ class Addresses:
         self._lock = threading.Lock()
         self._turn = 0
         self._listeners: set[Callable[[], None]] = set()
+        self._used = self._first = len(self._addresses) if used is None else used
+        self.may_widen = used is not None
+        """True until `widen` is called, if only some of the addresses are used."""
 
     def __len__(self) -> int:
-        return len(self._addresses)
+        return self._used
+
+    def widen(self, factor: int) -> None:
+        """Use some times as many addresses as at first, at most all."""
+        self.may_widen = False
+        self._used = min(len(self._addresses), self._first * factor)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call a function whenever an address has been ejected, and when the client is closed."""
@@ -109,7 +119,7 @@ class Addresses:
         with self._lock:
             return any(
                 each.probe_at is None and not each.suspect and number not in avoided
-                for number, each in enumerate(self._addresses)
+                for number, each in enumerate(self._addresses[: self._used])
             )
 
     @property

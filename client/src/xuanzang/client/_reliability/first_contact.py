@@ -42,7 +42,8 @@ class FirstContact:
         self._findings: dict[int, Finding | None] = {}
 
     def failed(self, number: int) -> None:
-        """Look at an address that could not be reached, unless that is under way."""
+        """Look at the address of a connection that could not be opened, unless that is under way."""
+        number %= self._count
         with self._lock:
             if number in self._looking:
                 return

@@ -27,6 +27,8 @@ Trailers: TypeAlias = tuple[tuple[str, str], ...]
 
 CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
+PROCESSES = "x-processes"
+"""Name of the number of processes that share the address, in the metadata of an answer."""
 USAGE_CHARACTERS = "x-usage-characters"
 USAGE_SENTENCES = "x-usage-sentences"
 

@@ -27,7 +27,16 @@ from xuanzang.server.observation.rpc_log import Reason, RpcLog
 from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.admission import RpcGate, Screen
-from xuanzang.server.rpc.context import CLIENT_ID, REQUEST_ID, RpcContext, ServicerContext, chosen_id, identify
+from xuanzang.server.rpc.context import (
+    CLIENT_ID,
+    PROCESSES,
+    REQUEST_ID,
+    RpcContext,
+    ServicerContext,
+    Trailers,
+    chosen_id,
+    identify,
+)
 from xuanzang.server.rpc.grpc_private import Accepted
 from xuanzang.server.rpc.messages.decoding import decode, identified
 from xuanzang.server.rpc.methods import Method, Service
@@ -57,17 +66,19 @@ class Entry:
         observation: Observation | None = None,
         offloader: Offloader | None = None,
         max_characters: int | None = None,
+        processes: int = 1,
     ) -> None:
         """Make an entry without methods; an RPC that owes no answer waits `idle_seconds` for a message.
 
         Without `authenticator` every caller may call, without `gate` nothing translates, without `screen` all RPCs are
         read, without `observation` they have only ids, and without `offloader` no message is large. Texts to translate
-        have at most `max_characters`.
+        have at most `max_characters`. Answers say how many `processes` share the address, if there are several.
         """
         self._metrics, self._idle_seconds = metrics, idle_seconds
         self._authenticator, self._gate, self._screen = authenticator, gate, screen
         self._observation, self._offloader = observation or Observation(), offloader
         self._max_characters = max_characters
+        self._trailers: Trailers = ((PROCESSES, str(processes)),) if processes > 1 else ()
         self._log, self._text_log = RpcLog(), RpcLog("text")
         # Of unary RPCs until their messages have come.
         self._time_limits = TimeLimits()
@@ -128,7 +139,7 @@ class Entry:
             if method.receives_stream:
                 await asyncio.sleep(_WRITING_SECONDS)
             await errors.end(context, status, rpc.id_trailers)
-        elif trailers := rpc.trailers:
+        elif trailers := rpc.trailers + self._trailers:
             context.set_trailing_metadata(trailers)
         return answer
 

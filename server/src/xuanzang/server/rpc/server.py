@@ -136,10 +136,10 @@ class RpcServer(ListeningServer):
         explanations: ExplanationLimits | None = None,
         observation: Observation | None = None,
         writers: GlossaryWriters | None = None,
-        shares_address: bool = False,
+        processes: int = 1,
         own_address: str | None = None,
     ) -> None:
-        """Bind the address, and a separate one for this process if `own_address` is given.
+        """Bind the address, which `processes` servers share, and one of this process alone if `own_address` is given.
 
         Without `observation` RPCs have only ids, without `writers` no caller stores glossaries.
         """
@@ -159,6 +159,7 @@ class RpcServer(ListeningServer):
             observation=observation,
             offloader=self._offloader,
             max_characters=engine.max_content_characters,
+            processes=processes,
         )
         super().__init__(
             entry,
@@ -168,7 +169,7 @@ class RpcServer(ListeningServer):
             options=_options(limits),
             reflected=limits.reflection,
             reloaded=(authenticator.keys, tls),
-            shares_address=shares_address,
+            shares_address=processes > 1,
         )
         if own_address:
             _bind(self._server, own_address, tls)

@@ -14,7 +14,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 """Commands of a parser, for each command to add its own, with its arguments and function."""
 
 
-def server_options(default_address: str, *, connections: int = 1) -> argparse.ArgumentParser:
+def server_options(default_address: str, *, connections: int | None = None) -> argparse.ArgumentParser:
     """Return a parent parser with the options of the server and of the connections to it, with their defaults."""
     shared = argparse.ArgumentParser(add_help=False)
     group = shared.add_argument_group("server")
@@ -42,7 +42,7 @@ def server_options(default_address: str, *, connections: int = 1) -> argparse.Ar
         type=int,
         default=connections,
         metavar="N",
-        help="connections to each address, as many as the server has processes (default: %(default)s)",
+        help=f"connections to each address (default: {connections or 'as many as its number of processes asks for'})",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
     add_security(group)
@@ -83,7 +83,7 @@ class Connection(NamedTuple):
     api_key: str | None
     allow_insecure_key: bool
     wait_for_server: bool = False
-    connections: int = 1
+    connections: int | None = None
 
 
 def connection(arguments: argparse.Namespace) -> Connection:
