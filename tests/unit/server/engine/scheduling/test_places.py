@@ -14,8 +14,8 @@ from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, Vi
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import Request
-from xuanzang.server.engine.scheduling.state import TIERS
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.scheduling.state import TIERS, Callers
+from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 SECONDS = 2.5
@@ -165,3 +165,16 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
         scheduler.close(request, "cancelled")
     scheduler.leave(0, [])
     assert counts() == [(0, 0)] * len(TIERS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_tier_with_more_places_is_the_one_after_asking_for_them(seed: int) -> None:
+    draw, callers, held = random.Random(seed), Callers(workers=2), dict[CallerId, int]()
+    for _ in range(300):
+        caller = CallerId(draw.choice("abc"), draw.choice("xyz"))
+        places = draw.choice((1, 1, 2, 9, 40)) if draw.random() < 0.5 else -held.get(caller, 0)
+        if places > 0:
+            expected = callers.tier_with(caller, places)
+        callers.add(caller, places)
+        held[caller] = held.get(caller, 0) + places
+        assert places <= 0 or callers.tier_of(caller) == expected

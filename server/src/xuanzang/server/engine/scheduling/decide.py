@@ -330,7 +330,7 @@ def seconds_until_begun(state: State, asked: Asked, now: float) -> float | None:
 
 def seconds_until_done(state: State, asked: Asked, now: float) -> float | None:
     """Estimate when a request would be done if it were submitted now; None before the first measurement."""
-    tier = state.tier_with(asked.flow.caller, asked.places)
+    tier = state.callers.tier_with(asked.flow.caller, asked.places)
     rows = (asked.places + sum(state.waiting(tier).values()) + state.rows(tier)) / len(state.workers)
     rows = min(max(rows, 1.0), float(state.max_places))
     in_batch = state.forecast.seconds_in_batch(asked.longest, rows) if asked.longest else 0.0
@@ -360,7 +360,7 @@ def _seconds_or_unmeasured(state: State, tokens: float) -> float:
 def _tokens_before(state: State, asked: Asked, now: float) -> float:
     """Return the predicted tokens that come first: those in turn, and those of batches that have no room for it."""
     caller = asked.flow.caller
-    tier, before = state.tier_with(caller, asked.places), state.queue.cost_before(caller, asked.cost)
+    tier, before = state.callers.tier_with(caller, asked.places), state.queue.cost_before(caller, asked.cost)
     alone = {caller.share: 1}
     if not state.rows(tier) or any(
         _Room(state, worker, tier, alone, now).has_place(asked.flow) for worker in range(len(state.workers))

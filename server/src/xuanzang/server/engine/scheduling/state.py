@@ -59,6 +59,12 @@ class Demand:
         most = max(levels, default=0)
         self.is_exceeded = most > self._least and most > _MAX_TIMES * min(levels)
 
+    def may_exceed(self, key: str, places: int) -> bool:
+        """Return whether somebody might ask for more than its share if one of them asked for more places."""
+        after = self.places.get(key, 0) + places
+        most = max(after, max(self._levels, default=0))
+        return most > self._least and most > _MAX_TIMES * min(after, min(self._levels, default=after))
+
     def exceeds(self, key: str) -> bool:
         """Return whether one of them asks for more than its share."""
         places = self.places.get(key, 0)
@@ -97,6 +103,17 @@ class Callers:
     def light_weight(self) -> float:
         """Time of light batches for each second of common ones: no share has more than an equal part of it."""
         return max(_LIGHT_WEIGHT, float(len(self._shares.places)))
+
+    def tier_with(self, caller: CallerId, places: int) -> int:
+        """Return the tier in which a caller would be decoded if it asked for more places."""
+        if not self.is_split and not self._shares.may_exceed(caller.share, places):
+            names = self._names.get(caller.share)
+            if names is None or not names.may_exceed(caller.name, places):
+                return COMMON
+        self.add(caller, places)
+        tier = self.tier_of(caller)
+        self.add(caller, -places)
+        return tier
 
     def may_have(self, share: str, tier: int) -> bool:
         """Return whether some of the callers of a share may be in a tier."""
@@ -253,10 +270,3 @@ class State:
     def tokens_in_batches(self, *tiers: int) -> float:
         """Return the predicted tokens that the sentences of tiers still need: on average, half of theirs."""
         return sum(each.tiers[tier].tokens for each in self.workers for tier in tiers) / 2
-
-    def tier_with(self, caller: CallerId, places: int) -> int:
-        """Return the tier of a caller if it asked for more places."""
-        self.callers.add(caller, places)
-        tier = self.callers.tier_of(caller)
-        self.callers.add(caller, -places)
-        return tier
