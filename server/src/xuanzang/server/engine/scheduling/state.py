@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from xuanzang.server.engine.scheduling.budget import Budget
 from xuanzang.server.engine.scheduling.forecast import Forecast, JoiningCost
@@ -260,7 +261,7 @@ class State:
     @property
     def is_idle(self) -> bool:
         """True if no sentence waits or is decoded."""
-        return not self.queue.count and not any(self.rows(tier) for tier in TIERS)
+        return not self.queue.count and not any(map(attrgetter("sentences"), self.workers))
 
     @property
     def is_calm(self) -> bool:
