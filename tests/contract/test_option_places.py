@@ -12,7 +12,7 @@ from stand_in_server import StandIn, standing_in
 
 from xuanzang.client import SamplingOptions, TranslateOptions
 from xuanzang.client.__main__ import parser
-from xuanzang.client._commands.arguments.translation import translate_options
+from xuanzang.client._commands.translation_arguments import translate_options
 from xuanzang.gateway.apis.inference.inferences import PARAMETERS
 from xuanzang.gateway.apis.json_api.messages import BaseRequest, Options, Sampling
 
@@ -55,7 +55,7 @@ def of_command() -> Collection[str]:
 
 
 PLACES: dict[str, Callable[[], Collection[str]]] = {
-    "client/src/xuanzang/client/_commands/arguments/translation.py": of_command,
+    "client/src/xuanzang/client/_commands/translation_arguments.py": of_command,
     "gateway/src/xuanzang/gateway/apis/json_api/messages.py": lambda: {
         *BaseRequest.model_fields,
         *Options.model_fields,

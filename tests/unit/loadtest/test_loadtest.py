@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from xuanzang.client._commands.arguments.connection import Connection
+from xuanzang.client._commands.connection_arguments import Connection
 from xuanzang.loadtest.__main__ import main
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.loops import poisson_arrivals

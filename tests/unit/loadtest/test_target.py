@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from xuanzang.client._commands.arguments.connection import Connection
+from xuanzang.client._commands.connection_arguments import Connection
 from xuanzang.loadtest.target import Target
 from xuanzang.translation.v1 import translation_pb2 as pb
 

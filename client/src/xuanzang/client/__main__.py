@@ -14,14 +14,14 @@ from types import FrameType
 from typing import NoReturn
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.connection import open_client, server_options
-from xuanzang.client._commands.arguments.translation import add_translate
 from xuanzang.client._commands.capsules import add_replay
+from xuanzang.client._commands.connection_arguments import open_client, server_options
 from xuanzang.client._commands.explain import add_explain
 from xuanzang.client._commands.glossaries import add_glossaries
 from xuanzang.client._commands.questions import add_detect, add_models
 from xuanzang.client._commands.streams import report
 from xuanzang.client._commands.texts import translate
+from xuanzang.client._commands.translation_arguments import add_translate
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
 from xuanzang.command.parser import CommandParser
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from xuanzang.client._commands.arguments.connection import connection, server_options
+from xuanzang.client._commands.connection_arguments import connection, server_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.command.files import read_text, require_other_files
 from xuanzang.command.parser import CommandParser, fail

@@ -12,7 +12,7 @@ import grpc
 from xuanzang.client._calls import channel
 from xuanzang.client._calls.metadata import checked_key
 from xuanzang.client._calls.targets import targets
-from xuanzang.client._commands.arguments.connection import Connection
+from xuanzang.client._commands.connection_arguments import Connection
 from xuanzang.client._messages import requests
 from xuanzang.loadtest.load import EMPTY
 from xuanzang.translation.v1 import translation_pb2 as pb

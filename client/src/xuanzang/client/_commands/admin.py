@@ -16,7 +16,7 @@ from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.client._calls.channel import credentials, metadata
 from xuanzang.client._calls.metadata import VARIABLE, Metadata, checked_key
 from xuanzang.client._calls.targets import targets
-from xuanzang.client._commands.arguments.connection import add_security, key_in, tls_config
+from xuanzang.client._commands.connection_arguments import add_security, key_in, tls_config
 from xuanzang.command.parser import CommandParser, fail
 
 ADDRESS = "XUANZANG_ADMIN_ADDRESS"

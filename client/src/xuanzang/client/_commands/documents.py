@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.arguments.translation import add_search, add_terms, term_options
+from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import report
+from xuanzang.client._commands.translation_arguments import add_search, add_terms, term_options
 from xuanzang.command.files import require_other_files
 from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, TranslationMemory
 from xuanzang.values.options import TranslateOptions

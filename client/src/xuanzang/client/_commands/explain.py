@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from unicodedata import east_asian_width
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.arguments.translation import add_search, search_options
+from xuanzang.client._commands.connection_arguments import Commands
+from xuanzang.client._commands.translation_arguments import add_search, search_options
 from xuanzang.client._values.explanations import AttentionKind, CandidateFate, CandidateReason, Explanation, SearchStep
 
 _TOKEN_HEAD = ("", "TOKEN", "LOG P", "ATTENDS TO", "INSTEAD")

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.connection import Commands
-from xuanzang.client._commands.arguments.translation import read_glossary
+from xuanzang.client._commands.connection_arguments import Commands
+from xuanzang.client._commands.translation_arguments import read_glossary
 from xuanzang.client._values.results import StoredGlossary
 
 

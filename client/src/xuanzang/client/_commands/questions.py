@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TextIO
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.connection import Commands
+from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.streams import add_input, opened_input, opened_output, read_lines, undecodable
 from xuanzang.client._values.results import DetectedLanguage
 from xuanzang.values.models import Model

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TextIO
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.translation import translate_options
 from xuanzang.client._commands.capsules import kept
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import (
@@ -24,6 +23,7 @@ from xuanzang.client._commands.streams import (
     report,
     undecodable,
 )
+from xuanzang.client._commands.translation_arguments import translate_options
 from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._methods.documents import result_or_retry
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from xuanzang.client._commands.arguments.connection import Commands
+from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.streams import add_input
 from xuanzang.client._values.explanations import ExplainOptions
 from xuanzang.command.files import read_text

@@ -1,1 +1,0 @@
-"""Arguments of the commands, and their values: clients, options, terms."""
