@@ -185,7 +185,7 @@ def test_graphs_that_compute_something_else_become_no_bundle(
     toy_student: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The oracle's normalisation differs from the graphs'.
-    monkeypatch.setattr("xuanzang.export.students.oracle.EPSILON", 0.5)
+    monkeypatch.setattr("xuanzang.export.students.oracle.MARIAN_EPSILON", 0.5)
     student = replace(toy_student("float32", True), digests={})
     with pytest.raises(ParityError, match="nats"):
         build_bundle(student, tmp_path / "student" / "1", source_language="zh", target_language="en")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.operators.products import add_norm_quantize
+from xuanzang.export.operators.products import add_norm_clip_quantize, add_norm_quantize
 
 Arrays = dict[str, np.ndarray]
 OpenOperator = Callable[..., Any]
@@ -51,6 +51,44 @@ def test_add_norm_quantize_is_its_function(
     exact = np.clip(normed / inputs["scale"] + inputs["zero"], 0, 255)
     assert np.abs(found["integers"] - exact).max() < 0.5 + 1e-2
     assert (found["integers"] != integers).mean() < 0.02
+
+
+def clipped(inputs: Arrays, largest: int = 127) -> Arrays:
+    """Return inputs of the operator that cuts what is beyond some integers on both sides."""
+    scale = inputs["scale"]
+    bounds = {"low": -largest * scale, "high": np.float32(127) * scale, "zero": np.array(128, np.uint8)}
+    return inputs | {
+        name: np.array(value, inputs[name].dtype if name in inputs else np.float32) for name, value in bounds.items()
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.sampled_from([1, 5, 16, 30, 64, 200]))
+def test_marians_normalisation_is_cut_on_both_sides(operator: OpenOperator, seed: int, beam: int, width: int) -> None:
+    inputs = clipped(norm_inputs(np.random.default_rng(seed), (2, beam, width), (2, beam, width)))
+    add = operator(add_norm_clip_quantize(), inputs)
+    found = add.run(inputs)
+    integers, total, normed = add.function.run(None, inputs)
+    np.testing.assert_array_equal(found["total"], total)
+    np.testing.assert_allclose(found["normed"], normed, rtol=1e-4, atol=1e-5)
+    exact = np.clip(normed / inputs["scale"], -127, 127) + 128
+    assert np.abs(found["integers"] - exact).max() < 0.5 + 1e-2
+    assert (found["integers"] != integers).mean() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"high": np.array(0.1, np.float32)}, "the upper bound is not that of the integers"),
+        ({"low": np.array(-100, np.float32)}, "the lower bound is below the integers"),
+        ({"scale": np.array(0, np.float32)}, "the scale is not a positive number"),
+    ],
+)
+def test_bounds_that_integers_do_not_have_are_refused(operator: OpenOperator, changes: Arrays, message: str) -> None:
+    inputs = clipped(norm_inputs(np.random.default_rng(1), (2, 4, 16), (2, 4, 16)))
+    add = operator(add_norm_clip_quantize(), inputs)
+    with pytest.raises(InvalidArgument, match=f"AddNormClipQuantize: {message}"):
+        add.run(inputs | changes)
 
 
 def test_integers_reach_from_0_to_255(operator: OpenOperator) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.operators.attention import cross_attention, paged_attention
+from xuanzang.export.operators.attention import cross_attention, first_head_attention, paged_attention
 from xuanzang.export.tensors import PAGE_SLOTS
 
 Arrays = dict[str, np.ndarray]
@@ -92,6 +92,9 @@ def test_paged_attention_is_its_function(operator: OpenOperator, seed: int, shap
 def test_cross_attention_is_its_function(operator: OpenOperator, seed: int, shape: tuple[int, int, int, int]) -> None:
     inputs = cross_inputs(np.random.default_rng(seed), *shape)
     operator(cross_attention(shape[2], shape[3]), inputs).check(inputs)
+    # Of the first head alone the mean is its own.
+    without_values = {name: value for name, value in inputs.items() if name != "value"}
+    operator(first_head_attention(shape[2], shape[3]), without_values).check(without_values)
 
 
 @pytest.mark.parametrize(("make", "given"), [(paged_attention, paged_inputs), (cross_attention, cross_inputs)])

@@ -16,4 +16,15 @@ struct AddNormQuantize {
   static void compute(const Context& context);
 };
 
+// The same with the normalisation of Marian, whose result is cut before it is rounded.
+struct AddNormClipQuantize {
+  static constexpr const char* kName = "AddNormClipQuantize";
+  // As of AddNormQuantize, with the least and the greatest value before the scale.
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtFloat,
+                                               kOrtFloat, kOrtFloat, kOrtFloat, kOrtUint8};
+  static constexpr OrtElementType kOutputs[] = {kOrtUint8, kOrtFloat, kOrtFloat};
+  static constexpr std::array<InPlace, 1> kInPlace{{{1, 1}}};
+  static void compute(const Context& context);
+};
+
 }  // namespace xuanzang

@@ -30,6 +30,7 @@ class Operators {
         first_head_attention_(api, simd),
         best_continuations_(api, simd),
         add_norm_quantize_(api, simd),
+        add_norm_clip_quantize_(api, simd),
         chosen_logits_(api, simd),
         source_attention_(api, simd),
         projected_continuations_(api, simd),
@@ -43,7 +44,7 @@ class Operators {
     domain_.reset(domain);
     for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
              &paged_attention_, &cross_attention_, &first_head_attention_, &best_continuations_, &add_norm_quantize_,
-             &chosen_logits_, &source_attention_}) {
+             &add_norm_clip_quantize_, &chosen_logits_, &source_attention_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
     if (!simd.project) return;
@@ -64,6 +65,7 @@ class Operators {
   const CustomOp<FirstHeadAttention> first_head_attention_;
   const CustomOp<BestContinuations> best_continuations_;
   const CustomOp<AddNormQuantize> add_norm_quantize_;
+  const CustomOp<AddNormClipQuantize> add_norm_clip_quantize_;
   const CustomOp<ChosenLogits> chosen_logits_;
   const CustomOp<PackedSourceAttention> source_attention_;
   const CustomOp<ProjectedContinuations> projected_continuations_;

@@ -48,7 +48,8 @@ struct Rounding {
 struct Norm {
   const float* weight;
   const float* bias;
-  size_t size;  // Floats of a row.
+  size_t size;    // Floats of a row.
+  float epsilon;  // Added to the variance.
   Rounding rounding;
 };
 

@@ -9,6 +9,8 @@ from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
 
 EPSILON = 1e-5
 """Added to the variance by the normalisation."""
+MARIAN_EPSILON = 1e-6
+"""Added to the variance by that of Marian."""
 MATRIX = ("weight", "x_scale", "weight_scale", "x_zero", "bias")
 """A linear layer: integers [in, out], scale of x, scales of the columns [out], zero point of x, biases [out]."""
 
@@ -25,6 +27,19 @@ def add_norm_quantize() -> onnx.FunctionProto:
     graph.op("LayerNormalization", "total", "weight", "bias", output="normed", epsilon=EPSILON, axis=-1)
     graph.op("QuantizeLinear", "normed", "scale", "zero", output="integers")
     return graph.function(["x", "delta", "weight", "bias", "scale", "zero"], ["integers", "total", "normed"])
+
+
+def add_norm_clip_quantize() -> onnx.FunctionProto:
+    """Return the same operator with Marian's normalisation, whose result is cut before it is rounded.
+
+    Inputs: those of `add_norm_quantize`, with low and high, the least and the greatest value, before scale.
+    """
+    graph = FunctionBuilder("AddNormClipQuantize")
+    graph.op("Add", "x", "delta", output="total")
+    graph.op("LayerNormalization", "total", "weight", "bias", output="normed", epsilon=MARIAN_EPSILON, axis=-1)
+    graph.op("QuantizeLinear", graph.op("Clip", "normed", "low", "high"), "scale", "zero", output="integers")
+    inputs = ["x", "delta", "weight", "bias", "low", "high", "scale", "zero"]
+    return graph.function(inputs, ["integers", "total", "normed"])
 
 
 def quantized_product() -> onnx.FunctionProto:

@@ -20,9 +20,9 @@ from xuanzang.export.graphs.product_fusion import fuse_products
 from xuanzang.export.graphs.shortlist import Ints
 from xuanzang.export.graphs.source import SourceTokens, source_slots, source_tokens, write_key_values
 from xuanzang.export.operators.attention import cross_attention, first_head_attention
+from xuanzang.export.operators.products import MARIAN_EPSILON
 from xuanzang.export.operators.source_attention import Padding, attend, padding
 from xuanzang.export.students.student import (
-    EPSILON,
     MAX_POSITIONS,
     StoredArray,
     Student,
@@ -158,7 +158,7 @@ class _Blocks:
         scale, shift = (f"{norm}_ln_{name}" for name in ("scale", "bias"))
         for name in (scale, shift):
             self.graph.constant(name, self._tensors[name].floats.reshape(-1), np.float32)
-        return self.graph.op("LayerNormalization", total, scale, shift, epsilon=EPSILON, axis=-1)
+        return self.graph.op("LayerNormalization", total, scale, shift, epsilon=MARIAN_EPSILON, axis=-1)
 
     def linear(self, x: str, prefix: str, *parts: str) -> str:
         """Apply the layers `prefix_Wpart` side by side, as one product where the file rounds their input alike."""

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.export.graphs.precision import FloatArray
-from xuanzang.export.students.student import EOS_ID, EPSILON, MAX_POSITIONS, Student, shape_of, sinusoids, tables_of
+from xuanzang.export.operators.products import MARIAN_EPSILON
+from xuanzang.export.students.student import EOS_ID, MAX_POSITIONS, Student, shape_of, sinusoids, tables_of
 
 _LARGEST = 127
 """Largest integer of a quantised activation, and of a weight."""
@@ -139,6 +140,6 @@ class Oracle:
 
     def _norm(self, x: FloatArray, prefix: str) -> FloatArray:
         centred = x - x.mean(axis=-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
+        deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + np.float32(MARIAN_EPSILON))
         scale, shift = (self._tensors[f"{prefix}_ln_{name}"].floats for name in ("scale", "bias"))
         return scale * (centred / deviation) + shift

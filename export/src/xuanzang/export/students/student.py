@@ -18,8 +18,6 @@ from xuanzang.export.graphs.precision import FloatArray
 
 StoredArray = npt.NDArray[np.float32] | npt.NDArray[np.int8]
 EOS_ID, UNK_ID = 0, 1
-EPSILON = 1e-6
-"""Added to the variance by Marian's normalisation."""
 MAX_POSITIONS = 512
 """Tokens of a sentence, on either side; Firefox cuts sentences at 127."""
 _CONTROL_PIECES = (
