@@ -222,7 +222,7 @@ def toy_student(toy_pairs: list[tuple[str, str]]) -> Callable[[str, bool], Any]:
     def toy_student(precision: str, shared: bool) -> Any:
         both = vocabulary(sources + targets, 400) if shared else b""
         sides = (both, both) if shared else (vocabulary(sources, 400), vocabulary(targets, 400))
-        student = float_student(*sides, one_table=shared, gain=2.0 if precision == "float32" else 1.2)
+        student = float_student(*sides, one_table=shared)
         if precision == "float32":
             return student
         tokenizer = SentencePieceProcessor(model_proto=student.source_vocabulary)

@@ -51,7 +51,7 @@ def build_bundle(
     target_language: str,
     precision: Literal["int8", "float32"] | None = None,
 ) -> Certificate:
-    """Write the bundle of a student, whole or not at all.
+    """Write the bundle of a student; on failure write nothing.
 
     Args:
         folder: <repository>/<model>/<version>, which gives the bundle its name and version; replaced if it holds a

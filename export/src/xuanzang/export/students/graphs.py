@@ -212,8 +212,8 @@ class _Blocks:
         array = table.array
         if self._precision.name == "int8" and table.scale is not None:
             # A shortlist's decoder has one more piece, which stands for none; so both have the same bytes.
-            array = np.pad(array, ((0, 1), (0, 0)))
-            rows = self.graph.op("Gather", self.graph.constant(name, row_blocks(array), np.int8), ids)
+            padded = np.pad(array, ((0, 1), (0, 0)))
+            rows = self.graph.op("Gather", self.graph.constant(name, row_blocks(padded), np.int8), ids)
             scale = self.graph.constant(f"{name}.scale", np.float32(1 / table.scale) * factor, np.float32)
             return self.graph.op("Mul", self.graph.cast(rows, "float32"), scale)
         scale = factor if table.scale is None else np.float32(1 / table.scale) * factor
