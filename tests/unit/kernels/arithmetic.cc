@@ -82,7 +82,7 @@ void check_norm(const Simd& simd, size_t size) {
   std::vector<float> sums(size), normed(size);
   std::vector<uint8_t> quantized(size);
   const float per_unit = 40, zero = 100;
-  simd.add_norm_quantize({weight.data(), bias.data(), size, {per_unit, zero, -zero}}, x.data(), delta.data(),
+  simd.add_norm_quantize({weight.data(), bias.data(), size, 1.0e-5f, {per_unit, zero, -zero}}, x.data(), delta.data(),
                          sums.data(), normed.data(), quantized.data());
   double mean = 0, variance = 0;
   for (size_t i = 0; i < size; ++i) mean += (double{x[i]} + delta[i]) / static_cast<double>(size);
