@@ -213,7 +213,7 @@ def test_what_cannot_be_had_is_said_in_one_line(user: HubUser, hub: HubStandIn, 
         ("team/secret",): "only for those who may see it",
         ("team/nowhere",): "the hub has no model team/nowhere",
         (READY, "--revision", "v9"): "has no revision 'v9'",
-        ("zh-en",): "is a pair of languages; models for it: Helsinki-NLP/opus-mt-zh-en",
+        ("zh-en",): "is a pair of languages; models for it: firefox:zh-en, Helsinki-NLP/opus-mt-zh-en",
         ("a b/c",): "is no name of a model on the hub",
     }
     for arguments, message in expected.items():

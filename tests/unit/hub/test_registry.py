@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xuanzang.hub.commands import available_command
 from xuanzang.hub.registry import Registry, is_student_name, parse_registry
 from xuanzang.server.published import HubError
 
@@ -175,3 +176,11 @@ def test_no_answer_makes_a_registry_fail_in_another_way(value: Any, records: lis
     for content in (value, {"data": [record() | each if isinstance(each, dict) else each for each in records]}):
         with contextlib.suppress(HubError):
             parse_registry(json.dumps(content).encode(), "http://mirror").newest("firefox:zh-en")
+
+
+def test_models_of_a_pair_are_listed_with_firefoxs_first(capsys: pytest.CaptureFixture[str]) -> None:
+    for pair, size in (("zh-en", "0.059"), ("de-en", "0.031")):
+        assert available_command(["models", "available", pair]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split()[:3] == [f"firefox:{pair}", pair, size]
+    assert available_command(["models", "available", "de-fr"]) == 0
+    assert "firefox" not in capsys.readouterr().out

@@ -107,7 +107,7 @@ def available_command(given: Sequence[str]) -> int:
 def _known_rows(pair: str) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("MODEL", "LANGUAGES", "DOWNLOAD", "BUNDLE", "LICENCE", "QUALITY, BY ITS CARD")]
     for each in known_models(pair):
-        sizes = (f"{each.download_bytes / 1e9:.1f} GB", f"{each.bundle_bytes / 1e9:.1f} GB")
+        sizes = (f"{each.download_bytes / 1e9:.2g} GB", f"{each.bundle_bytes / 1e9:.2g} GB")
         rows.append((each.name, each.languages, *sizes, each.licence, each.quality))
     return rows
 

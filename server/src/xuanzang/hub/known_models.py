@@ -22,11 +22,13 @@ class KnownModel(NamedTuple):
     """As its card states it."""
     quality: str = "not stated"
     """As its card states it, with the test set."""
+    bytes_each: float = 4
+    """Of a published parameter: 4 in single precision, 1 in int8."""
 
     @property
     def download_bytes(self) -> float:
-        """Size of its weights in single precision."""
-        return 4e6 * self.parameters
+        """Size of its weights as they are published."""
+        return self.bytes_each * 1e6 * self.parameters
 
     @property
     def bundle_bytes(self) -> float:
@@ -38,7 +40,10 @@ class KnownModel(NamedTuple):
         return self.languages in (pair, "") or not _PAIR.fullmatch(self.languages)
 
 
+_BY_ARCHIVE = "mpl-2.0 by an archive"
 _OF_PAIRS = (
+    KnownModel("firefox:zh-en", "zh-en", 59, _BY_ARCHIVE, "BLEU 29.0, COMET .862 (FLORES-200)", 1),
+    KnownModel("firefox:en-zh", "en-zh", 44, _BY_ARCHIVE, "BLEU 38.8, COMET .863 (FLORES-200)", 1),
     KnownModel("Helsinki-NLP/opus-mt-zh-en", "zh-en", 77, "cc-by-4.0", "BLEU 36.1, chrF 54.8 (Tatoeba)"),
     KnownModel("Helsinki-NLP/opus-mt-en-zh", "en-zh", 77, "apache-2.0", "BLEU 31.4, chrF 26.8 (Tatoeba)"),
 )
@@ -59,8 +64,11 @@ def known_models(pair: str = "") -> list[KnownModel]:
 
 
 def _by_rule(pair: str) -> Iterator[KnownModel]:
-    """Name the models that OPUS-MT would have for a pair; whether they exist, only the hub knows."""
-    if _PAIR.fullmatch(pair):
+    """Name the models that Mozilla and OPUS-MT would have for a pair; whether they exist, only they know."""
+    if match := _PAIR.fullmatch(pair):
+        if "en" in match.groups():
+            asks = f"`xuanzang models available firefox:{pair}` asks whether there is one"
+            yield KnownModel(f"firefox:{pair}", pair, 31, _BY_ARCHIVE, asks, 1)
         unsure = "the name follows OPUS-MT's rule; there may be none"
         yield KnownModel(f"Helsinki-NLP/opus-mt-{pair}", pair, 77, "cc-by-4.0", unsure)
         yield KnownModel(f"Helsinki-NLP/opus-mt-tc-big-{pair}", pair, 237, "cc-by-4.0", unsure)
