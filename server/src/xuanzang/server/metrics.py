@@ -160,6 +160,7 @@ class ModelMetrics:
 
     model_ready = metric(Gauge, "1 while a model is warm and answers requests, else 0.")
     model_live = metric(Gauge, "1 if it answers the requests that name no version, else 0.")
+    model_loaded = metric(Gauge, "1 while the weights of a model are in memory, 0 while it waits for a request.")
     model_load_duration_seconds = metric(Gauge, "Time to verify a bundle and open its graphs.")
     warmup_duration_seconds = metric(Gauge, "Time to warm a model up and replay its samples.")
 
@@ -181,6 +182,19 @@ class ServerMetrics:
         "Versions of models that were loaded, unloaded or refused.",
         change=("loaded", "unloaded", "refused"),
     )
+    model_loads = metrics_by(Counter, "Loads of models by their first requests.", result=("ok", "error"))
+    model_evictions = metrics_by(
+        Counter,
+        "Models that left the memory until their next request; memory: another model needed it, idle: no request.",
+        reason=("memory", "idle"),
+    )
+    model_load_seconds = metric(Histogram, "Time to load a model on demand.", DURATION_BUCKETS)
+    model_load_wait_seconds = metric(
+        Histogram, "Time that a request waited for its model to be loaded, of those that did.", DURATION_BUCKETS
+    )
+    model_load_waiting = metric(Gauge, "Requests that wait for their model to be loaded.")
+    model_memory_bytes = metric(Gauge, "Memory of the models that were loaded on demand, as estimated.")
+    model_memory_limit_bytes = metric(Gauge, "Memory that --model-memory allows; +Inf: no limit.")
     promotions = metrics_by(
         Counter,
         "Versions that went live by promotion or rollback, or that the gate refused.",

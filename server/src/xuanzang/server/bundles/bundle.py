@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -16,7 +17,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import PARSED, FileState, read_document, read_limited
 from xuanzang.server.bundles.manifest import CERTIFICATE
-from xuanzang.server.bundles.quality_head import QualityHead
+from xuanzang.server.bundles.quality_head import QUALITY, QualityHead
 
 # A real certificate has some 10 KB.
 MAX_CERTIFICATE_BYTES = 1 << 20
@@ -55,6 +56,17 @@ class Bundle:
     """Estimate of how far to trust translations, if the bundle has one."""
     lexicon: Mapping[str, str] = field(default_factory=dict)
     """Translations of first words, by source; none if the bundle has no lexicon."""
+
+    def outline(self) -> Bundle:
+        """Return the bundle without the content of its files, except for the manifest."""
+        return replace(
+            self, samples=(), source_vocabulary=(), target_vocabulary=(), quality_head=None, lexicon=MappingProxyType({})
+        )
+
+    @property
+    def has_quality_head(self) -> bool:
+        """True if the bundle can estimate how far to trust translations."""
+        return any(file.name == QUALITY for file in self.manifest.files)
 
     @property
     def precision(self) -> str:

@@ -148,6 +148,15 @@ def load_bundle(directory: Path) -> Bundle:
     return bundle
 
 
+def read_outline(directory: Path) -> Bundle:
+    """Read and check the manifest alone of a bundle, whose other files are read later; or raise BundleError."""
+    directory = directory.absolute()
+    manifest, digest = read_manifest(directory)
+    if faults := manifest_faults(manifest, directory):
+        raise BundleError(directory, faults)
+    return Bundle(directory=directory, manifest=manifest, manifest_sha256=digest, samples=())
+
+
 def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[], None]]:
     """Read a bundle and check it as `load_bundle` does, but for the digest of its weights, computed by the executor.
 

@@ -170,15 +170,16 @@ class Engine:
             self._repository,
             open_model=self._load_model,
             trial_loader=self._trial_loader,
-            release=self._release,
+            drop=self._threads.drop,
+            forget=self._forget,
             metrics=self._metrics,
             provider=self.runtime.execution_provider,
             holds=self._holds,
+            on_demand=self._settings.on_demand,
         )
 
-    async def _release(self, model: LoadedModel) -> None:
-        """Release everything held of a model that no call uses."""
-        await self._threads.drop(model)
+    def _forget(self, model: LoadedModel) -> None:
+        """Release the kept answers of a model that is no longer served."""
         if self._answers is not None:
             self._answers.drop(model.bundle.manifest_sha256)
 
@@ -240,7 +241,8 @@ class Engine:
         self._metrics.server.memory_limit_bytes.value = memory_limit()
 
     def _load_model(self, directory: Path) -> LoadedModel:
-        model = LoadedModel(directory, self._metrics, self._settings, packed_weights=self._packed_weights)
+        rests, packed = self._settings.on_demand is not None, self._packed_weights
+        model = LoadedModel(directory, self._metrics, self._settings, packed_weights=packed, rests=rests)
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
 
@@ -351,6 +353,7 @@ class Engine:
         """Wait some seconds for the accepted work, then stop the threads; return whether all was done and has ended."""
         self.drain()
         done = await self._calls.end(timeout)
+        self.live.usage.close()
         stopped = await self._threads.stop()
         await self.promoter.settle()
         return done and stopped

@@ -81,6 +81,15 @@ class NotJudgedError(ModelStateError):
     """A version was not judged for want of time, which says nothing about it."""
 
 
+class ModelLoadError(EngineError):
+    """A model that is loaded on demand cannot be loaded."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        """Make an error with the time after which the load is tried again."""
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class GlossaryNotFoundError(EngineError):
     """The server holds no glossary of that name."""
 

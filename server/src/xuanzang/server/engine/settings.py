@@ -17,7 +17,9 @@ Promotion = Literal["direct", "gate", "manual"]
 
 _PIN = re.compile(r"([^/\s]+)/([1-9][0-9]{0,8})")
 _LIMIT = re.compile(r"([^=\s]+)=([1-9][0-9]{0,6})")
+_SIZE = re.compile(r"([1-9][0-9]{0,6}(?:\.[0-9]{1,3})?) ?([MGT])B")
 _MEGABYTE = 10**6
+_UNITS = {"M": _MEGABYTE, "G": 10**9, "T": 10**12}
 
 
 def _numbers(pattern: re.Pattern[str], text: str) -> dict[str, int]:
@@ -34,6 +36,15 @@ def _checked(pattern: re.Pattern[str], fault: str, text: str) -> str:
 
 _PINS = "must be MODEL/VERSION, separated by commas, one version of each model"
 _LIMITS = "must be MODEL=N, separated by commas, one limit of each model, from 1 to 9999999"
+_SIZES = "must be a number and MB, GB or TB, such as 2GB"
+
+
+def _checked_size(text: str) -> str:
+    if text and not _SIZE.fullmatch(text):
+        raise ValueError(_SIZES)
+    return text
+
+
 Limits = Annotated[str, AfterValidator(partial(_checked, _LIMIT, _LIMITS))]
 
 
@@ -53,6 +64,16 @@ class ModelLimits:
 
 
 UNLIMITED = ModelLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDemand:
+    """Limits of the models that are in memory, together; None for no limit."""
+
+    memory_bytes: int | None = None
+    """Bytes that their weights may take."""
+    idle_seconds: float | None = None
+    """Seconds without calls after which a model leaves."""
 
 
 class EngineSettings(BaseModel):
@@ -96,6 +117,12 @@ class EngineSettings(BaseModel):
     model_memory_mb: Limits = ""
     """Megabytes that the weights, keys and values of a model may take, as zh-en=500,en-zh=300; further sentences wait,
     and a bundle with larger weights is not loaded."""
+    model_memory: Annotated[str, AfterValidator(_checked_size)] = ""
+    """Memory for the weights of all models, as 2GB: a model is loaded by its first request, and the least recently used
+    one leaves where another needs its memory; unset: all models are loaded at the start and stay."""
+    idle_minutes: float = Field(default=0, ge=0, le=1_000_000)
+    """Minutes without a request after which a model leaves the memory until its next request loads it again; 0: none
+    leaves for that."""
     max_content_characters: int = Field(default=20_000, ge=1, le=1_000_000)
     """Maximum characters of one text; a longer one gets INVALID_ARGUMENT."""
 
@@ -119,6 +146,17 @@ class EngineSettings(BaseModel):
     def max_cache_bytes(self) -> int:
         """Maximum bytes of keys and values of all models; 0 for a share of the memory."""
         return self.max_cache_mb * _MEGABYTE
+
+    @property
+    def on_demand(self) -> OnDemand | None:
+        """Limits of the models in memory; None if all are loaded at the start and stay."""
+        size = _SIZE.fullmatch(self.model_memory)
+        if not size and not self.idle_minutes:
+            return None
+        return OnDemand(
+            memory_bytes=round(float(size[1]) * _UNITS[size[2]]) if size else None,
+            idle_seconds=60 * self.idle_minutes or None,
+        )
 
     @property
     def limited_models(self) -> frozenset[str]:

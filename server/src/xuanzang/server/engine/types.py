@@ -217,6 +217,17 @@ NO_CALLER = CallerId()
 """Identity of all callers where none is told from another."""
 
 
+class Residency(enum.Enum):
+    """Place of the weights of a model that is served."""
+
+    LOADED = "loaded"
+    """In memory."""
+    LOADING = "loading"
+    """On the way there: a call waits for it."""
+    ON_DEMAND = "on_demand"
+    """In the folder of the models; the next call loads it."""
+
+
 class ModelState(enum.Enum):
     """State of a version of a model."""
 
@@ -249,3 +260,7 @@ class ModelStatus:
     """Reasons for refusing the bundle in the folder; an earlier one may still be serving."""
     is_previous: bool = False
     """True if it was live before, so that a rollback goes back to it."""
+    residency: Residency | None = None
+    """Place of its weights; None unless it is serving."""
+    residency_since: float = 0.0
+    """Time since when they are there, in seconds since 1970; 0 unless it is serving."""

@@ -212,13 +212,14 @@ class Explainer:
             raise ModelNotFoundError(f"model {call.model.name}/{call.model.version} is not served")
         _require_layers(loaded, choice)
         _require_own_writing(loaded, call.target_language)
-        with self._engine.live.usage.of(loaded), self._place(loaded):
-            watched = WatchedSearch(max_tokens=self._limits.max_explained_tokens)
-            [hypotheses] = await self._engine.translate(call, watch=watched, **arguments)
-            if watched.search is None:
-                raise InvalidInputError([FieldViolation(field="contents[0]", description="has nothing to translate")])
-            languages = call.source_language, call.target_language
-            return hypotheses, await self._explained(watched.search, loaded, languages, choice)
+        with self._place(loaded):
+            async with self._engine.live.usage.of(loaded):
+                watched = WatchedSearch(max_tokens=self._limits.max_explained_tokens)
+                [hypotheses] = await self._engine.translate(call, watch=watched, **arguments)
+                if watched.search is None:
+                    raise InvalidInputError([FieldViolation(field="contents[0]", description="has nothing to translate")])
+                languages = call.source_language, call.target_language
+                return hypotheses, await self._explained(watched.search, loaded, languages, choice)
 
     @contextmanager
     def _place(self, model: LoadedModel) -> Iterator[None]:

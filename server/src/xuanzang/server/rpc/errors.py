@@ -62,6 +62,7 @@ _STATUSES: Mapping[type[Exception], tuple[grpc.StatusCode, str]] = MappingProxyT
         QuotaExceededError: (_Code.RESOURCE_EXHAUSTED, "quota"),
         errors.DeadlineExceededError: (_Code.DEADLINE_EXCEEDED, "deadline"),
         errors.DrainingError: (_Code.UNAVAILABLE, "draining"),
+        errors.ModelLoadError: (_Code.UNAVAILABLE, "model_load"),
         NotReadyError: (_Code.UNAVAILABLE, "loading"),
         NotOfferedError: (_Code.UNIMPLEMENTED, "not_offered"),
         IdleRpcError: (_Code.ABORTED, "idle"),
@@ -155,7 +156,7 @@ def _details(error: Exception) -> Iterator[Message]:
     if isinstance(error, errors.UnservedLanguageError):
         languages = {"detected_languages": ",".join(error.detected), "served_languages": ",".join(error.served)}
         yield status_pb2.ErrorInfo(reason="LANGUAGE_NOT_SERVED", domain="xuanzang", metadata=languages)
-    if isinstance(error, errors.OverloadedError):
+    if isinstance(error, errors.OverloadedError | errors.ModelLoadError):
         delay = Duration()
         delay.FromMilliseconds(max(1, round(error.retry_after_seconds * 1000)))
         yield status_pb2.RetryInfo(retry_delay=delay)

@@ -19,7 +19,7 @@ from xuanzang.server.engine.errors import (
     MemoryLimitError,
     OverloadedError,
 )
-from xuanzang.server.engine.models.catalog import ModelUsage
+from xuanzang.server.engine.models.usage import ModelUsage
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
@@ -72,6 +72,8 @@ class RunningCalls:
         try:
             if self._refuses:
                 raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
+            if model.is_resting:
+                await self._usage.wake(model, context.deadline)
             running = RunningCall(self._shared, call, context, record, writer=writer, emit=emit, watch=watch)
             answer = await running.run()
             outcome, record.target_tokens = _outcome(model.metrics, answer)

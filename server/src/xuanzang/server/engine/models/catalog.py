@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -144,41 +142,3 @@ class Catalog:
             if name in changed.names and version != changed._defaults[name]
         }
         return changed.following(pins, moved) if moved else changed
-
-
-class ModelUsage:
-    """Counts calls, so that a model is released only once it is unused. Belongs to one event loop."""
-
-    def __init__(self) -> None:
-        self._calls: dict[LoadedModel, int] = {}
-        self._unused: dict[LoadedModel, asyncio.Event] = {}
-
-    def calls(self, model: LoadedModel) -> int:
-        """Return the number of calls in progress of a model."""
-        return self._calls.get(model, 0)
-
-    def begin(self, model: LoadedModel) -> None:
-        """Count a call from now on, which must `end`."""
-        self._calls[model] = self._calls.get(model, 0) + 1
-
-    def end(self, model: LoadedModel) -> None:
-        """Count a call that began no longer."""
-        self._calls[model] -= 1
-        if not self._calls[model]:
-            del self._calls[model]
-            if unused := self._unused.pop(model, None):
-                unused.set()
-
-    @contextmanager
-    def of(self, model: LoadedModel) -> Iterator[None]:
-        """Count a call while it is in progress."""
-        self.begin(model)
-        try:
-            yield
-        finally:
-            self.end(model)
-
-    async def ended(self, model: LoadedModel) -> None:
-        """Wait until no call of a model is in progress; no new one may begin."""
-        if model in self._calls:
-            await self._unused.setdefault(model, asyncio.Event()).wait()

@@ -12,11 +12,13 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.hardware import return_free_memory
-from xuanzang.server.engine.models.catalog import Catalog, ModelUsage, Standing
+from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.loading import is_unchanged, load_model
+from xuanzang.server.engine.models.loading import is_unchanged, load_again, load_model
 from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.usage import ModelUsage
+from xuanzang.server.engine.settings import OnDemand
 from xuanzang.server.engine.threads import Threads
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
@@ -41,25 +43,29 @@ class LiveModels:
         *,
         open_model: Callable[[Path], LoadedModel],
         trial_loader: TrialLoader | None,
-        release: Callable[[LoadedModel], Awaitable[None]],
+        drop: Callable[[LoadedModel], Awaitable[None]],
+        forget: Callable[[LoadedModel], None],
         metrics: Metrics,
         provider: str,
         holds: bool = False,
+        on_demand: OnDemand | None = None,
     ) -> None:
         """Begin with an empty catalog.
 
         Args:
-            open_model: Loader of one bundle, which opens its graphs, too.
+            open_model: Loader of one bundle, which opens its graphs, too, unless the model is to rest.
             trial_loader: None to trust bundles.
-            release: Makes the workers drop their state of a model without calls.
+            drop: Makes the workers drop their state of a model without calls.
+            forget: Releases the kept answers of a model that is no longer served.
             holds: Whether a live version stays live until another is promoted.
+            on_demand: Limits of the models in memory; None if all stay.
         """
         self.catalog = Catalog(holds=holds)
-        self.usage = ModelUsage()
+        self.usage = ModelUsage(on_demand, load=self._load_again, drop=drop, metrics=metrics.server)
         self._root = root
         self._open_model = open_model
         self._trial_loader = trial_loader
-        self._release = release
+        self._forget = forget
         self._metrics = metrics
         self._provider = provider
         self._holds = holds
@@ -92,9 +98,13 @@ class LiveModels:
         return models, [*refused.values(), *(outcome for outcome in outcomes if isinstance(outcome, BundleError))]
 
     def _open(self, directory: Path) -> LoadedModel | BundleError:
-        if self._trial_loader:
-            return load_model(directory, self._open_model, self._trial_loader.has_replayed)
-        return load_model(directory, self._open_model)
+        return load_model(directory, self._open_model, self._has_replayed)
+
+    def _load_again(self, model: LoadedModel) -> LoadedModel | BundleError:
+        return load_again(model, self._has_replayed)
+
+    def _has_replayed(self, manifest_sha256: str) -> bool:
+        return self._trial_loader is not None and self._trial_loader.has_replayed(manifest_sha256)
 
     def begin(self, catalog: Catalog, refusals: Sequence[BundleError]) -> None:
         """Serve the models loaded at the start."""
@@ -102,6 +112,7 @@ class LiveModels:
         self._metrics.server.model_changes["refused"].inc(len(refusals))
         self._metrics.server.model_changes["loaded"].inc(len(catalog.models))
         self._publish(catalog)
+        self.usage.start()
 
     def close(self) -> None:
         """Stop making changes."""
@@ -145,7 +156,10 @@ class LiveModels:
                 raise ModelNotFoundError(f"{which} is not in the folder of the models")
             if refusal := await self._take_over(wanted, found[wanted]):
                 raise ModelStateError(f"{wanted.name}/{wanted.version} is refused: " + "; ".join(refusal.reasons))
-            return self._status(wanted)
+        if model := self.catalog.find(*wanted):
+            async with self.usage.of(model):
+                return self._status(wanted)
+        return self._status(wanted)
 
     async def unload(self, name: str, version: int) -> None:
         """Stop serving a version, and wait until its memory is free; raise ModelStateError if it must stay."""
@@ -252,8 +266,9 @@ class LiveModels:
 
     async def _let_go(self, model: LoadedModel) -> None:
         await self.usage.ended(model)
-        await self._release(model)
-        await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
+        await self.usage.free(model)
+        self.usage.forget(model)
+        self._forget(model)
         if not self.catalog.find(model.name, model.version):
             self._metrics.models.forget(model.labels)
         self._metrics.server.model_changes["unloaded"].inc()
@@ -278,6 +293,7 @@ class LiveModels:
     def _status(self, version: VersionName) -> ModelStatus:
         model = self.catalog.find(*version)
         refusal = self._refusals.get(version)
+        residency, since = self.usage.residency(model) if model else (None, 0.0)
         if model:
             state = ModelState.SERVING
         elif version == self._loading:
@@ -295,6 +311,8 @@ class LiveModels:
             running_requests=self.usage.calls(model) if model else 0,
             refusal_reasons=refusal.reasons if refusal else (),
             is_previous=self.catalog.standings.get(version.name, Standing()).previous == version.version,
+            residency=residency,
+            residency_since=since,
         )
 
     def _publish(self, catalog: Catalog) -> None:
@@ -322,11 +340,6 @@ class LiveModels:
         """Raise DrainingError once the engine is stopping."""
         if self._closed:
             raise DrainingError("the server is stopping")
-
-
-def _free(model: LoadedModel) -> None:
-    model.close()
-    return_free_memory()
 
 
 class FollowedFolder:

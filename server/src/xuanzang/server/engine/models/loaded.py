@@ -17,7 +17,7 @@ from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.bundles.graph_interface import inspects_rows
 from xuanzang.server.bundles.lexicon import LEXICON
 from xuanzang.server.bundles.manifest import MAX_FILE_BYTES
-from xuanzang.server.bundles.repository import read_bundle
+from xuanzang.server.bundles.repository import read_bundle, read_outline
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
@@ -51,10 +51,15 @@ class TargetConstraints:
 _ALWAYS_JUSTIFIED = 64
 
 UNCONSTRAINED = TargetConstraints()
+# Tokenisers and the structures of onnxruntime; measured with graphs of 15 million parameters.
+_MEMORY_BESIDE_FILES = 4 * 10**6
 
 
 class LoadedModel:
-    """One version of a model. Nothing in it changes while its graphs are open, so threads share it."""
+    """One version of a model. Nothing in it changes while its graphs are open, so threads share it.
+
+    A model may rest: then it has its manifest alone, until it is loaded again.
+    """
 
     def __init__(
         self,
@@ -63,29 +68,55 @@ class LoadedModel:
         settings: EngineSettings | None = None,
         *,
         packed_weights: Path | None = None,
+        rests: bool = False,
     ) -> None:
-        """Verify a bundle, read its tokenisers and check them against the samples.
+        """Read a bundle, and load it unless it `rests` at first.
 
-        The digest of the weights, the graphs and the tokenisers of a large model take about a second each: they share
-        the cores. Without settings the graphs are opened later, by `open`, or never.
+        Without settings the graphs are opened later, by `open`, or never.
 
         Raises:
             BundleError: The bundle must not be served.
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
+        self._opening = settings, packed_weights
+        self._prepare(metrics, read_outline(directory))
+        if settings:
+            self._limit(settings)
+        if not rests:
+            self.load()
+
+    def load(self) -> None:
+        """Verify the bundle, read its tokenisers, check them against the samples, and open the graphs.
+
+        The digest of the weights, the graphs and the tokenisers of a large model take about a second each: they share
+        the cores.
+
+        Raises:
+            BundleError: The bundle must not be served, or is another than the one that was described.
+        """
         started = time.monotonic()
+        settings, packed_weights = self._opening
         with ThreadPoolExecutor(2, thread_name_prefix="opening") as beside:
-            self.bundle, require_weights = read_bundle(directory, beside)
-            self._prepare(metrics)
+            bundle, require_weights = read_bundle(self.bundle.directory, beside)
+            if bundle.manifest_sha256 != self.bundle.manifest_sha256:
+                raise BundleError(bundle.directory, ["it was replaced by another bundle, which is not served yet"])
+            self.bundle = bundle
+            self.quality_estimator = self._open_quality_head()
             opening = beside.submit(self.open, settings, packed_weights) if settings else None
             self._read_tokenizers()
             require_weights()
             if opening:
                 opening.result()
+        self.is_resting = False
+        self.metrics.model_loaded.value = 1
         self.metrics.model_load_duration_seconds.value = time.monotonic() - started
 
-    def _prepare(self, metrics: Metrics) -> None:
-        bundle = self.bundle
+    def _prepare(self, metrics: Metrics, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.is_resting = True
+        """True if it has to be loaded before it translates."""
+        self.described_at = time.time()
+        """Time at which the manifest was read, in seconds since 1970."""
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
@@ -107,11 +138,15 @@ class LoadedModel:
         self.max_cache_bytes: int | None = None
         """Bytes that the keys and values of the model may take; None for no limit."""
         self._max_content_characters = 0
-        self.weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
+        sizes = {file.name: file.size_bytes for file in bundle.manifest.files}
+        self.weights_bytes = sizes.get(bundle.manifest.weights, 0)
+        self.memory_bytes = sum(sizes.values()) + _MEMORY_BESIDE_FILES
+        """Estimated bytes of a loaded model, keys and values not counted."""
         self._cache_shape: CacheShape | None = None
-        self.quality_estimator: Estimator | None = self._open_quality_head()
+        self.quality_estimator: Estimator | None = None
         """Estimator of how far to trust translations; None if the bundle has no quality head."""
         self._sessions: Sessions | None = None
+        self._uses_shortlist = False
 
     def _read_tokenizers(self) -> None:
         """Read the tokenisers; refuse any that give the samples other ids than at export."""
@@ -169,19 +204,24 @@ class LoadedModel:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         self._limit(settings)
-        in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
         self._sessions = Sessions(
             self.bundle,
             provider=settings.provider,
             intra_op_threads=settings.intra_op_threads,
-            shortlist=self.name in settings.shortlists or in_all_with_shortlist,
+            shortlist=self._uses_shortlist,
             kernels=settings.kernels,
             packed_weights=packed_weights,
         )
         self._cache_shape = self._sessions.cache_shape
 
     def _limit(self, settings: EngineSettings) -> None:
-        """Take over the limits of the model; refuse weights that leave no memory for keys and values."""
+        """Take over the limits of the model; refuse weights that leave no memory for keys and values, or exceed it."""
+        in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
+        self._uses_shortlist = self.name in settings.shortlists or in_all_with_shortlist
+        available = settings.on_demand.memory_bytes if settings.on_demand else None
+        if available and self.memory_bytes > available:
+            reason = f"it takes {self.memory_bytes} bytes of memory, and --model-memory allows {available} in all"
+            raise BundleError(self.bundle.directory, [reason])
         self.limits = settings.limits_of(self.name)
         self._max_content_characters = settings.max_content_characters
         memory = self.limits.memory_bytes
@@ -203,11 +243,16 @@ class LoadedModel:
         )
 
     def close(self) -> None:
-        """Close the graphs, which no decoder may use afterwards.
+        """Release everything except the manifest; no decoder may use the graphs afterwards.
 
         Requests and their sentences refer to each other, and so keep the model until Python looks for such cycles.
         """
-        self._sessions = None
+        self.is_resting = True
+        self.bundle = self.bundle.outline()
+        self._sessions = self.quality_estimator = self.lexicon = None
+        self._codecs = {}
+        # Whatever asks for it now has a fault.
+        vars(self).pop("codec", None)
 
     def release_packed_weights(self) -> None:
         """Take weights that processes share out of this one until the model is asked."""
@@ -271,8 +316,8 @@ class LoadedModel:
                 len(manifest.source_format.language_prefix_ids), len(manifest.target_format.language_ids)
             )
             > 1,
-            uses_shortlist=self._sessions is not None and self._sessions.has_shortlist,
-            has_quality_head=self.quality_estimator is not None,
+            uses_shortlist=self._uses_shortlist,
+            has_quality_head=self.bundle.has_quality_head,
         )
 
     def sentence(

@@ -86,7 +86,7 @@ def _target_ids(
 def load_model(
     directory: Path, open_model: Callable[[Path], LoadedModel], has_replayed: Callable[[str], bool] = lambda _: False
 ) -> LoadedModel | BundleError:
-    """Load one bundle, open its graphs and replay its samples.
+    """Load one bundle, open its graphs and replay its samples, unless it is to rest.
 
     If all samples of a bundle were replayed on this machine before, as `has_replayed` says of the SHA-256 of its
     manifest, one is enough to detect a difference and to warm the graphs up.
@@ -96,6 +96,8 @@ def load_model(
     stage = "opening of its files and graphs"
     try:
         model = open_model(directory)
+        if model.is_resting:
+            return model
         stage = "replay of the samples of certificate.json"
         replay(model, only_shortest=has_replayed(model.bundle.manifest_sha256))
         model.release_packed_weights()
@@ -107,6 +109,19 @@ def load_model(
         _LOGGER.debug("bundle cannot be loaded", exc_info=True, extra={"bundle": str(directory)})
         return BundleError(directory, [f"cannot be loaded: {type(error).__name__} in the {stage}: {error}"])
     return model
+
+
+def load_again(model: LoadedModel, has_replayed: Callable[[str], bool]) -> LoadedModel | BundleError:
+    """Load a model that rests, as `load_model` does; one that cannot be loaded rests on."""
+
+    def opened(_: Path) -> LoadedModel:
+        model.load()
+        return model
+
+    outcome = load_model(model.bundle.directory, opened, has_replayed)
+    if isinstance(outcome, BundleError):
+        model.close()
+    return outcome
 
 
 def is_unchanged(model: LoadedModel, directory: Path) -> bool:

@@ -181,7 +181,7 @@ class Judge:
             if self._live.catalog.find(model.name, model.version) is not model:
                 raise DrainingError(f"{model.name}/{model.version} is no longer served")
             try:
-                with self._live.usage.of(model):
+                async with self._live.usage.of(model):
                     texts = (sources[len(translations)],)
                     call = Call(texts=texts, model=served, options=served.default_options)
                     running = RunningCall(self._shared, call, context, CallRecord(), keeps_answers=False)

@@ -1,0 +1,322 @@
+"""Use of the models: the calls of each, and on demand which of them are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, ModelLoadError
+from xuanzang.server.engine.hardware import return_free_memory
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.settings import OnDemand
+from xuanzang.server.engine.threads import Threads
+from xuanzang.server.engine.types import Residency
+from xuanzang.server.metrics import ServerMetrics
+
+_LOGGER = logging.getLogger(__name__)
+
+# A large model must not keep the others waiting.
+_LOADING_THREADS = 2
+_FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 60.0
+# If all models are in use, one of them is refused new calls until it has left: after a wait, for a moment without calls
+# comes soon, and once it has served ten times as long as it takes to load.
+_PATIENCE_SECONDS = 1.0
+_TENURE = 10.0
+_IDLE_LOOKS = 4
+"""Looks at idle models during the time after which they leave."""
+_MIN_LOOK_SECONDS, _MAX_LOOK_SECONDS = 0.05, 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tenure:
+    """A model in memory."""
+
+    size: int
+    """Bytes that it counts for."""
+    stays_until: float = math.inf
+    """Time until which it stays if it is always in use; infinite while it is loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """Loads of a model that failed in a row."""
+
+    count: int
+    retry_at: float
+
+
+class ModelUsage:
+    """Counts calls, so that a model is let go only once it has none; loads models at their first calls.
+
+    Belongs to one event loop. A model that rests is loaded by its first call in a thread. The calls that come meanwhile
+    wait for the same load; if it fails, they fail, and later ones until the load may be tried again. If memory is
+    short, the least recently used model without calls leaves.
+    """
+
+    def __init__(
+        self,
+        on_demand: OnDemand | None = None,
+        *,
+        load: Callable[[LoadedModel], LoadedModel | BundleError],
+        drop: Callable[[LoadedModel], Awaitable[None]],
+        metrics: ServerMetrics,
+    ) -> None:
+        """Begin without models.
+
+        Args:
+            on_demand: Limits of the models in memory; None if all stay.
+            load: Loads a model that rests, in a thread.
+            drop: Lets the workers drop what they hold of a model without calls.
+        """
+        self._on_demand = on_demand or OnDemand()
+        self._load, self._drop, self._metrics = load, drop, metrics
+        self._calls: dict[LoadedModel, int] = {}
+        self._used_at: dict[LoadedModel, float] = {}
+        """Time of each model's last call, if it is over."""
+        self._waiting: dict[LoadedModel, list[asyncio.Future[None]]] = {}
+        """Calls that wait for models that rest."""
+        self._held: dict[LoadedModel, _Tenure] = {}
+        """Models that count as memory; on demand only."""
+        self._failures: dict[LoadedModel, _Failure] = {}
+        self._since: dict[LoadedModel, float] = {}
+        self._changed = asyncio.Event()
+        """Set when a model has lost its last call or its memory."""
+        self._turn = asyncio.Lock()
+        """Held by whoever makes room, first come, first served."""
+        self._threads = Threads(_LOADING_THREADS, "loading-on-demand")
+        self._tasks: set[asyncio.Task[None]] = set()
+        metrics.model_memory_limit_bytes.value = self._on_demand.memory_bytes or math.inf
+        metrics.model_memory_bytes.set_function(lambda: sum(each.size for each in self._held.values()))
+        metrics.model_load_waiting.set_function(lambda: sum(map(len, self._waiting.values())))
+
+    def calls(self, model: LoadedModel) -> int:
+        """Return the number of calls in progress of a model, those that wait for it included."""
+        return self._calls.get(model, 0) + len(self._waiting.get(model, ()))
+
+    def residency(self, model: LoadedModel) -> tuple[Residency, float]:
+        """Return whether a model is in memory, and since when, in seconds since 1970."""
+        state = Residency.LOADED
+        if model.is_resting:
+            state = Residency.LOADING if model in self._waiting else Residency.ON_DEMAND
+        return state, self._since.get(model, model.described_at)
+
+    def begin(self, model: LoadedModel) -> None:
+        """Count a call from now on, which must `end`; one of a model that rests has to `wake` it."""
+        self._calls[model] = self._calls.get(model, 0) + 1
+
+    def end(self, model: LoadedModel) -> None:
+        """Count a call that began no longer."""
+        self._calls[model] -= 1
+        if not self._calls[model]:
+            del self._calls[model]
+            self._used_at[model] = time.monotonic()
+            self._changed.set()
+
+    @asynccontextmanager
+    async def of(self, model: LoadedModel) -> AsyncIterator[None]:
+        """Count a call while it is in progress, of a model that is in memory meanwhile; errors are those of `wake`."""
+        self.begin(model)
+        try:
+            if model.is_resting:
+                await self.wake(model)
+            yield
+        finally:
+            self.end(model)
+
+    async def ended(self, model: LoadedModel) -> None:
+        """Wait until no call of a model is in progress or waits for it; no new one may begin."""
+        while model in self._calls or model in self._waiting:
+            await self._until_changed()
+
+    async def wake(self, model: LoadedModel, deadline: float = math.inf) -> None:
+        """Wait until a model that rests is in memory, on behalf of a call that has begun.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+            DeadlineExceededError: The deadline, on the clock of `time.monotonic`, passed first.
+            DrainingError: The engine has stopped.
+        """
+        began = time.monotonic()
+        self._require_retry(model, began)
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if (waiting := self._waiting.get(model)) is None:
+            waiting = self._waiting[model] = []
+            self._start(self._bring(model))
+        waiting.append(arrived)
+        # Until it is there, the call does not use it.
+        self.end(model)
+        try:
+            async with asyncio.timeout(None if math.isinf(deadline) else max(0, deadline - began)):
+                await arrived
+        except BaseException as error:
+            if arrived in waiting:
+                waiting.remove(arrived)
+            if not arrived.done() or arrived.cancelled() or arrived.exception():
+                self.begin(model)
+            if isinstance(error, TimeoutError):
+                message = f"the deadline passed while {model.name}/{model.version} was loaded"
+                raise DeadlineExceededError(message, in_queue=True) from None
+            raise
+        finally:
+            self._metrics.model_load_wait_seconds.observe(time.monotonic() - began)
+
+    def _require_retry(self, model: LoadedModel, now: float) -> None:
+        failure = self._failures.get(model)
+        if failure and now < failure.retry_at:
+            raise self._load_error(model, failure, now)
+
+    @staticmethod
+    def _load_error(model: LoadedModel, failure: _Failure, now: float) -> ModelLoadError:
+        message = f"{model.name}/{model.version} cannot be loaded; the server's log has the reason"
+        return ModelLoadError(message, retry_after_seconds=max(0.0, failure.retry_at - now))
+
+    async def _bring(self, model: LoadedModel) -> None:
+        """Load a model for those who wait, once there is room; they have its outcome then."""
+        error: Exception | None = None
+        try:
+            async with self._turn:
+                await self._make_room(model.memory_bytes)
+                self._held[model] = _Tenure(size=model.memory_bytes)
+            await self._loaded(model)
+        except DrainingError as stopped:
+            error = stopped
+        except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            error = self._failed(model, fault)
+        for arrived in self._waiting.pop(model):
+            if arrived.done():
+                continue
+            if error:
+                arrived.set_exception(error)
+            else:
+                # Before it runs again, or the model might leave before.
+                self.begin(model)
+                arrived.set_result(None)
+        self._changed.set()
+
+    async def _loaded(self, model: LoadedModel) -> None:
+        began = time.monotonic()
+        outcome = await asyncio.get_running_loop().run_in_executor(self._threads, self._loaded_in_thread, model)
+        if isinstance(outcome, BundleError):
+            raise outcome
+        now = time.monotonic()
+        self._failures.pop(model, None)
+        self._held[model] = _Tenure(size=model.memory_bytes, stays_until=now + _TENURE * (now - began))
+        self._since[model] = time.time()
+        self._used_at[model] = now
+        model.metrics.model_loaded.value = model.metrics.model_ready.value = 1
+        self._metrics.model_loads["ok"].inc()
+        self._metrics.model_load_seconds.observe(now - began)
+        _LOGGER.info("model in memory", extra={"model": model.name, "version": model.version, "seconds": now - began})
+
+    def _loaded_in_thread(self, model: LoadedModel) -> LoadedModel | BundleError:
+        try:
+            return self._load(model)
+        finally:
+            return_free_memory()
+
+    def _failed(self, model: LoadedModel, fault: Exception) -> ModelLoadError:
+        self._held.pop(model, None)
+        count = self._failures[model].count + 1 if model in self._failures else 1
+        pause = min(_FIRST_BACK_OFF_SECONDS * 2 ** min(count - 1, 10), _MAX_BACK_OFF_SECONDS)
+        now = time.monotonic()
+        self._failures[model] = _Failure(count=count, retry_at=now + pause)
+        model.metrics.model_ready.value = 0
+        self._metrics.model_loads["error"].inc()
+        reasons = fault.reasons if isinstance(fault, BundleError) else [repr(fault)]
+        facts = {"model": model.name, "version": model.version, "reasons": reasons, "seconds": pause}
+        _LOGGER.error("a model cannot be loaded, and is tried again", extra=facts)
+        return self._load_error(model, self._failures[model], now)
+
+    async def _make_room(self, size: int) -> None:
+        """Let models leave until there is room for so many bytes more."""
+        limit, began = self._on_demand.memory_bytes, time.monotonic()
+        while limit and sum(each.size for each in self._held.values()) + size > limit:
+            leaving, seconds = self._next_to_leave(began + _PATIENCE_SECONDS)
+            if leaving:
+                await self._put_to_rest(leaving, "memory")
+            else:
+                await self._until_changed(seconds)
+
+    def _next_to_leave(self, not_before: float) -> tuple[LoadedModel | None, float]:
+        """Return the model to leave next; if none may yet, the seconds to wait for a change at most.
+
+        `not_before` is the time from which a model may leave that is always in use.
+        """
+        present = {model: each for model, each in self._held.items() if not math.isinf(each.stays_until)}
+        if unused := [model for model in present if model not in self._calls]:
+            return min(unused, key=lambda model: self._used_at.get(model, 0.0)), 0.0
+        if not present:
+            return None, math.inf
+        longest = min(present, key=lambda model: present[model].stays_until)
+        seconds = max(present[longest].stays_until, not_before) - time.monotonic()
+        return (longest, 0.0) if seconds <= 0 else (None, seconds)
+
+    async def _put_to_rest(self, model: LoadedModel, reason: str) -> None:
+        """Take a model out of memory; calls that come from now on wait until it is loaded again."""
+        model.is_resting = True
+        model.metrics.model_loaded.value = 0
+        self._since[model] = time.time()
+        while model in self._calls:
+            await self._until_changed()
+        await self.free(model)
+        self._metrics.model_evictions[reason].inc()
+        _LOGGER.info("model rests", extra={"model": model.name, "version": model.version, "reason": reason})
+
+    async def free(self, model: LoadedModel) -> None:
+        """Free the memory of a model without calls."""
+        await self._drop(model)
+        await asyncio.get_running_loop().run_in_executor(self._threads, _free, model)
+        self._held.pop(model, None)
+        self._changed.set()
+
+    def forget(self, model: LoadedModel) -> None:
+        """Forget a model that is served no more."""
+        for facts in (self._used_at, self._failures, self._since):
+            facts.pop(model, None)
+
+    def start(self) -> None:
+        """Let models leave that have rested for long enough, from now on."""
+        if self._on_demand.idle_seconds:
+            self._start(self._follow_idle(self._on_demand.idle_seconds))
+
+    async def _follow_idle(self, idle_seconds: float) -> None:
+        while True:
+            await asyncio.sleep(min(max(idle_seconds / _IDLE_LOOKS, _MIN_LOOK_SECONDS), _MAX_LOOK_SECONDS))
+            async with self._turn:
+                before = time.monotonic() - idle_seconds
+                for model in [model for model, used_at in self._used_at.items() if used_at <= before]:
+                    if model in self._held and not model.is_resting and not self.calls(model):
+                        await self._put_to_rest(model, "idle")
+
+    def close(self) -> None:
+        """Load nothing any more; calls that still wait fail with DrainingError."""
+        for task in self._tasks:
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for arrived in [each for waiting in self._waiting.values() for each in waiting if not each.done()]:
+            arrived.set_exception(DrainingError("the server stopped before the model was loaded"))
+
+    async def _until_changed(self, seconds: float = math.inf) -> None:
+        """Wait until a model has lost its last call or its memory, at most some seconds."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _free(model: LoadedModel) -> None:
+    model.close()
+    return_free_memory()
