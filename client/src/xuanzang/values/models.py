@@ -49,3 +49,8 @@ class Model:
     """Licence of the weights as their publisher states it, such as "cc-by-4.0"; empty if unknown."""
     source_model: str = ""
     """The published model that it was made from, such as "Helsinki-NLP/opus-mt-zh-en"; empty if there is none."""
+    residency: str = ""
+    """Place of its weights: "loaded" in memory, "loading", or "on_demand", so that the next call loads them; empty if
+    the server does not say."""
+    residency_since: float = 0.0
+    """Time since when they are there, in seconds since 1970; 0 if the server does not say."""

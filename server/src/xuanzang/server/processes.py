@@ -209,6 +209,8 @@ class Parent:
         cache = of_setting or cache_bytes(memory_limit() // count, weights)
         yield from ("--max-cache-mb", str(max(1, cache // _MEGABYTE)))
         yield from ("--answer-cache-mb", str(settings.answer_cache_mb // count))
+        if settings.on_demand and settings.on_demand.memory_bytes:
+            yield from ("--model-memory", f"{max(1, settings.on_demand.memory_bytes // count // _MEGABYTE)}MB")
         if settings.process_address:
             host, _, port = settings.process_address.rpartition(":")
             yield from ("--process-address", f"{host}:{int(port) + process.number}")

@@ -51,11 +51,12 @@ def _models(client: TranslationClient, arguments: argparse.Namespace) -> int:
 
 
 def _table(models: Iterable[Model]) -> Iterator[str]:
-    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "LICENCE", "MANIFEST")]
+    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "WEIGHTS", "LICENCE", "MANIFEST")]
     for model in models:
         languages = _listed(model.source_languages), _listed(model.target_languages)
         default = "yes" if model.is_default else "no"
-        facts = model.precision, default, model.licence or "-", model.manifest_sha256[:12]
+        weights = model.residency.replace("_", " ") or "-"
+        facts = model.precision, default, weights, model.licence or "-", model.manifest_sha256[:12]
         rows.append((model.name, model.version, *languages, *facts))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

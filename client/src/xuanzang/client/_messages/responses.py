@@ -28,6 +28,11 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import DecodingDefaults, Model
 from xuanzang.values.provenance import provenance_of
 
+_RESIDENCIES = {
+    pb.MODEL_RESIDENCY_LOADED: "loaded",
+    pb.MODEL_RESIDENCY_LOADING: "loading",
+    pb.MODEL_RESIDENCY_ON_DEMAND: "on_demand",
+}
 _Response = (
     pb.TranslateTextResponse
     | pb.StreamTranslateTextResponse
@@ -209,6 +214,8 @@ def _model(message: pb.Model) -> Model:
         max_content_characters=message.max_content_characters,
         licence=message.licence,
         source_model=message.source_model,
+        residency=_RESIDENCIES.get(message.residency, ""),
+        residency_since=float(message.residency_time.seconds),
     )
 
 

@@ -37,6 +37,8 @@ class _ModelStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """It is in the folder of the models and not loaded."""
     MODEL_STATE_REFUSED: _ModelState.ValueType  # 5
     """It is in the folder of the models and refused."""
+    MODEL_STATE_ON_DEMAND: _ModelState.ValueType  # 6
+    """It answers requests, the first of which loads its weights into memory."""
 
 class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
     """The state of a version of a model."""
@@ -53,6 +55,8 @@ MODEL_STATE_UNLOADED: ModelState.ValueType  # 4
 """It is in the folder of the models and not loaded."""
 MODEL_STATE_REFUSED: ModelState.ValueType  # 5
 """It is in the folder of the models and refused."""
+MODEL_STATE_ON_DEMAND: ModelState.ValueType  # 6
+"""It answers requests, the first of which loads its weights into memory."""
 global___ModelState = ModelState
 
 @typing.final

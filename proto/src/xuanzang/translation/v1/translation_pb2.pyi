@@ -9,6 +9,7 @@ import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
+import google.protobuf.timestamp_pb2
 import sys
 import typing
 import xuanzang.translation.v1.explanation_pb2
@@ -318,6 +319,34 @@ GLOSSARY_OUTCOME_NO_ROOM: GlossaryOutcome.ValueType  # 3
 GLOSSARY_OUTCOME_NOT_REACHED: GlossaryOutcome.ValueType  # 4
 """It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
 global___GlossaryOutcome = GlossaryOutcome
+
+class _ModelResidency:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ModelResidencyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ModelResidency.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    MODEL_RESIDENCY_UNSPECIFIED: _ModelResidency.ValueType  # 0
+    """Not given."""
+    MODEL_RESIDENCY_LOADED: _ModelResidency.ValueType  # 1
+    """In memory."""
+    MODEL_RESIDENCY_LOADING: _ModelResidency.ValueType  # 2
+    """Being loaded: a request waits for them."""
+    MODEL_RESIDENCY_ON_DEMAND: _ModelResidency.ValueType  # 3
+    """On the disk: the next request loads them, and waits for that."""
+
+class ModelResidency(_ModelResidency, metaclass=_ModelResidencyEnumTypeWrapper):
+    """Place of the weights of a model."""
+
+MODEL_RESIDENCY_UNSPECIFIED: ModelResidency.ValueType  # 0
+"""Not given."""
+MODEL_RESIDENCY_LOADED: ModelResidency.ValueType  # 1
+"""In memory."""
+MODEL_RESIDENCY_LOADING: ModelResidency.ValueType  # 2
+"""Being loaded: a request waits for them."""
+MODEL_RESIDENCY_ON_DEMAND: ModelResidency.ValueType  # 3
+"""On the disk: the next request loads them, and waits for that."""
+global___ModelResidency = ModelResidency
 
 @typing.final
 class TranslateTextRequest(google.protobuf.message.Message):
@@ -1539,6 +1568,8 @@ class Model(google.protobuf.message.Message):
     MAX_CONTENT_CHARACTERS_FIELD_NUMBER: builtins.int
     LICENCE_FIELD_NUMBER: builtins.int
     SOURCE_MODEL_FIELD_NUMBER: builtins.int
+    RESIDENCY_FIELD_NUMBER: builtins.int
+    RESIDENCY_TIME_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests, such as "zh-en"."""
     version: builtins.str
@@ -1559,6 +1590,8 @@ class Model(google.protobuf.message.Message):
     """Licence of the weights as their publisher states it, such as "cc-by-4.0"; empty if unknown."""
     source_model: builtins.str
     """The published model that it was made from, such as "Helsinki-NLP/opus-mt-zh-en"; empty if there is none."""
+    residency: global___ModelResidency.ValueType
+    """Place of the weights."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from."""
@@ -1570,6 +1603,10 @@ class Model(google.protobuf.message.Message):
     @property
     def default_options(self) -> global___DecodingOptions:
         """Values of the decoding options that a request leaves unset."""
+
+    @property
+    def residency_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Time since when the weights are there."""
 
     def __init__(
         self,
@@ -1587,9 +1624,11 @@ class Model(google.protobuf.message.Message):
         max_content_characters: builtins.int = ...,
         licence: builtins.str = ...,
         source_model: builtins.str = ...,
+        residency: global___ModelResidency.ValueType = ...,
+        residency_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["default_options", b"default_options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["default_options", b"default_options", "residency_time", b"residency_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "residency", b"residency", "residency_time", b"residency_time", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
 
 global___Model = Model
 

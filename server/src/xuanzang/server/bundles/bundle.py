@@ -60,7 +60,12 @@ class Bundle:
     def outline(self) -> Bundle:
         """Return the bundle without the content of its files, except for the manifest."""
         return replace(
-            self, samples=(), source_vocabulary=(), target_vocabulary=(), quality_head=None, lexicon=MappingProxyType({})
+            self,
+            samples=(),
+            source_vocabulary=(),
+            target_vocabulary=(),
+            quality_head=None,
+            lexicon=MappingProxyType({}),
         )
 
     @property

@@ -141,6 +141,17 @@ class Hypothesis:
     """Placeholders that the translation lost, so that the text is the source."""
 
 
+class Residency(enum.Enum):
+    """Place of the weights of a model that is served."""
+
+    LOADED = "loaded"
+    """In memory."""
+    LOADING = "loading"
+    """On the way there: a call waits for it."""
+    ON_DEMAND = "on_demand"
+    """In the folder of the models; the next call loads it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
     """One version of a model that answers requests."""
@@ -174,6 +185,10 @@ class ServedModel:
     """True if sentences choose only among the pieces that their sources suggest."""
     has_quality_head: bool = False
     """True if translations can say how far to trust them."""
+    residency: Residency = Residency.LOADED
+    """Place of the weights."""
+    residency_since: float = 0.0
+    """Time since when they are there, in seconds since 1970; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,17 +232,6 @@ NO_CALLER = CallerId()
 """Identity of all callers where none is told from another."""
 
 
-class Residency(enum.Enum):
-    """Place of the weights of a model that is served."""
-
-    LOADED = "loaded"
-    """In memory."""
-    LOADING = "loading"
-    """On the way there: a call waits for it."""
-    ON_DEMAND = "on_demand"
-    """In the folder of the models; the next call loads it."""
-
-
 class ModelState(enum.Enum):
     """State of a version of a model."""
 
@@ -237,6 +241,8 @@ class ModelState(enum.Enum):
     """It is being verified, tried and loaded."""
     RETIRING = "retiring"
     """It refuses new requests and finishes accepted ones."""
+    ON_DEMAND = "on_demand"
+    """It answers requests, the first of which loads its weights into memory."""
     UNLOADED = "unloaded"
     """It is in the folder of the models and not loaded."""
     REFUSED = "refused"
@@ -252,7 +258,7 @@ class ModelStatus:
     """Version; 0 for the folder of a model that cannot be listed."""
     state: ModelState
     served: ServedModel | None = None
-    """Its description; None unless it is serving."""
+    """Its description; None unless it answers requests."""
     is_pinned: bool = False
     """True if it is the default version whatever others are loaded."""
     running_requests: int = 0
@@ -260,7 +266,3 @@ class ModelStatus:
     """Reasons for refusing the bundle in the folder; an earlier one may still be serving."""
     is_previous: bool = False
     """True if it was live before, so that a rollback goes back to it."""
-    residency: Residency | None = None
-    """Place of its weights; None unless it is serving."""
-    residency_since: float = 0.0
-    """Time since when they are there, in seconds since 1970; 0 unless it is serving."""

@@ -217,7 +217,8 @@ class Explainer:
                 watched = WatchedSearch(max_tokens=self._limits.max_explained_tokens)
                 [hypotheses] = await self._engine.translate(call, watch=watched, **arguments)
                 if watched.search is None:
-                    raise InvalidInputError([FieldViolation(field="contents[0]", description="has nothing to translate")])
+                    violation = FieldViolation(field="contents[0]", description="has nothing to translate")
+                    raise InvalidInputError([violation])
                 languages = call.source_language, call.target_language
                 return hypotheses, await self._explained(watched.search, loaded, languages, choice)
 

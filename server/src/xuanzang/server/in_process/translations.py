@@ -128,9 +128,14 @@ def language_of(found: DetectedLanguage) -> DetectedLanguage:
 
 def model_of(served: ServedModel) -> Model:
     """Describe a model of the engine."""
-    copied = {name: getattr(served, name) for name in _names(Model) - {"version", "defaults"}}
+    copied = {name: getattr(served, name) for name in _names(Model) - {"version", "defaults", "residency"}}
     defaults = {name: getattr(served.default_options, name) for name in _names(DecodingDefaults)}
-    return Model(version=str(served.version), defaults=DecodingDefaults(**defaults), **copied)
+    return Model(
+        version=str(served.version),
+        defaults=DecodingDefaults(**defaults),
+        residency=served.residency.value,
+        **copied,
+    )
 
 
 def _names(kind: type[Any]) -> set[str]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
@@ -20,11 +21,16 @@ from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.models.usage import ModelUsage
 from xuanzang.server.engine.settings import OnDemand
 from xuanzang.server.engine.threads import Threads
-from xuanzang.server.engine.types import ModelState, ModelStatus
+from xuanzang.server.engine.types import ModelState, ModelStatus, Residency, ServedModel
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
 
+_STATES = {
+    Residency.LOADED: ModelState.SERVING,
+    Residency.LOADING: ModelState.LOADING,
+    Residency.ON_DEMAND: ModelState.ON_DEMAND,
+}
 Listener = Callable[[Collection[str]], Awaitable[None]]
 """Receives the names of the served models after each change."""
 
@@ -130,6 +136,14 @@ class LiveModels:
     def observe(self, observer: Callable[[], None]) -> None:
         """Call a function, which does not wait, with each new catalog from now on."""
         self._observers.append(observer)
+
+    def served(self) -> tuple[ServedModel, ...]:
+        """Return the served models with the places of their weights, by name and version."""
+        return tuple(self._resident(served, model) for served, model in self.catalog.served.items())
+
+    def _resident(self, served: ServedModel, model: LoadedModel) -> ServedModel:
+        residency, since = self.usage.residency(model)
+        return replace(served, residency=residency, residency_since=since)
 
     async def statuses(self) -> list[ModelStatus]:
         """Return the state of every version that is loaded or in the folder, by name and version."""
@@ -293,9 +307,8 @@ class LiveModels:
     def _status(self, version: VersionName) -> ModelStatus:
         model = self.catalog.find(*version)
         refusal = self._refusals.get(version)
-        residency, since = self.usage.residency(model) if model else (None, 0.0)
         if model:
-            state = ModelState.SERVING
+            state = _STATES[self.usage.residency(model)[0]]
         elif version == self._loading:
             state = ModelState.LOADING
         elif version in self._retiring.values():
@@ -311,8 +324,6 @@ class LiveModels:
             running_requests=self.usage.calls(model) if model else 0,
             refusal_reasons=refusal.reasons if refusal else (),
             is_previous=self.catalog.standings.get(version.name, Standing()).previous == version.version,
-            residency=residency,
-            residency_since=since,
         )
 
     def _publish(self, catalog: Catalog) -> None:

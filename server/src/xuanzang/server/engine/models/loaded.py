@@ -58,7 +58,7 @@ _MEMORY_BESIDE_FILES = 4 * 10**6
 class LoadedModel:
     """One version of a model. Nothing in it changes while its graphs are open, so threads share it.
 
-    A model may rest: then it has its manifest alone, until it is loaded again.
+    A resting model has only its manifest until it is loaded again.
     """
 
     def __init__(
@@ -78,11 +78,15 @@ class LoadedModel:
             BundleError: The bundle must not be served.
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
-        self._opening = settings, packed_weights
-        self._prepare(metrics, read_outline(directory))
-        if settings:
-            self._limit(settings)
-        if not rests:
+        self._directory, self._all_metrics = directory, metrics
+        self._settings, self._packed_weights = settings, packed_weights
+        self.is_resting = True
+        """True if it must be loaded before it translates."""
+        self.quality_estimator: Estimator | None = None
+        """Estimator of how far to trust translations; None if the bundle has no quality head."""
+        if rests:
+            self._describe(read_outline(directory))
+        else:
             self.load()
 
     def load(self) -> None:
@@ -92,17 +96,21 @@ class LoadedModel:
         the cores.
 
         Raises:
-            BundleError: The bundle must not be served, or is another than the one that was described.
+            BundleError: The bundle must not be served, or another one has taken its place.
+            ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         started = time.monotonic()
-        settings, packed_weights = self._opening
+        described = getattr(self, "bundle", None)
         with ThreadPoolExecutor(2, thread_name_prefix="opening") as beside:
-            bundle, require_weights = read_bundle(self.bundle.directory, beside)
-            if bundle.manifest_sha256 != self.bundle.manifest_sha256:
-                raise BundleError(bundle.directory, ["it was replaced by another bundle, which is not served yet"])
+            bundle, require_weights = read_bundle(self._directory, beside)
+            if described is None:
+                self._describe(bundle)
+            elif bundle.manifest_sha256 != described.manifest_sha256:
+                raise BundleError(bundle.directory, ["another bundle has taken its place, which is not served yet"])
             self.bundle = bundle
             self.quality_estimator = self._open_quality_head()
-            opening = beside.submit(self.open, settings, packed_weights) if settings else None
+            settings = self._settings
+            opening = beside.submit(self.open, settings, self._packed_weights) if settings else None
             self._read_tokenizers()
             require_weights()
             if opening:
@@ -111,17 +119,16 @@ class LoadedModel:
         self.metrics.model_loaded.value = 1
         self.metrics.model_load_duration_seconds.value = time.monotonic() - started
 
-    def _prepare(self, metrics: Metrics, bundle: Bundle) -> None:
+    def _describe(self, bundle: Bundle) -> None:
+        """Take over the facts of the manifest, which stay when the model rests."""
         self.bundle = bundle
-        self.is_resting = True
-        """True if it has to be loaded before it translates."""
         self.described_at = time.time()
         """Time at which the manifest was read, in seconds since 1970."""
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
         """Values of the metrics' labels model and version."""
-        self.metrics = metrics.models.of(self.labels)
+        self.metrics = self._all_metrics.models.of(self.labels)
         defaults = bundle.manifest.generation_defaults
         self.repetition_retry_ngram_size = defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""
@@ -143,10 +150,10 @@ class LoadedModel:
         self.memory_bytes = sum(sizes.values()) + _MEMORY_BESIDE_FILES
         """Estimated bytes of a loaded model, keys and values not counted."""
         self._cache_shape: CacheShape | None = None
-        self.quality_estimator: Estimator | None = None
-        """Estimator of how far to trust translations; None if the bundle has no quality head."""
         self._sessions: Sessions | None = None
         self._uses_shortlist = False
+        if self._settings:
+            self._limit(self._settings)
 
     def _read_tokenizers(self) -> None:
         """Read the tokenisers; refuse any that give the samples other ids than at export."""

@@ -157,6 +157,7 @@ class ModelUsage:
         except BaseException as error:
             if arrived in waiting:
                 waiting.remove(arrived)
+                self._changed.set()
             if not arrived.done() or arrived.cancelled() or arrived.exception():
                 self.begin(model)
             if isinstance(error, TimeoutError):
@@ -181,9 +182,10 @@ class ModelUsage:
         error: Exception | None = None
         try:
             async with self._turn:
-                await self._make_room(model.memory_bytes)
-                self._held[model] = _Tenure(size=model.memory_bytes)
-            await self._loaded(model)
+                if has_room := await self._make_room(model):
+                    self._held[model] = _Tenure(size=model.memory_bytes)
+            if has_room:
+                await self._loaded(model)
         except DrainingError as stopped:
             error = stopped
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
@@ -233,15 +235,18 @@ class ModelUsage:
         _LOGGER.error("a model cannot be loaded, and is tried again", extra=facts)
         return self._load_error(model, self._failures[model], now)
 
-    async def _make_room(self, size: int) -> None:
-        """Let models leave until there is room for so many bytes more."""
-        limit, began = self._on_demand.memory_bytes, time.monotonic()
-        while limit and sum(each.size for each in self._held.values()) + size > limit:
+    async def _make_room(self, model: LoadedModel) -> bool:
+        """Let models leave until there is room for another; return False once no call waits for it."""
+        limit, began = self._on_demand.memory_bytes or math.inf, time.monotonic()
+        while self._waiting[model]:
+            if sum(each.size for each in self._held.values()) + model.memory_bytes <= limit:
+                return True
             leaving, seconds = self._next_to_leave(began + _PATIENCE_SECONDS)
             if leaving:
                 await self._put_to_rest(leaving, "memory")
             else:
                 await self._until_changed(seconds)
+        return False
 
     def _next_to_leave(self, not_before: float) -> tuple[LoadedModel | None, float]:
         """Return the model to leave next; if none may yet, the seconds to wait for a change at most.

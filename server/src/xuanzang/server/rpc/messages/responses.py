@@ -8,9 +8,19 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.scheduling.request import SentenceTimeline
-from xuanzang.server.engine.types import FinishReason, Hypothesis, Quality, QualityFlag, Runtime, ServedModel
+from xuanzang.server.engine.types import (
+    FinishReason,
+    Hypothesis,
+    Quality,
+    QualityFlag,
+    Residency,
+    Runtime,
+    ServedModel,
+)
 from xuanzang.server.rpc.messages.terms import glossary_match
 from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.text.types import TextKind, TokenDetail
@@ -21,6 +31,10 @@ _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxy
 )
 _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
     {flag: pb.QualityFlag.Value(f"QUALITY_FLAG_{flag.name}") for flag in QualityFlag}
+)
+
+_RESIDENCIES: Mapping[Residency, pb.ModelResidency.ValueType] = MappingProxyType(
+    {each: pb.ModelResidency.Value(f"MODEL_RESIDENCY_{each.name}") for each in Residency}
 )
 
 _SERVER_VERSION = version("xuanzang-server")
@@ -219,4 +233,6 @@ def _model(model: ServedModel) -> pb.Model:
         max_content_characters=model.max_content_characters,
         licence=model.licence,
         source_model=model.source_model,
+        residency=_RESIDENCIES[model.residency],
+        residency_time=Timestamp(seconds=int(model.residency_since)),
     )

@@ -151,7 +151,7 @@ class TranslationService(GlossaryRpcs):
     async def ListModels(self, request: pb.ListModelsRequest, rpc: RpcContext) -> pb.ListModelsResponse:
         """List the models being served that the caller may use."""
         with rpc.caller.charged(()):
-            return responses.models_response(filter(rpc.caller.allows, self._engine.models))
+            return responses.models_response(filter(rpc.caller.allows, self._engine.live.served()))
 
     async def _completed(self, checked: requests.CheckedRequest, rpc: RpcContext) -> Call:
         """Fill in the defaults of a request, with a model that the caller may use."""
