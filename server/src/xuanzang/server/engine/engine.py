@@ -232,7 +232,10 @@ class Engine:
 
     def _divide_memory(self) -> None:
         """Leave keys and values their part of the memory next to the loaded models."""
-        self._threads.scheduler.leave_memory(sum(model.weights_bytes for model in self.live.catalog.models))
+        weights = sum(model.weights_bytes for model in self.live.catalog.models)
+        if self._settings.on_demand and self._settings.on_demand.memory_bytes:
+            weights = min(weights, self._settings.on_demand.memory_bytes)
+        self._threads.scheduler.leave_memory(weights)
         self._metrics.server.cache_limit_bytes.value = self._threads.scheduler.max_cache_bytes
 
     def _report_machine(self) -> None:

@@ -276,7 +276,8 @@ class ModelUsage:
     async def free(self, model: LoadedModel) -> None:
         """Free the memory of a model without calls."""
         await self._drop(model)
-        await asyncio.get_running_loop().run_in_executor(self._threads, _free, model)
+        # Not in the threads that load: whoever waits for the memory would wait for them.
+        await asyncio.to_thread(_free, model)
         self._held.pop(model, None)
         self._changed.set()
 
