@@ -4,7 +4,7 @@
 
 A server has copies of the bundled zh-en under other names, as hard links. Callers in a closed loop send one sentence a
 call and choose its model by Zipf's law. Prints the share of calls that waited, latencies, loads and evictions, and the
-largest resident memory beside that before the first load. The first start tries all bundles in another process.
+largest resident memory, next to that before the first load. The first start tries all bundles in another process.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 60.0
 _PATIENCE_SECONDS = 1.0
 _TENURE = 10.0
 _IDLE_LOOKS = 4
-"""Looks at idle models during the time after which they leave."""
+"""Number of looks at idle models within the idle time."""
 _MIN_LOOK_SECONDS, _MAX_LOOK_SECONDS = 0.05, 15.0
 
 
@@ -72,7 +72,7 @@ class ModelUsage:
         Args:
             on_demand: Limits of the models in memory; None if all stay.
             load: Loads a model that rests, in a thread.
-            drop: Lets the workers drop what they hold of a model without calls.
+            drop: Makes the workers drop their state of a model without calls.
         """
         self._on_demand = on_demand or OnDemand()
         self._load, self._drop, self._metrics = load, drop, metrics
@@ -96,7 +96,7 @@ class ModelUsage:
         metrics.model_load_waiting.set_function(lambda: sum(map(len, self._waiting.values())))
 
     def calls(self, model: LoadedModel) -> int:
-        """Return the number of calls in progress of a model, those that wait for it included."""
+        """Return the number of calls in progress of a model, waiting ones included."""
         return self._calls.get(model, 0) + len(self._waiting.get(model, ()))
 
     def residency(self, model: LoadedModel) -> tuple[Residency, float]:
@@ -178,7 +178,7 @@ class ModelUsage:
         return ModelLoadError(message, retry_after_seconds=max(0.0, failure.retry_at - now))
 
     async def _bring(self, model: LoadedModel) -> None:
-        """Load a model for those who wait, once there is room; they have its outcome then."""
+        """Load a model once there is room, and pass the outcome to the waiting calls."""
         error: Exception | None = None
         try:
             async with self._turn:
@@ -251,7 +251,7 @@ class ModelUsage:
     def _next_to_leave(self, not_before: float) -> tuple[LoadedModel | None, float]:
         """Return the model to leave next; if none may yet, the seconds to wait for a change at most.
 
-        `not_before` is the time from which a model may leave that is always in use.
+        `not_before` is the earliest time at which a model in constant use may leave.
         """
         present = {model: each for model, each in self._held.items() if not math.isinf(each.stays_until)}
         if unused := [model for model in present if model not in self._calls]:
@@ -282,7 +282,7 @@ class ModelUsage:
         self._changed.set()
 
     def forget(self, model: LoadedModel) -> None:
-        """Forget a model that is served no more."""
+        """Forget a model that is no longer served."""
         for facts in (self._used_at, self._failures, self._since):
             facts.pop(model, None)
 
@@ -301,7 +301,7 @@ class ModelUsage:
                         await self._put_to_rest(model, "idle")
 
     def close(self) -> None:
-        """Load nothing any more; calls that still wait fail with DrainingError."""
+        """Stop loading; calls that still wait fail with DrainingError."""
         for task in self._tasks:
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
