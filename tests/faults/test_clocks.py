@@ -14,6 +14,7 @@ WALL_CLOCKS = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "ti
 }
 CALENDAR = {
     "keys.py",
+    "loaded.py",
     "memory.py",
     "metric_series.py",
     "observation.py",
@@ -21,10 +22,11 @@ CALENDAR = {
     "rpc_record.py",
     "spans.py",
     "tls.py",
+    "usage.py",
 }
 """Modules that know dates: certificates expire by the calendar, keys say when they were made, files of weights and
-remembered translations when they were last used, and exemplars of metrics, lines of the access log and spans are
-dated."""
+remembered translations when they were last used, models since when they are loaded, and exemplars of metrics, lines
+of the access log and spans are dated."""
 
 
 def wall_clocks(source: str) -> Iterator[str]:

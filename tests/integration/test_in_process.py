@@ -48,7 +48,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return None if value.name == "UNSPECIFIED" else value.name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        left_out = {"exchange", "target_start", "sentences", "defaults"}
+        # Each side has loaded its models at another time.
+        left_out = {"exchange", "target_start", "sentences", "defaults", "residency_since"}
         names = {field.name for field in dataclasses.fields(value)} - left_out
         return {name: plain(getattr(value, name)) for name in names}
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value

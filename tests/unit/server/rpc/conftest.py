@@ -76,6 +76,15 @@ class FakeEngine:
         """What finds the model of a request."""
         return self
 
+    @property
+    def live(self) -> FakeEngine:
+        """What lists the served models."""
+        return self
+
+    def served(self) -> tuple[ServedModel, ...]:
+        """Return the served models."""
+        return self.models
+
     def asked_for(self, key: str) -> list[Any]:
         """Return what each call asked for: an argument of `Engine.translate`, or a field of its `Call`."""
         return [asked[key] if key in asked else getattr(asked["call"], key) for asked in self.asked]

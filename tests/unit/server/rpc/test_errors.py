@@ -31,6 +31,8 @@ EXPECTED = [
     (engine_errors.DetectionUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.ExplanationUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.ModelStateError("pinned"), grpc.StatusCode.FAILED_PRECONDITION),
+    (engine_errors.NotJudgedError("no time"), grpc.StatusCode.FAILED_PRECONDITION),
+    (engine_errors.ModelLoadError("damaged", retry_after_seconds=1.25), grpc.StatusCode.UNAVAILABLE),
     (engine_errors.GlossaryNotFoundError("none"), grpc.StatusCode.NOT_FOUND),
     (engine_errors.GlossaryExistsError("another"), grpc.StatusCode.ALREADY_EXISTS),
     (engine_errors.GlossaryStateError("full"), grpc.StatusCode.FAILED_PRECONDITION),
@@ -104,7 +106,7 @@ async def test_the_caller_gets_the_code_and_the_details(serve: Any, error: Excep
     trailers = dict(caught.value.trailing_metadata() or ())
     assert caught.value.code() == code
     assert ("grpc-status-details-bin" in trailers) == bool(errors.status_of(error).details)
-    overloaded = isinstance(error, engine_errors.OverloadedError)
+    overloaded = isinstance(error, engine_errors.OverloadedError | engine_errors.ModelLoadError)
     assert trailers.get("grpc-retry-pushback-ms") == ("1250" if overloaded else None)
 
 

@@ -215,7 +215,7 @@ class AsyncTranslator:
     def list_models(self) -> list[Model]:
         """List the models, by name and version."""
         self._require("open")
-        return [model_of(model) for model in self._engine.models]
+        return [model_of(model) for model in self._engine.live.served()]
 
     def _require(self, state: Literal["new", "open"]) -> None:
         if self._state != state:

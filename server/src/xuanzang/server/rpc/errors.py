@@ -50,6 +50,7 @@ _STATUSES: Mapping[type[Exception], tuple[grpc.StatusCode, str]] = MappingProxyT
         errors.UnservedLanguageError: (_Code.INVALID_ARGUMENT, "fields"),
         errors.ModelNotFoundError: (_Code.NOT_FOUND, "model"),
         errors.ModelStateError: (_Code.FAILED_PRECONDITION, "model_state"),
+        errors.NotJudgedError: (_Code.FAILED_PRECONDITION, "model_state"),
         errors.GlossaryNotFoundError: (_Code.NOT_FOUND, "glossary"),
         errors.GlossaryExistsError: (_Code.ALREADY_EXISTS, "glossary"),
         errors.GlossaryStateError: (_Code.FAILED_PRECONDITION, "glossary"),
