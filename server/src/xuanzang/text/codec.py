@@ -190,6 +190,15 @@ class TextCodec:
         """Return whether the model knows every piece of a text in its source vocabulary."""
         return self.source.unk_id not in self.source.encode(self._normalized(text))
 
+    def can_copy(self, text: str) -> bool:
+        """Return whether the model reads and writes a text exactly as it is."""
+        read, written = self.source.encode(self._normalized(text)), self.encode_target(text)
+        return (
+            self.source.unk_id not in read
+            and self.can_write(written)
+            and self.source.decode(read) == text == self.decode(written)
+        )
+
     def sequences(self, text: str) -> list[tuple[int, ...]]:
         """Return the usual sequences of target ids of a text, at the start of a word and within one."""
         target_ids = tuple(self.encode_target(text))

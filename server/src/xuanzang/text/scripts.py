@@ -62,6 +62,18 @@ def script_of(letter: str) -> str:
     return next((word for word in words if word not in _WIDTHS), "")
 
 
+@lru_cache(maxsize=256)
+def foreign_scripts(languages: tuple[str, ...]) -> frozenset[str]:
+    """Return the scripts that none of some languages is written in.
+
+    Args:
+        languages: Codes of languages.
+    """
+    bases = {code.partition("-")[0].lower() for code in languages}
+    foreign = {script for script, codes in _LANGUAGES.items() if bases.isdisjoint(codes.split())}
+    return frozenset(foreign if "ja" in bases else foreign | KANA)
+
+
 def scripts_of(text: str) -> Counter[str]:
     """Return the number of letters of each script."""
     return Counter(map(script_of, filter(str.isalpha, text)))

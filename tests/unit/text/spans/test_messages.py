@@ -25,7 +25,7 @@ def literals(text: str) -> list[str]:
         blocks = [part for part in parts if isinstance(part, Block)]
         return [text for block in blocks for text in (block.text, *(t for i in block.inlines for t in of(i.nested)))]
 
-    carrier = Carrier({PlaceholderFamily.ICU}, lambda number: f"#{number}")
+    carrier = Carrier({PlaceholderFamily.ICU}, "", lambda word: True)
     return of(carrier.parts_of_text(text) or ())
 
 

@@ -105,9 +105,18 @@ class Alignment:
         """Return whether there are letters or digits among some characters of the text."""
         return any(map(str.isalnum, self._source[start:end]))
 
+    def translates_words(self, place: Span) -> bool:
+        """Return whether there are letters or digits among some characters of the translation."""
+        return any(map(str.isalnum, self._text[slice(*place)]))
+
     def is_latin(self, place: int) -> bool:
         """Return whether a character of the translation is not a word on its own."""
         return not _IDEOGRAPHS.match(self._text, place)
+
+    def ends_soon(self, place: int, sentence: Stretch) -> bool:
+        """Return whether only punctuation follows a place of a sentence's source."""
+        rest = self._source[place : sentence.source_end].strip()
+        return bool(rest) and not any(map(str.isalnum, rest))
 
     def is_sign_before(self, source: int, place: int) -> bool:
         """Return whether the sign at a character of the source is in the translation before a place, and not at it."""

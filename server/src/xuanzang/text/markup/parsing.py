@@ -83,15 +83,24 @@ class BlockBuilder:
         self._length = 0
         self._spellings: defaultdict[str, list[str]] = defaultdict(list)
         self._open = [_Open()]
+        self._depth_of_end: int | None = None
+        """Number of open elements when one ended, if no text has come since."""
         self._strays = 0
         self._is_translated = False
 
     def add_text(self, token: MarkupToken) -> None:
         """Add text, or a reference."""
+        self._part_words(token.text)
         self._take(token.raw, token.text)
         self._is_translated = self._is_translated or any(map(str.isalpha, token.text))
         if token.raw[0] == "&" and token.raw != token.text and len(token.text) == 1:
             self._spellings[token.text].append(token.raw)
+
+    @property
+    def is_in_word(self) -> bool:
+        """True if a letter or digit comes last, and no ideograph."""
+        last = self._texts[-1][-1:] if self._texts else ""
+        return last.isalnum() and not _WIDE.match(last)
 
     def add_verbatim(self, raw: str, text: str = "") -> None:
         """Add an untranslated part: a tag without content, a comment, or an element with its text."""
@@ -118,7 +127,7 @@ class BlockBuilder:
                 start=start,
                 end=self._length,
                 opening=raw,
-                is_verbatim=bool(word),
+                is_verbatim=not nested,
                 placeholder=raw if word else "",
                 is_ordered=is_ordered,
                 nested=nested,
@@ -137,6 +146,7 @@ class BlockBuilder:
         self._pass(token.raw)
         names = [element.name for element in self._open[1:]]
         if token.name in names:
+            self._depth_of_end = names.index(token.name) + 1
             while self._open[-1].name != token.name:
                 # HTML may have tags that cross; those stay where they are.
                 crossing = self._open.pop()
@@ -195,6 +205,17 @@ class BlockBuilder:
         self._pass(raw)
         self._texts.append(text)
         self._length += len(text)
+        self._depth_of_end = None
+
+    def _part_words(self, text: str) -> None:
+        """Add a space for the model between the words of two elements that touch, as in <b>Bold</b><i>Italic</i>."""
+        depth = self._depth_of_end
+        if depth is None or depth == len(self._open) or not (text[:1].isupper() and self._texts[-1][-1:].islower()):
+            return
+        self._open[depth - 1].inlines.append(Inline(start=self._length, end=self._length, opening="", is_space=True))
+        self._take("", " ")
+        for element in self._open[depth:]:
+            element.start = self._length
 
     def _add(self, inline: Inline) -> None:
         self._open[-1].inlines.append(inline)
@@ -248,10 +269,13 @@ class BlockSequence:
 
 
 class TextCarrier(Protocol):
-    """Puts the text between two tags into its block."""
+    """Puts the text between two tags into its block, and elements that are not translated."""
 
     def add_run(self, sequence: BlockSequence, tokens: Sequence[MarkupToken]) -> None:
         """Add tokens of text."""
+
+    def add_element(self, sequence: BlockSequence, raw: str, text: str) -> None:
+        """Add an element that is not translated, with its text."""
 
 
 def parse(content: str, content_format: ContentFormat, carrier: TextCarrier | None = None) -> tuple[str | Block, ...]:
@@ -283,7 +307,10 @@ def _parts(tokens: Iterable[MarkupToken], carrier: TextCarrier | None) -> list[s
         if token.is_block:
             sequence.end_block(raw)
         elif is_verbatim:
-            builder.add_verbatim(raw, text)
+            if carrier and text:
+                carrier.add_element(sequence, raw, text)
+            else:
+                builder.add_verbatim(raw, text)
         elif token.kind is TokenKind.OPEN:
             builder.open(token)
         else:

@@ -161,6 +161,9 @@ def _place(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span | Non
         place = space.widest(first.start + start - first.source_start, first.start + end - first.source_start)
     else:
         place = _best_words(first, (start, end), alignment, space)
+    if place and inline.is_verbatim and not alignment.has_words(start, end) and alignment.translates_words(place):
+        # Signs take the place of no words.
+        return None
     if place is None:
         return None
     place = alignment.without_space(place)
@@ -216,6 +219,8 @@ def _border(place: int, alignment: Alignment, *, is_end: bool = False) -> int:
     if place in (stretch.source_start, stretch.source_end):
         return stretch.start if place == stretch.source_start else stretch.end
     before = _words_before(stretch.words, place)
+    if before == len(stretch.words) > 0 and stretch.words[-1].is_punctuation and alignment.ends_soon(place, stretch):
+        return stretch.words[-1].start
     if before in (0, len(stretch.words)):
         return stretch.end if before else stretch.start
     return stretch.words[before].start if alignment.follows_space(place) else stretch.words[before - 1].end

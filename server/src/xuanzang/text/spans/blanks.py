@@ -1,10 +1,11 @@
-"""White space and invisible characters within sentences, which a model neither reads nor writes."""
+"""White space, invisible characters and symbols within sentences, which a model loses or writes otherwise."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
+from xuanzang.text.scripts import script_of
 from xuanzang.text.sentences import is_copied, split_sentences
 from xuanzang.text.spans.catalogue import Found, Role
 
@@ -18,11 +19,33 @@ _INVISIBLE = (
 _JOINED = "\u0600-\u08ff\u0900-\u1cff\ua840-\uabff\ufb50-\ufefc\u2190-\u2bff\U00010000-\U0001faff"
 _JOINERS = "\u200c\u200d"
 _PICTURE = "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
-_ODD = re.compile(f"[{_WIDE}{_BREAKS}{_INVISIBLE}{_JOINERS}]")
+# Symbols, pictures, and characters that tokenisers write otherwise, such as the ² of m²; none that a language has as a
+# punctuation mark or a word, as currencies do.
+_SIGNS = (
+    "\u00a6-\u00a9\u00ac\u00ae\u00b1-\u00b3\u00b5\u00b6\u00b9\u00bc-\u00be\u00d7\u00f7\u2020-\u2022\u2030\u2031\u203b"
+    "\u2044\u2070\u2074-\u208e\u2100-\u2bff\u3012\u3013\u3020\u3030\u3036\u3200-\u33ff\U0001f000-\U0001faff"
+)
+_RAISED = "\u00b2\u00b3\u00b9\u2070\u2074-\u207f"
+_LOWERED = "\u2080-\u208e"
+_SIGN = (
+    "[\u00b5\u03bc][A-Za-z]{0,2}(?![A-Za-z])"  # µm
+    f"|(?<![A-Za-z])[A-Za-z]{{1,3}}[{_RAISED}]++(?![A-Za-z])"  # m²
+    f"|(?<![A-Za-z0-9])[A-Za-z0-9]{{1,16}}[{_LOWERED}][A-Za-z0-9{_RAISED}{_LOWERED}]*+"  # H₂O
+    # After a numeral the circle is a zero.
+    f"|(?<![〇○零一二三四五六七八九])(?:[{_SIGNS}](?:\ufe0f|\u200d(?=[{_SIGNS}]))*+)++"
+)
+# Letters of alphabets and syllabaries other than the Latin one.
+_ALPHABETS = (
+    "\u0370-\u1cff\u1f00-\u1fff\u2c00-\u2dff\u3040-\u30fa\u30fc-\u318f\ua4d0-\uabff\uac00-\ud7ff"
+    "\ufb13-\ufdff\ufe70-\ufefc"
+)
+_FOREIGN = re.compile(rf"[{_ALPHABETS}]{{2,}}+(?:[ -][{_ALPHABETS}]{{2,}}+)*+")
+_ODD = re.compile(f"[{_WIDE}{_BREAKS}{_INVISIBLE}{_JOINERS}{_SIGNS}\u03bc]")
 _BLANKS = re.compile(
     f"(?P<picture>(?:{_PICTURE}[\U0001f3fb-\U0001f3ff]?|[0-9#*](?=\ufe0f\u20e3))\ufe0f\u20e3?"
     f"(?:\u200d{_PICTURE}[\U0001f3fb-\U0001f3ff\ufe0f]{{0,2}}){{0,8}})"
     f"|(?P<space>(?<![\n\r {_WIDE}{_BREAKS}])(?:[ {_WIDE}{_BREAKS}]{{2,}}+|[{_WIDE}{_BREAKS}])(?![\n\r]))"
+    f"|(?P<sign>{_SIGN})"
     f"|(?P<point>[{_INVISIBLE}]+|(?<![{_JOINED}\ufe0f])[{_JOINERS}]+(?![{_JOINED}]))"
 )
 _LONG = 3
@@ -30,7 +53,7 @@ _ENDS = ("", *".!?;。！？；…”’\"')]")
 
 
 def has_blanks(text: str) -> bool:
-    """Return whether a text may have white space or invisible characters that are more than a space."""
+    """Return whether a text may have white space that is more than a space, invisible characters, or symbols."""
     return "  " in text or _ODD.search(text) is not None
 
 
@@ -54,10 +77,28 @@ def blanks_of_markup(text: str) -> Iterator[Found]:
                 yield span._replace(role=Role.SPACE) if span.role is Role.BREAK else span
 
 
+def has_odd_words(text: str) -> bool:
+    """Return whether a text has words in an alphabet that `foreign_words` would find for some model."""
+    return not text.isascii() and _FOREIGN.search(text) is not None
+
+
+def foreign_words(text: str, scripts: Set[str]) -> Iterator[Found]:
+    """Find words in some scripts, unless the text has no other letters.
+
+    Args:
+        text: A text.
+        scripts: Scripts that no language of the model has.
+    """
+    found = [match for match in _FOREIGN.finditer(text) if script_of(match[0][0]) in scripts]
+    letters = sum(map(str.isalpha, text)) if found else 0
+    if letters > sum(sum(map(str.isalpha, match[0])) for match in found):
+        yield from (Found(*match.span(), Role.VALUE) for match in found)
+
+
 def _within(sentence: str, offset: int) -> Iterator[Found]:
     for match in _BLANKS.finditer(sentence):
         start, end = match.span()
-        role = Role.POINT
+        role = Role.SIGN if match.lastgroup == "sign" else Role.POINT
         if match.lastgroup == "space":
             is_column = end - start >= _LONG or any(mark in match[0] for mark in _BREAKS)
             role = Role.BREAK if is_column else Role.SPACE

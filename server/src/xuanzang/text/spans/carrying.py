@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import BlockSequence
-from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind
-from xuanzang.text.spans.blanks import blanks, blanks_of_markup, has_blanks
+from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind, unescaped
+from xuanzang.text.spans.blanks import blanks, blanks_of_markup, foreign_words, has_blanks
 from xuanzang.text.spans.catalogue import Found, Role, find
 from xuanzang.text.spans.messages import ESCAPES, Choice, Literal, Message, parse_message, raw_of
 from xuanzang.text.types import PlaceholderFamily
@@ -32,6 +32,8 @@ _HTML = frozenset(
     "input ins kbd label li mark ol option p pre q s samp script select small span strike strong style sub summary sup "
     "table tbody td textarea th thead time tr tt u ul var video wbr".split()
 )
+_CODE_SIGNS = re.compile(r"[\[\]{}<>|\\*@^~`$#%=]")
+_APOSTROPHES = ("'", "’")
 _QUOTES = frozenset("\"'`´“”‘’„‚«»‹›「」『』")
 _MAX_NAME = 32
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9]{1,32}+$")
@@ -126,11 +128,28 @@ class Run:
 class Carrier:
     """Puts texts into blocks, their placeholders as elements."""
 
-    def __init__(self, families: Set[PlaceholderFamily], words: Words) -> None:
+    def __init__(
+        self,
+        families: Set[PlaceholderFamily],
+        text: str,
+        is_usable: Callable[[str], bool],
+        *,
+        foreign: Set[str] = frozenset(),
+    ) -> None:
+        """Begin with a text.
+
+        Args:
+            families: Families of placeholders that are carried.
+            text: The text, or content with markup.
+            is_usable: Whether the model reads and writes a word as it is.
+            foreign: Scripts of words that stay, because no language of the model has them.
+        """
+        self._foreign = foreign
+        self._is_usable = is_usable
         self._families = families - {PlaceholderFamily.ICU}
         self._parses = PlaceholderFamily.ICU in families
         self._asks = bool(families)
-        self._words = words
+        self._words = stand_ins(text, is_usable)
         self._count = 0
 
     def parts_of_text(self, text: str) -> tuple[str | Block, ...] | None:
@@ -160,7 +179,8 @@ class Carrier:
 
     def _spans(self, text: str, families: Set[PlaceholderFamily], more: Iterable[Found]) -> list[Found]:
         """Find the carried spans, in the order of the text; adjacent ones are joined."""
-        found = sorted((*(find(text, families) if families else ()), *more), key=lambda span: (span.start, -span.end))
+        odd = more if text.isascii() else (*foreign_words(text, self._foreign), *more)
+        found = sorted((*(find(text, families) if families else ()), *odd), key=lambda span: (span.start, -span.end))
         kept: list[Found] = []
         for span in (_whole_name(text, each) if text[each.start] == "&" else each for each in found):
             last = kept[-1] if kept else None
@@ -198,16 +218,19 @@ class Carrier:
                 self._add_entity(sequence, span, raw)
             case Role.POINT:
                 builder.add_verbatim(raw)
+            case Role.SIGN:
+                self._add_sign(sequence, span, raw)
             case Role.OPEN:
                 builder.open(MarkupToken(TokenKind.OPEN, raw, _tag_name(raw)))
             case Role.CLOSE:
                 builder.close(MarkupToken(TokenKind.CLOSE, raw, _tag_name(raw)))
             case Role.VALUE:
-                builder.add_placeholder(raw, self._word(), is_ordered=span.is_ordered)
+                # A caller that asks for nothing gets no refusal.
+                builder.add_placeholder(raw, self._word() if self._asks else "", is_ordered=span.is_ordered)
 
     def _add_entity(self, sequence: BlockSequence, span: Found, raw: str) -> None:
         decoded = html.unescape(raw)
-        if has_letters(decoded) and decoded != raw:
+        if decoded != raw and (has_letters(decoded) or (decoded in _APOSTROPHES and sequence.builder.is_in_word)):
             sequence.builder.add_text(MarkupToken(TokenKind.TEXT, raw, text=decoded))
         elif decoded.isspace():
             sequence.builder.add_space(raw)
@@ -215,6 +238,24 @@ class Carrier:
             sequence.builder.add_verbatim(raw)
         else:
             self._add_span(sequence, span._replace(role=Role.VALUE), raw)
+
+    def _add_sign(self, sequence: BlockSequence, span: Found, raw: str) -> None:
+        builder = sequence.builder
+        decoded = unescaped(raw) if "&" in raw else raw
+        is_single = len(set(decoded)) == len(decoded) and not has_letters(decoded)
+        if is_single and self._is_usable(decoded):
+            builder.add_verbatim(raw, decoded)
+        elif not builder.is_in_word or has_letters(decoded):
+            self._add_span(sequence, span._replace(role=Role.VALUE), raw)
+        else:
+            builder.add_verbatim(raw)
+
+    def add_element(self, sequence: BlockSequence, raw: str, text: str) -> None:
+        """Add an element that is not translated; a word stands in for one whose text has signs of a program."""
+        if _CODE_SIGNS.search(text) and (word := self._word()):
+            sequence.builder.add_placeholder(raw, word)
+        else:
+            sequence.builder.add_verbatim(raw, text)
 
     def _word(self) -> str:
         self._count += 1
@@ -250,7 +291,7 @@ def _whole_name(text: str, entity: Found) -> Found:
     """Return the name that an entity is within, as in AT&amp;T, or else the entity."""
     before = _NAME_BEFORE.search(text[max(0, entity.start - _MAX_NAME) : entity.start])
     after = _NAME.match(text, entity.end)
-    if before and after:
+    if before and after and html.unescape(text[entity.start : entity.end]) == "&":
         return Found(entity.start - len(before[0]), after.end(), Role.VALUE)
     return entity
 

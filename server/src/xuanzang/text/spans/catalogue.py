@@ -25,6 +25,8 @@ class Role(Enum):
     """A word stands in for it."""
     POINT = auto()
     """The model reads nothing in its place."""
+    SIGN = auto()
+    """The model reads it, if its vocabulary has it."""
     OPEN = auto()
     """Start tag of an element."""
     CLOSE = auto()
@@ -79,7 +81,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (
                 Role.VALUE,
                 "{",
-                r"\{\s?(?:[-$@.*]\s?)?(?:[\w.-]{0,64}+(?:\[[^{}\[\]\n]{0,64}+\][\w.]{0,64}+)*+(?:![a-z])?(?:\s?[:,|][^{}\n]{0,100}+)?|[\w.-]{1,64}+/|[A-Z_]{2,32}+\([^{}\n]{0,100}+\)|\"[^\"\n]{0,64}+\"|@?html [^{}\n]{1,64}+)\s?\}",
+                r"\{\s?(?:[-$@.*!]\s?)?(?:[\w.-]{0,64}+(?:\[[^{}\[\]\n]{0,64}+\][\w.]{0,64}+)*+(?:![a-z])?(?:\s?[:,|][^{}\n]{0,100}+)?|[\w.-]{1,64}+/|[A-Z_]{2,32}+\([^{}\n]{0,100}+\)|\"[^\"\n]{0,64}+\"|@?html [^{}\n]{1,64}+)\s?\}",
             ),
             (Role.VALUE, "{", r"\{[\w.]{0,32}+:[^{}\n]{0,16}+\{[\w.]{0,32}+\}[^{}\n]{0,16}+\}"),
         ),
@@ -107,6 +109,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.POINT, "&", r"&(?:[A-Za-z][A-Za-z0-9]{1,31}+|#\d{1,7}+|#[xX][0-9a-fA-F]{1,6}+);"),
         ),
         Family.VARIABLES: (
+            (Role.VALUE, "%", r"%%=[^%\n]{1,200}+=%%"),
             (Role.VALUE, "%", r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?![%A-Za-z])"),
             (Role.VALUE, "$", rf"\${_NAME}\$|\$t\([^()\n]{{1,100}}+\)"),
             (
@@ -121,8 +124,13 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 r"(?<![A-Za-z0-9_:/.)\]}\"'<>])(?::[a-z0-9][a-z0-9_+-]{1,40}+:|:[A-Za-z_][A-Za-z0-9_]{0,63}+)(?![:\w])",
             ),
             (Role.VALUE, "@", r"@(?:\.[a-z]{1,20}+)?:(?:\([^()\s]{1,64}+\)|[A-Za-z0-9_](?:[\w.-]{0,64}[\w])?)"),
-            (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]"),
+            (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]|\[[A-Z][A-Z0-9_]{1,40}+\]"),
+            (Role.VALUE, "[]", r"[\[\]](?:\d{1,9}+|\*|-?Inf),\s?(?:\d{1,9}+|\*|Inf)[\[\]]"),
             (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
+            (Role.VALUE, "«", r"«[A-Za-z][A-Za-z0-9_.]{0,64}+»"),
+            (Role.VALUE, "*", r"\*\|[^|\n]{1,64}+\|\*"),
+            # It parts the forms of a plural, and the parts of a title.
+            (Role.BREAK, "|", r"(?<!\|)\|(?!\|)"),
             (
                 Role.VALUE,
                 "_",

@@ -22,8 +22,8 @@ from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.tokens import MarkupError
 from xuanzang.text.offsets import Span
-from xuanzang.text.spans.blanks import has_blanks
-from xuanzang.text.spans.carrying import Carrier, is_no_language, stand_ins
+from xuanzang.text.spans.blanks import has_blanks, has_odd_words
+from xuanzang.text.spans.carrying import Carrier, is_no_language
 from xuanzang.text.terminology.terms import FoundTerm, Terms
 from xuanzang.text.traditional import TraditionalWriter
 from xuanzang.text.types import ContentFormat, ProtectedPattern
@@ -226,19 +226,17 @@ class _Preparation:
     def _parts(self, text: str) -> Sequence[str | Block] | None:
         """Cut a text into blocks; None if it has neither markup nor anything that is carried."""
         if self._format is ContentFormat.TEXT:
-            if not self._carries or not (self._families or has_blanks(text)):
+            if not self._carries or not (self._families or has_blanks(text) or has_odd_words(text)):
                 return None
             return self._carrier(text).parts_of_text(text)
         return parse(text, self._format, self._carrier(text) if self._carries else None)
 
     def _carrier(self, text: str) -> Carrier:
-        return Carrier(self._families, stand_ins(text, self._is_usable))
+        return Carrier(self._families, text, self._is_usable, foreign=self._model.foreign_scripts)
 
     def _is_usable(self, word: str) -> bool:
-        """Return whether a word can stand in for a placeholder."""
-        codec = self._codec
-        is_known = codec.can_read(word) and codec.can_write(codec.encode_target(word))
-        return is_known and not any(text in word for text in self._options.suppressed_texts)
+        """Return whether the model reads and writes a word as it is, such as one that stands in for a placeholder."""
+        return self._codec.can_copy(word) and not any(text in word for text in self._options.suppressed_texts)
 
     def _search(self, segment: Segment, start: int, block: _Sentences, options: DecodingOptions) -> PlannedSearch:
         """Plan the search for a sentence that begins at a place of its text."""

@@ -30,6 +30,7 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.text.codec import SentenceFormat, TextCodec
 from xuanzang.text.language_codes import primary
 from xuanzang.text.lexicon import Lexicon
+from xuanzang.text.scripts import foreign_scripts
 from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
 from xuanzang.text.traditional import with_traditional
 
@@ -128,6 +129,9 @@ class LoadedModel:
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
         """Values of the metrics' labels model and version."""
+        languages = *bundle.manifest.source_language_codes, *bundle.manifest.target_language_codes
+        self.foreign_scripts = foreign_scripts(languages)
+        """Scripts that none of its languages is written in."""
         self.metrics = self._all_metrics.models.of(self.labels)
         defaults = bundle.manifest.generation_defaults
         self.repetition_retry_ngram_size = defaults.loop_retry_ngram_size
