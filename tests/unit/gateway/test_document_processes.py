@@ -45,7 +45,7 @@ async def test_a_document_is_read_and_written_by_one_process_after_the_other(pro
     file = DocumentFile.of("# 猫\n".encode(), suffix=".md")
     texts = await processes.texts(file, holder=ANN)
     assert texts == file.texts()
-    assert await processes.written(file, {"猫": "cat"}, holder=ANN) == b"# cat\n"
+    assert (await processes.written(file, {"猫": "cat"}, holder=ANN)).content == b"# cat\n"
     first, second = [await done(processes, "pid") for _ in range(2)]
     assert first == second != os.getpid()
 
@@ -56,7 +56,7 @@ async def test_a_document_is_read_and_written_by_one_process_after_the_other(pro
 async def test_texts_come_and_go_as_they_are(processes: DocumentProcesses, text: str) -> None:
     file = DocumentFile.of(b'{"a": ["b", null]}', suffix=".json", columns=("a",), limits=Limits(depth=3))
     assert await processes.texts(file, holder=ANN) == file.texts()
-    assert await processes.written(file, {"b": text}, holder=ANN) == file.written({"b": text})
+    assert await processes.written(file, {"b": text}, holder=ANN) == file.rewritten({"b": text})
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,9 @@ b'# *B* A\n\n```\nc\n```\n'
 from __future__ import annotations
 
 from xuanzang.documents.document import DocumentError, Limits
-from xuanzang.documents.job import (
-    Answer,
-    Copied,
-    DocumentSummary,
-    Job,
-    KeyFunction,
-    OnProgress,
-    Refusal,
-    TranslatedTexts,
-)
+from xuanzang.documents.job import Answer, Copied, DocumentSummary, Job, KeyFunction, OnProgress, TranslatedTexts
 from xuanzang.documents.memory import TranslationMemory
-from xuanzang.documents.opening import SUFFIXES, DocumentFile, DocumentTexts
+from xuanzang.documents.opening import SUFFIXES, DocumentFile, DocumentTexts, Refusal, WrittenFile
 
 __all__ = [
     "SUFFIXES",
@@ -39,4 +30,5 @@ __all__ = [
     "Refusal",
     "TranslatedTexts",
     "TranslationMemory",
+    "WrittenFile",
 ]

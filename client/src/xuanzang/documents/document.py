@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-IN_PROSE: tuple[str, ...] = ("addresses", "files", "identifiers")
-"""Families of placeholders in texts for readers."""
-IN_MESSAGES: tuple[str, ...] = (
-    *("printf", "braces", "icu", "templates", "tags", "variables"),
-    *(*IN_PROSE, "handles", "code"),
-)
+IN_PROSE: tuple[str, ...] = ("addresses", "files", "identifiers", "braces", "templates", "variables")
+"""Families of placeholders in texts for readers, fields of mail merge included."""
+IN_MESSAGES: tuple[str, ...] = (*IN_PROSE, "printf", "icu", "tags", "handles", "code")
 """Families of placeholders in the messages of programs."""
 
 
 class DocumentError(ValueError):
     """A file cannot be read as what its suffix says, is over a limit, or needs an argument."""
+
+
+class UnwritableError(DocumentError):
+    """A translation cannot be written in the place of its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class Document(Protocol):
     """Families of the placeholders that translations carry, such as "printf"; docs/placeholders.md has all."""
     is_html: bool
     """True if texts are HTML, whose tags stand for the markup within them."""
+    unwritten: tuple[Unit, ...]
+    """Texts whose translations the last `render` could not write, so that they have stayed."""
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate, in the order of the file; equal ones as often as they occur."""

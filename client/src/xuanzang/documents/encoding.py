@@ -25,6 +25,14 @@ _CODECS = {
         name: name
         for name in ("utf-8", "gb18030", "big5", "shift-jis", "euc-jp", "euc-kr", "koi8-r", "koi8-u", "ascii")
     },
+    **dict.fromkeys(("macintosh", "mac", "x-mac-roman"), "mac-roman"),
+    **dict.fromkeys(("x-mac-cyrillic", "x-mac-ukrainian"), "mac-cyrillic"),
+    **dict.fromkeys(("ibm866", "cp866", "866"), "cp866"),
+    "iso-8859-8-i": "iso8859-8",
+    "tis-620": "cp874",
+    "x-gbk": "gb18030",
+    "ks-c-5601-1987": "euc-kr",
+    "windows-31j": "cp932",
     "utf8": "utf-8",
     "utf-16": "utf-16-le",
     "utf-16le": "utf-16-le",
@@ -41,7 +49,8 @@ _CODECS = {
 }
 _LISTED = (
     "utf-8, utf-16le, utf-16be, gb18030, gbk, gb2312, big5, big5-hkscs, shift_jis, euc-jp, euc-kr, cp932, cp949, "
-    "cp950, iso-8859-1 to iso-8859-16, windows-1250 to windows-1258, windows-874, koi8-r, koi8-u, ascii"
+    "cp950, iso-8859-1 to iso-8859-16, windows-1250 to windows-1258, windows-874, koi8-r, koi8-u, ibm866, macintosh, "
+    "x-mac-cyrillic, ascii"
 )
 _SHOWN_CHARACTERS = 40
 

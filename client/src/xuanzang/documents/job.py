@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from xuanzang.documents.formats.blocks import tag_fault
 from xuanzang.documents.formats.printf import order_fault
 from xuanzang.documents.memory import TranslationMemory
-from xuanzang.documents.opening import DocumentTexts
+from xuanzang.documents.opening import DocumentTexts, Refusal, WrittenFile
 
 _SAVE_AFTER = 64  # translations
 
@@ -47,16 +47,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A text that is unchanged."""
-
-    where: str
-    """Place of its first occurrence in the document, such as "line 12"."""
-    message: str
-    """Reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentSummary:
     """Summary of the work on a document."""
 
@@ -79,6 +69,10 @@ class DocumentSummary:
     """Different texts with nothing to translate."""
     in_target_language: int = 0
     """Those of them that are in the target language already."""
+
+    def with_refusals_of(self, written: WrittenFile) -> DocumentSummary:
+        """Return the summary with the texts whose translations could not be written."""
+        return replace(self, refusals=(*self.refusals, *written.refusals))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,26 @@ class DocumentTexts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A text that has stayed as it was."""
+
+    where: str
+    """Place of its first occurrence in the document, such as "line 12"."""
+    message: str
+    """Reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A file with translations."""
+
+    content: bytes
+    """Content of the file."""
+    refusals: tuple[Refusal, ...]
+    """Texts whose translations could not be written, so that they have stayed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentFile:
     """A file to translate. Processes can hand it to each other, and the results of its methods."""
 
@@ -158,7 +178,11 @@ class DocumentFile:
         )
 
     def written(self, translations: Mapping[str, str]) -> bytes:
-        """Return the file with translations.
+        """Return the file with translations; see `rewritten`."""
+        return self.rewritten(translations).content
+
+    def rewritten(self, translations: Mapping[str, str]) -> WrittenFile:
+        """Return the file with translations, and the texts whose translations could not be written.
 
         Args:
             translations: Translations by text; a text without one is unchanged.
@@ -168,7 +192,10 @@ class DocumentFile:
         """
         document = self.document()
         with _named(self.name):
-            return document.render(translations)
+            content = document.render(translations)
+        message = "the translation cannot be written in its place: no spelling has the same text and markup"
+        refusals = tuple(Refusal(where=unit.where, message=message) for unit in document.unwritten)
+        return WrittenFile(content=content, refusals=refusals)
 
 
 @contextmanager

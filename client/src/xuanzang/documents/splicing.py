@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xuanzang.documents.document import IN_PROSE, Unit
+from xuanzang.documents.document import IN_PROSE, Unit, UnwritableError
 from xuanzang.documents.encoding import EncodedText
 
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:)\S+|[^\s@]+@[^\s@]+\.[a-z]+", re.IGNORECASE)
@@ -37,7 +37,7 @@ class Edit:
     """Texts to translate; without a translation of each, the span stays. Empty: the edit follows from the others, such
     as the name of the target language, and is made if one of them is."""
     render: Callable[[tuple[str, ...]], str]
-    """Function from the translations to what takes the place of the span."""
+    """Function from the translations to what takes the place of the span; it raises UnwritableError if it cannot."""
     fills: bool = False
     """True if the span holds the translation and not its source; it is filled even with an equal text."""
     is_ordered: bool = False
@@ -90,18 +90,31 @@ def replacement(start: int, end: int, text: str, write: Callable[[str], str]) ->
         yield Edit(start=start, end=end, texts=(text,), render=lambda found: write(found[0]))
 
 
-def spliced(source: str, edits: Sequence[Edit], translations: Mapping[str, str]) -> str:
+def spliced(
+    source: str, edits: Sequence[Edit], translations: Mapping[str, str], unwritten: list[Edit] | None = None
+) -> str:
     """Return a text with its edits made.
 
     Args:
         edits: Spans in their order, none inside another.
         translations: Translations by text.
+        unwritten: List that receives the edits that could not be made.
+
+    Raises:
+        UnwritableError: An edit cannot be made, and there is no such list.
     """
     made = [(edit, found) for edit in edits if (found := _found(edit, translations)) is not None]
     pieces: list[str] = []
     at = 0
     for edit, found in made if any(edit.texts for edit, _ in made) else ():
-        pieces += source[at : edit.start], edit.render(found)
+        try:
+            written = edit.render(found)
+        except UnwritableError:
+            if unwritten is None:
+                raise
+            unwritten.append(edit)
+            continue
+        pieces += source[at : edit.start], written
         at = edit.end
     return "".join(pieces) + source[at:]
 
@@ -133,14 +146,18 @@ class SplicedDocument:
         errors: str = "strict",
     ) -> None:
         self.placeholders, self.is_html = placeholders, is_html
+        self.unwritten: tuple[Unit, ...] = ()
         self._source = source
         self._edits = edits
         self._errors = errors
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate with their lines."""
+        yield from self._units(self._edits)
+
+    def _units(self, edits: Sequence[Edit]) -> Iterator[Unit]:
         line, at = 1, 0
-        for edit in self._edits:
+        for edit in edits:
             line += self._source.text.count("\n", at, edit.start)
             at = edit.start
             for text in edit.texts:
@@ -148,5 +165,7 @@ class SplicedDocument:
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations."""
-        text = spliced(self._source.text, self._edits, translations)
+        unwritten: list[Edit] = []
+        text = spliced(self._source.text, self._edits, translations, unwritten)
+        self.unwritten = tuple(self._units(unwritten))
         return self._source.encode(text, errors=self._errors)

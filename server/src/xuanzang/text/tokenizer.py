@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,14 +39,14 @@ class Tokenizer:
         return offsets
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
+        """Return the text of ids, without white space at both ends."""
         text: str = self._processor.decode(list(ids))
-        return text
+        return text.strip()
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return the text that each id adds; the bytes of a character add it with the last of them."""
+        """Return the text that each id adds to `decode`; the bytes of a character add it with the last of them."""
         decoded = self._processor.decode(list(ids), return_type="offset_mapping")
-        return [decoded["text"][start:end] for start, end in decoded["offsets"]]
+        return _added_texts(decoded["text"], decoded["offsets"])
 
     def piece_of(self, token_id: int) -> str:
         """Return the piece of an id."""
@@ -117,9 +117,7 @@ class TableTokenizer(Tokenizer):
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         pieces = self._pieces_of(self._spoken(ids))
         decoded: dict[str, Any] = self._processor.decode(pieces, return_type="offset_mapping")
-        text = _spaced(decoded["text"])
-        first, last = len(text) - len(text.lstrip()), len(text.rstrip())
-        texts = (text[max(start, first) : min(end, last)] for start, end in decoded["offsets"])
+        texts = iter(_added_texts(_spaced(decoded["text"]), decoded["offsets"]))
         return ["" if token_id in self._silent else next(texts) for token_id in ids]
 
     @override
@@ -138,6 +136,12 @@ class TableTokenizer(Tokenizer):
 
     def _pieces_of(self, ids: Sequence[int]) -> list[str]:
         return [self.piece_of(token_id) for token_id in ids]
+
+
+def _added_texts(text: str, offsets: Iterable[Span]) -> list[str]:
+    """Return the parts of a text between offsets, without the white space at both ends of the text."""
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    return [text[max(start, first) : min(end, last)] for start, end in offsets]
 
 
 def _spaced(text: str) -> str:

@@ -68,8 +68,8 @@ class AsyncDocumentCalls(AsyncMethods):
         found = await self.translate_document_texts(
             texts, memory=memory, on_progress=on_progress, timeout=timeout, **options
         )
-        content = await self._open_calls.apart(file.written, found.translations)
-        return DocumentTranslation(content=content, summary=found.summary)
+        written = await self._open_calls.apart(file.rewritten, found.translations)
+        return DocumentTranslation(content=written.content, summary=found.summary.with_refusals_of(written))
 
     @lists_options(TranslateOptions)
     async def translate_document_texts(

@@ -63,8 +63,8 @@ class DocumentCalls(BlockingMethods):
         settings = {"suffix": suffix, "encoding": encoding, "columns": columns, "limits": limits}
         file, texts = self._read(source, target_language=options.get("target_language"), **settings)
         found = self.translate_document_texts(texts, memory=memory, on_progress=on_progress, timeout=timeout, **options)
-        content = self._open_calls.apart(file.written, found.translations)
-        return DocumentTranslation(content=content, summary=found.summary)
+        written = self._open_calls.apart(file.rewritten, found.translations)
+        return DocumentTranslation(content=written.content, summary=found.summary.with_refusals_of(written))
 
     @lists_options(TranslateOptions)
     def translate_document_texts(

@@ -99,6 +99,7 @@ class ArchiveDocument:
     """
 
     placeholders = IN_PROSE
+    unwritten: tuple[Unit, ...] = ()
     is_html = True
 
     def __init__(self, archive: Archive, parts: Mapping[str, Part]) -> None:

@@ -16,7 +16,7 @@ from xuanzang.documents.formats.html_tokens import unescaped
 from xuanzang.documents.splicing import Edit, flowing, spliced, stripped_span, translatable
 
 _TAG = re.compile(r'<g id="(\d+)">|</g>|<img id="(\d+)">|<code id="(\d+)">[^<]*</code>')
-_CARRIED = re.compile(_TAG.pattern + r"|</?xliff\d+/?>")
+_CARRIED = re.compile(_TAG.pattern + r"|</?xliff\d+/?>|\{xliff\d+\}")
 """Tags of blocks, and tags that stand for the elements of XLIFF in messages."""
 _LEADING_SPACE = re.compile(r"(?:\s|&(?:nbsp|ensp|emsp|#160|#xa0|#xA0);)*")
 _TRAILING_SPACES = ("&nbsp;", "&ensp;", "&emsp;", "&#160;", "&#xa0;", "&#xA0;")

@@ -20,6 +20,7 @@ from translate.storage.yaml import RubyYAMLFile
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings, Unit
 from xuanzang.documents.encoding import EncodedText
+from xuanzang.documents.formats.accelerators import with_accelerator, without_accelerator
 from xuanzang.documents.splicing import is_identifier, parted, translatable
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
@@ -69,6 +70,7 @@ class _Catalogue:
     """
 
     placeholders = IN_MESSAGES
+    unwritten: tuple[Unit, ...] = ()
     is_html = False
 
     def __init__(self, raw: bytes, settings: ReadSettings) -> None:
@@ -224,15 +226,16 @@ def _translated(text: str, translations: Mapping[str, str]) -> str:
     if not _is_text(text):
         return text
     before, inner, after = parted(text)
-    translation = translations.get(_asked(inner), inner)
+    asked = _asked(inner)
+    translation = with_accelerator(translations[asked], inner) if asked in translations else inner
     for variable in _VARIABLE.findall(inner):
         translation = translation.replace(f"{{{variable}}}", f"%#@{variable}@")
     return before + translation + after
 
 
 def _asked(text: str) -> str:
-    """Return a text with the variables of a .stringsdict as placeholders in braces."""
-    return _VARIABLE.sub(r"{\1}", text)
+    """Return a text without its accelerator, the variables of a .stringsdict as placeholders in braces."""
+    return _VARIABLE.sub(r"{\1}", without_accelerator(text))
 
 
 def _in_language(raw: bytes, settings: ReadSettings) -> bytes:

@@ -9,6 +9,7 @@ from functools import partial
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
+from xuanzang.documents.formats.accelerators import unmarked
 from xuanzang.documents.formats.printf import directives, is_ordered, numbered, unnumbered
 from xuanzang.documents.splicing import Edit, SplicedDocument, parted, translatable
 
@@ -53,7 +54,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     """Read a catalogue; see `Format`."""
     source = EncodedText.decode(raw, settings.encoding or _declared(raw))
     return SplicedDocument(
-        source, list(_Reader(source.text, settings.target_language).edits()), placeholders=IN_MESSAGES
+        source, list(map(unmarked, _Reader(source.text, settings.target_language).edits())), placeholders=IN_MESSAGES
     )
 
 

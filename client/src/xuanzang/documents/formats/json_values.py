@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
+from xuanzang.documents.formats.accelerators import unmarked
 from xuanzang.documents.splicing import Edit, SplicedDocument, is_identifier, parted, replacement
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?+|[\[\]{},]')
@@ -22,7 +23,8 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
         if settings.suffix == ".arb":
             edits = list(_resource_edits(source.text, settings))
             return SplicedDocument(source, edits, placeholders=IN_MESSAGES)
-        return SplicedDocument(source, list(_edits(source.text, settings, 0)), placeholders=IN_MESSAGES)
+        edits = list(map(unmarked, _edits(source.text, settings, 0)))
+        return SplicedDocument(source, edits, placeholders=IN_MESSAGES)
     edits = []
     start = 0
     for number, line in enumerate(source.text.split("\n"), start=1):

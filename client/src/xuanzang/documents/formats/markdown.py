@@ -11,7 +11,7 @@ from typing import Any
 from pyromark import Options, events_with_range, reference_definitions
 from pyromark.event import Range
 
-from xuanzang.documents.document import Document, ReadSettings
+from xuanzang.documents.document import Document, ReadSettings, UnwritableError
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, is_balanced
 from xuanzang.documents.formats.html import INLINE, html_edits
@@ -148,13 +148,16 @@ class _Reader:
             self._verbatim = []
 
     def _composed(self, first: int, block: Sequence[Piece], pieces: Sequence[Piece], replaced: Sequence[Piece]) -> str:
-        """Write a translation in the first spelling that is read as the same text and markup; else keep the source.
+        """Write a translation in the first spelling that is read as the same text and markup.
 
         Args:
             first: Index of the character that Markdown may take for the beginning of a block; -1: there is none.
             block: The block of the source, as context for reading the translation; empty: none.
             pieces: The translation.
             replaced: The pieces of the block that it replaces.
+
+        Raises:
+            UnwritableError: There is none.
         """
         block, pieces = block or replaced, with_apart_addresses(pieces)
         start, end = replaced[0].start, replaced[-1].end
@@ -173,7 +176,7 @@ class _Reader:
             found = self._shape(context + before + written + after)
             if found == wanted or (found[:2] == EMPTY_ELEMENT and found[2:] == wanted):
                 return written
-        return self._body[start:end]
+        raise UnwritableError("no spelling of Markdown has the text and the markup of the translation")
 
     def _shape(self, block: str) -> list[tuple[str, str]]:
         """Return the shape of a paragraph or heading; empty, if the text is something else."""

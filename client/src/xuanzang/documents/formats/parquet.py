@@ -51,6 +51,7 @@ class _ParquetDocument:
     """A table in row groups."""
 
     placeholders = IN_PROSE
+    unwritten: tuple[Unit, ...] = ()
     is_html = False
 
     def __init__(self, raw: bytes, file: Any, groups: Sequence[Any], columns: Sequence[str]) -> None:

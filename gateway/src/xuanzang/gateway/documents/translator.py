@@ -13,7 +13,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from xuanzang.client import AsyncTranslationClient, DocumentTranslation, TranslateOptions
-from xuanzang.documents import DocumentError, DocumentFile, DocumentTexts, Limits
+from xuanzang.documents import DocumentError, DocumentFile, DocumentTexts, Limits, Refusal, WrittenFile
 from xuanzang.gateway.documents.worker import BEGUN, LENGTH_BYTES, Facts, Outcome, file_facts, give_back_memory, message
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, SharedLimits
@@ -76,16 +76,16 @@ class DocumentProcesses:
             ordered=tuple(result["ordered"]),
         )
 
-    async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> bytes:
+    async def written(self, file: DocumentFile, translations: Mapping[str, str], *, holder: Holder) -> WrittenFile:
         """Return a file with translations.
 
         Raises:
-            DocumentError: As `DocumentFile.written`, or it takes too much time or memory.
+            DocumentError: As `DocumentFile.rewritten`, or it takes too much time or memory.
             RefusedError: It failed otherwise.
         """
         arguments = {"file": file_facts(file), "translations": dict(translations)}
-        _, content = await self.run("written", arguments, file.content, holder=holder)
-        return content
+        result, content = await self.run("written", arguments, file.content, holder=holder)
+        return WrittenFile(content=content, refusals=tuple(Refusal(**each) for each in result["refusals"]))
 
     async def run(self, work: str, arguments: Facts, content: bytes, *, holder: Holder) -> tuple[Facts, bytes]:
         """Do some work in another process, once one is free.
@@ -231,7 +231,7 @@ class DocumentTranslator:
         texts = await self._processes.texts(file, holder=holder)
         found = await client.translate_document_texts(texts, timeout=self._seconds, **options)
         written = await self._processes.written(file, found.translations, holder=holder)
-        return DocumentTranslation(content=written, summary=found.summary)
+        return DocumentTranslation(content=written.content, summary=found.summary.with_refusals_of(written))
 
     async def close(self) -> None:
         """End all processes."""

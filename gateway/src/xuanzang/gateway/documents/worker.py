@@ -78,7 +78,8 @@ def _texts(facts: Facts, content: bytes) -> tuple[Facts, bytes]:
 
 
 def _written(facts: Facts, content: bytes) -> tuple[Facts, bytes]:
-    return {}, _file(facts, content).written(facts["translations"])
+    written = _file(facts, content).rewritten(facts["translations"])
+    return {"refusals": list(map(asdict, written.refusals))}, written.content
 
 
 WORKS: dict[str, Work] = {"texts": _texts, "written": _written}

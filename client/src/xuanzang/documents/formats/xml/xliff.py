@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
+from xuanzang.documents.formats.accelerators import unmarked
 from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_text, tag_fault
 from xuanzang.documents.formats.html_tokens import unescaped as unescaped_html
 from xuanzang.documents.formats.xml.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
@@ -20,7 +21,14 @@ _UNFINISHED = ("new", "needs-translation", "initial")
 _STATE = re.compile(r"""(\sstate\s*=\s*["'])(?:new|needs-translation|initial)(?=["'])""")
 _ELEMENT = re.compile(r'(<g id="\d+">|</g>|<img id="\d+">|<code id="\d+">[^<]*</code>)')
 _NUMBER = re.compile(r'id="(\d+)"')
-_MESSAGE_TAG = re.compile(r"(</?xliff\d+/?>)")
+_MESSAGE_TAG = re.compile(r"(</?xliff\d+/?>|\{xliff\d+\})")
+_OPENING_CODES = ("bpt", "bx", "sc")
+_CLOSING_CODES = ("ept", "ex", "ec")
+_X_PAIR = re.compile(r"(START|CLOSE)_(.+?)(?:_\d+)?")
+"""Identifiers that Angular gives to the tags of an element."""
+_SHOWN = ("equiv-text", "disp", "equiv")
+"""Attributes that say what a code stands for."""
+_VALUE = re.compile(r"\s*(?!<)\S.*", re.DOTALL)
 _CDATA = "<![CDATA["
 
 
@@ -166,7 +174,7 @@ class _Reader:
     def _inner_edits(self, content: Sequence[Token], *, is_preserved: bool) -> Iterator[Edit]:
         """Yield the edits of a source's content."""
         for block in _blocks(content, is_preserved=is_preserved):
-            yield from map(_as_message, block_edits(self._text, block, _composed))
+            yield from map(unmarked, map(_as_message, block_edits(self._text, block, _composed)))
 
 
 def _rendered(
@@ -180,6 +188,7 @@ def _blocks(content: Sequence[Token], *, is_preserved: bool) -> Iterator[list[Pi
     """Yield the pieces of each segment of a source, and of each line where white space counts."""
     block: list[Piece] = []
     markers = {token.attributes.get("startRef"): place for place, token in enumerate(content) if token.name == "em"}
+    pairs = _pairs(content)
     number = 0
     while number < len(content):
         token = content[number]
@@ -188,8 +197,15 @@ def _blocks(content: Sequence[Token], *, is_preserved: bool) -> Iterator[list[Pi
         if last is not None:
             text = "".join(map(_text, content[number : last + 1]))
             raw = "".join(each.raw for each in content[number : last + 1])
-            kind = Kind.CODE if text.strip() and token.name not in _NATIVE else Kind.LONE
-            block.append(Piece(kind=kind, start=token.start, end=content[last].end, raw=raw, text=text))
+            name = ""
+            if number in pairs:
+                kind, name = pairs[number]
+            elif token.name in _NATIVE:
+                text = _value(token, text)
+                kind = Kind.CODE if text else Kind.LONE
+            else:
+                kind = Kind.CODE if text.strip() else Kind.LONE
+            block.append(Piece(kind=kind, start=token.start, end=content[last].end, raw=raw, text=text, name=name))
             number = last
         elif token.is_text or token.raw.startswith(_CDATA):
             for piece in _lines(token) if is_preserved else [_piece(token)]:
@@ -207,6 +223,56 @@ def _blocks(content: Sequence[Token], *, is_preserved: bool) -> Iterator[list[Pi
             block.append(Piece(kind=kind, start=token.start, end=token.end, raw=token.raw, name=token.name))
         number += 1
     yield block
+
+
+def _pairs(content: Sequence[Token]) -> dict[int, tuple[Kind, str]]:
+    """Return the codes that begin and end the same markup, as <bpt> and <ept>, by their indices: kinds and names.
+
+    Pairs that would cross an element or another pair stay codes of their own.
+    """
+    pairs: dict[int, tuple[Kind, str]] = {}
+    opened: list[tuple[int, str]] = []
+    """Indices and keys of codes that are open, and of elements, whose keys are empty."""
+    for number, token in enumerate(content):
+        is_empty = token.is_start and token.is_end
+        if token.name in _NATIVE:
+            kind, key = _side(token)
+            if token.is_start and kind is Kind.OPEN:
+                opened.append((number, key))
+            elif token.is_start and kind is Kind.CLOSE:
+                places = [place for place, each in enumerate(opened) if each[1] == key]
+                if places and all(each[1] for each in opened[places[-1] :]):
+                    start = opened[places[-1]][0]
+                    pairs |= {start: (Kind.OPEN, f"code {start}"), number: (Kind.CLOSE, f"code {start}")}
+                    del opened[places[-1] :]
+        elif token.is_start and not is_empty:
+            opened.append((number, ""))
+        elif token.is_end and not is_empty:
+            while opened and opened.pop()[1]:
+                pass
+    return pairs
+
+
+def _side(token: Token) -> tuple[Kind, str]:
+    """Return whether a code begins or ends markup, and a key that both ends have."""
+    attributes = token.attributes
+    name = attributes.get("id", "")
+    if token.name in _OPENING_CODES:
+        return Kind.OPEN, attributes.get("rid", name) or "-"
+    if token.name in _CLOSING_CODES:
+        return Kind.CLOSE, attributes.get("startRef") or attributes.get("rid", name) or "-"
+    named = _X_PAIR.fullmatch(name) if token.name == "x" else None
+    if named:
+        return (Kind.OPEN if named[1] == "START" else Kind.CLOSE), named[2]
+    return Kind.LONE, ""
+
+
+def _value(token: Token, text: str) -> str:
+    """Return the characters of a value that a code stands for, such as %s; empty if it stands for markup."""
+    attributes = token.attributes
+    shown = next((attributes[name] for name in _SHOWN if attributes.get(name)), text or attributes.get("id", ""))
+    is_value = token.name in ("x", "ph", "it") and "ctype" not in attributes and _VALUE.fullmatch(unescaped(shown))
+    return unescaped(shown) if is_value else ""
 
 
 def _untranslated_end(content: Sequence[Token], first: int, markers: Mapping[str | None, int]) -> int | None:
@@ -281,7 +347,7 @@ def _message(markup: str) -> str:
         else:
             [name] = _NUMBER.findall(part)[:1]
             opened += [name] if part.startswith("<g") else []
-            written.append(f"<xliff{name}>" if part.startswith("<g") else f"<xliff{name}/>")
+            written.append(_message_tag(part))
     return "".join(written)
 
 
@@ -308,4 +374,6 @@ def _markup(translation: str, source: str) -> str:
 
 def _message_tag(element: str) -> str:
     [name] = _NUMBER.findall(element)[:1]
+    if element.startswith("<code"):
+        return f"{{xliff{name}}}"
     return f"<xliff{name}>" if element.startswith("<g") else f"<xliff{name}/>"
