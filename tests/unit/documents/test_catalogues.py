@@ -67,7 +67,7 @@ EXPECTED = {
     ".properties": ["One {0}", "Two three"],
     ".resx": ["One two"],
     ".xml": ["Don't one &amp; <b>two</b>", "%d three", "%d four"],
-    ".ts": ["One &two", "%n three"],
+    ".ts": ["One two", "%n three"],
     ".yml": ["One %{kept}", "%{count} two", "%{count} three", "Four"],
     ".arb": ["One {kept}"],
 }
@@ -274,8 +274,8 @@ def test_markup_of_xliff_moves_with_its_words_and_untranslated_spans_stay() -> N
     source = 'Use <mrk translate="no">A b</mrk> and <sm id="1" translate="no"/>C<em startRef="1"/> <pc id="2">now</pc>.'
     content = XLIFF_2.format(f"<segment><source>{source}</source></segment>")
     [text] = texts(".xlf", content, target_language="zh")
-    assert text == "Use <xliff1/> and <xliff2/> <xliff3>now</xliff3>."
-    answer = "<xliff3>Jetzt</xliff3> <xliff2/> & <xliff1/>."
+    assert text == "Use {xliff1} and {xliff2} <xliff3>now</xliff3>."
+    answer = "<xliff3>Jetzt</xliff3> {xliff2} & {xliff1}."
     written = read(".xlf", content, target_language="zh").render({text: answer}).decode()
     assert (
         '<target><pc id="2">Jetzt</pc> <sm id="1" translate="no"/>C<em startRef="1"/> &amp; '
@@ -300,9 +300,50 @@ def test_an_icu_message_with_elements_is_one_text() -> None:
     source = '{N, plural, =1 {one file} other {<x id="I"/> files}}'
     content = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
     [text] = texts(".xlf", content)
-    assert text == "{N, plural, =1 {one file} other {<xliff1/> files}}"
+    assert text == "{N, plural, =1 {one file} other {{xliff1} files}}"
     written = read(".xlf", content).render({text: text.replace("files", "字")}).decode()
     assert '<target>{N, plural, =1 {one file} other {<x id="I"/> 字}}</target>' in written
+
+
+def test_codes_of_xliff_are_values_or_pairs_or_points() -> None:
+    source = (
+        'Copied <ph id="1">%1$s</ph> to <bpt id="2">&lt;b&gt;</bpt>the <x id="START_I" ctype="x-i"/>old'
+        '<x id="CLOSE_I" ctype="x-i"/> folder<ept id="2">&lt;/b&gt;</ept>.<x id="LINE_BREAK" ctype="lb"/>Done'
+    )
+    content = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
+    [text] = texts(".xlf", content)
+    assert text == "Copied {xliff1} to <xliff2>the <xliff3>old</xliff3> folder</xliff2>.<xliff4/>Done"
+    assert f"<target>{source}</target>" in read(".xlf", content).render({text: text}).decode()
+
+
+def test_codes_of_xliff_that_cross_stay_points() -> None:
+    source = 'a <bpt id="1">x</bpt>b <bpt id="2">y</bpt>c<ept id="1">z</ept> d<ept id="2">w</ept> e'
+    content = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
+    assert texts(".xlf", content) == ["a <xliff1>b <xliff2/>c</xliff1> d<xliff3/> e"]
+
+
+@pytest.mark.parametrize(
+    ("source", "asked", "translation", "written"),
+    [
+        ("&Open", "Open", "打开", "打开(&O)"),
+        ("_Open the file...", "Open the file...", "打开文件...", "打开文件(_O)..."),
+        ("E_xit", "Exit", "退出", "退出(_X)"),
+        ("Find &Next:", "Find Next:", "查找下一个：", "查找下一个(&N)："),
+        ("打开(&O)…", "打开…", "Open…", "&Open…"),
+        ("AT&T", "AT&T", "AT&T", "AT&T"),
+        ("max_size is set", "max_size is set", "max_size 已设置", "max_size 已设置"),
+        ("Tom & Jerry", "Tom & Jerry", "汤姆和杰瑞", "汤姆和杰瑞"),
+        ("&copy; of it", "&copy; of it", "它的 &copy;", "它的 &copy;"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".po", ".json"])
+def test_accelerators_are_put_where_the_target_has_them(
+    suffix: str, source: str, asked: str, translation: str, written: str
+) -> None:
+    content = f'{{"中": "{source}"}}' if suffix == ".json" else f'msgid "{source}"\nmsgstr ""\n'
+    assert texts(suffix, content) == [asked]
+    if translation != asked:
+        assert f'"{written}"' in read(suffix, content).render({asked: translation}).decode()
 
 
 def _upper(text: str) -> str:

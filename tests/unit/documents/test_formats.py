@@ -256,7 +256,7 @@ def test_xliff_fills_empty_targets_around_inline_elements() -> None:
         "  <segment><source><![CDATA[b]]></source><target></target></segment>\n"
         '  <file translate="no"><segment><source>no</source></segment></file>\n</x:xliff>\n'
     )
-    assert texts(".xlf", source) == ["One <xliff1>two</xliff1><xliff2/><xliff3/> &", "a", "b"]
+    assert texts(".xlf", source) == ["One <xliff1>two</xliff1><xliff2/>{xliff3} &", "a", "b"]
     result = translated(".xlf", source, lambda text: f"<{text}]]>").decode()
     expected = (
         '&amp;</x:source>\n    <x:target>&lt;One <g id="1">two</g><ph id="2">&lt;br/></ph>'

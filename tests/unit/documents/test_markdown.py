@@ -16,6 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_dialects_samples import DIALECTS, REFERENCES
 
+from xuanzang.documents import DocumentFile
+from xuanzang.documents.formats.markdown_writing import SPELLINGS
+
 _WORD = re.compile(r"[^\W\d_]+")
 _SPECIFICATION = os.environ.get("COMMONMARK_SPECIFICATION", "")
 _CASES = [(kind, source) for kind, sources in DIALECTS.items() for source in sources]
@@ -177,3 +180,12 @@ def test_tables_are_tables_with_any_alignment(line: str) -> None:
 def test_a_bracket_before_a_wiki_link_is_text() -> None:
     [text] = texts(".md", "Open [[a b]] now")
     assert read(".md", "Open [[a b]] now").render({text: f"[{text}"}).decode() == "\\[Open [[a b]] now"
+
+
+def test_a_translation_that_no_spelling_reads_back_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No translation is known that needs more spellings than there are.
+    monkeypatch.setattr("xuanzang.documents.formats.markdown.SPELLINGS", SPELLINGS[:1])
+    file = DocumentFile.of(b"# One\n\nA **b** c.\n", suffix=".md")
+    written = file.rewritten({"One": "Eins", 'A <g id="1">b</g> c.': 'x<g id="1">\u201cy\u201d</g>z'})
+    assert written.content == b"# Eins\n\nA **b** c.\n"
+    assert [refusal.where for refusal in written.refusals] == ["line 3"]

@@ -96,7 +96,7 @@ def test_blocks_and_line_breaks_end_sentences() -> None:
         ("\ufeffa\u200bb\u200e", [("\ufeff", Role.POINT), ("\u200b", Role.POINT), ("\u200e", Role.POINT)]),
         ("I ❤\ufe0f you", [("❤\ufe0f", Role.POINT)]),
         ("\u0915\u094d\u200d\u0937 \u0645\u06cc\u200c\u062e a", []),
-        ("👩\u200d👧 a ★★ m² H₂O 5µm 二○", [(each, Role.SIGN) for each in ("👩\u200d👧", "★★", "m²", "H₂O", "µm")]),
+        ("A 👩\u200d👧 a ★★ m² H₂O 5µm 二○", [(each, Role.SIGN) for each in ("👩\u200d👧", "★★", "m²", "H₂O", "µm")]),
         ("  a\n  b. c  ", []),
     ],
 )

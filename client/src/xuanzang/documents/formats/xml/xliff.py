@@ -28,6 +28,8 @@ _X_PAIR = re.compile(r"(START|CLOSE)_(.+?)(?:_\d+)?")
 """Identifiers that Angular gives to the tags of an element."""
 _SHOWN = ("equiv-text", "disp", "equiv")
 """Attributes that say what a code stands for."""
+_MAX_OPEN = 32
+"""Maximum codes that are open within a pair."""
 _VALUE = re.compile(r"\s*(?!<)\S.*", re.DOTALL)
 _CDATA = "<![CDATA["
 
@@ -240,17 +242,27 @@ def _pairs(content: Sequence[Token]) -> dict[int, tuple[Kind, str]]:
             if token.is_start and kind is Kind.OPEN:
                 opened.append((number, key))
             elif token.is_start and kind is Kind.CLOSE:
-                places = [place for place, each in enumerate(opened) if each[1] == key]
-                if places and all(each[1] for each in opened[places[-1] :]):
-                    start = opened[places[-1]][0]
+                place = _opened_at(opened, key)
+                if place is not None:
+                    start = opened[place][0]
                     pairs |= {start: (Kind.OPEN, f"code {start}"), number: (Kind.CLOSE, f"code {start}")}
-                    del opened[places[-1] :]
+                    del opened[place:]
         elif token.is_start and not is_empty:
             opened.append((number, ""))
         elif token.is_end and not is_empty:
             while opened and opened.pop()[1]:
                 pass
     return pairs
+
+
+def _opened_at(opened: Sequence[tuple[int, str]], key: str) -> int | None:
+    """Return the place of the last open code with a key, if no element was opened after it."""
+    for place in range(len(opened) - 1, max(-1, len(opened) - 1 - _MAX_OPEN), -1):
+        if opened[place][1] == key:
+            return place
+        if not opened[place][1]:
+            break
+    return None
 
 
 def _side(token: Token) -> tuple[Kind, str]:
