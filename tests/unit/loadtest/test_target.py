@@ -17,10 +17,10 @@ METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
 
 
 async def server(stack: AsyncExitStack, calls: Counter[str], name: str, held: asyncio.Event | None = None) -> str:
-    """Start a server that counts its calls and answers them, or holds them until an event."""
+    """Start a server that counts its calls, of each peer if it has no name, and answers them or holds them."""
 
-    async def answer(request: bytes, _: object) -> bytes:
-        calls[name] += 1
+    async def answer(request: bytes, context: Any) -> bytes:
+        calls[name or context.peer()] += 1
         if held:
             await held.wait()
         count = len(pb.TranslateTextRequest.FromString(request).contents)
@@ -52,3 +52,15 @@ async def test_a_call_takes_the_connection_with_the_fewest_in_progress() -> None
         assert calls == {"held": 1, "free": 21}
         held.set()
         assert await asyncio.gather(*first) == ["OK", "OK"]
+
+
+async def test_each_connection_of_an_address_is_one_of_its_own() -> None:
+    calls = Counter[str]()
+    async with AsyncExitStack() as stack:
+        address = await server(stack, calls, "")
+        connection = Connection(
+            address=address, timeout=30, tls=None, client_id=None, api_key=None, allow_insecure_key=False
+        )
+        target = await stack.enter_async_context(Target(connection, 4, source_language="zh", target_language="en"))
+        assert await asyncio.gather(*(target.translate(["你好"]) for _ in range(8))) == ["OK"] * 8
+    assert list(calls.values()) == [2] * 4

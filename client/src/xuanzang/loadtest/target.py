@@ -48,12 +48,12 @@ class Target:
         named = numbered if names > 1 else [connection.client_id]
         self._metadata = [channel.metadata(name, key) for name in named]
         self._template = requests.translate_request([], **options)
-        settings = [
-            *channel.options(
-                max_message_bytes=channel.MAX_MESSAGE_BYTES, tls=tls, uses_proxy=tls is not None or not key
-            ),
-            ("grpc.use_local_subchannel_pool", 1),  # or all channels to an address would share a connection
-        ]
+        settings = channel.options(
+            max_message_bytes=channel.MAX_MESSAGE_BYTES,
+            tls=tls,
+            uses_proxy=tls is not None or not key,
+            is_shared=False,
+        )
         self._channels = [
             grpc.aio.insecure_channel(target, settings)
             if tls is None
