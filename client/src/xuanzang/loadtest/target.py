@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import random
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeAlias, Unpack, cast
@@ -14,6 +15,7 @@ from xuanzang.client._calls.metadata import checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.connection_arguments import Connection
 from xuanzang.client._messages import requests
+from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.loadtest.load import EMPTY
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -54,17 +56,17 @@ class Target:
             uses_proxy=tls is not None or not key,
             is_shared=False,
         )
+        opened = [target for target in addresses for _ in range(connections)]
         self._channels = [
             grpc.aio.insecure_channel(target, settings)
             if tls is None
             else grpc.aio.secure_channel(target, channel.credentials(tls), settings)
-            for target in addresses
-            for _ in range(connections)
+            for target in opened
         ]
         stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in self._channels]
         self._calls = [cast("Call", stub.TranslateText) for stub in stubs]
-        self._in_progress = [0] * len(stubs)
-        self._turns = itertools.count()
+        # Never told of a failure, so no connection is avoided.
+        self._addresses = Addresses(opened, clock=time.monotonic, random=random.random)
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,20 +82,14 @@ class Target:
         request = pb.TranslateTextRequest()
         request.CopyFrom(self._template)
         request.contents.extend(texts)
-        chosen = self._least_busy()
-        self._in_progress[chosen] += 1
+        chosen = self._addresses.begin()
         try:
             answer = await self._calls[chosen](request, timeout=self._timeout, metadata=self._metadata[name])
         except grpc.aio.AioRpcError as error:
             return error.code().name
         finally:
-            self._in_progress[chosen] -= 1
+            self._addresses.end(chosen)
         whole = len(answer.translations) == len(texts) and all(
             each.hypotheses and each.hypotheses[0].text.strip() for each in answer.translations
         )
         return grpc.StatusCode.OK.name if whole else EMPTY
-
-    def _least_busy(self) -> int:
-        """Return the connection with the fewest calls in progress; equal ones take turns."""
-        count, turn = len(self._calls), next(self._turns)
-        return min(range(count), key=lambda i: (self._in_progress[i], (i - turn) % count))
