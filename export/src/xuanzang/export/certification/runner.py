@@ -25,8 +25,8 @@ from xuanzang.export.certification.step_inputs import (
 )
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.graphs.shortlist import PIECES_STEP
+from xuanzang.export.sessions import graph_session
 from xuanzang.export.tensors import PAGE_SLOTS
-from xuanzang.kernels import EXACT_PRODUCTS, library
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 
@@ -65,7 +65,7 @@ class OnnxModel:
         threads = threads or min(2, torch.get_num_threads())
         self.config = config
         # The larger one first, whose largest weight is in memory twice while it is opened.
-        self.decoder, self.encoder = (_session(graph, threads, folder) for graph in (decoder, encoder))
+        self.decoder, self.encoder = (graph_session(graph, threads, folder) for graph in (decoder, encoder))
         self._encoder_outputs = [output.name for output in self.encoder.get_outputs()]
         self._decoder_outputs = [output.name for output in self.decoder.get_outputs()]
 
@@ -124,7 +124,7 @@ class ShortlistedModel(OnnxModel):
         folder: Path | None = None,
     ) -> None:
         super().__init__(encoder, decoder, config, folder=folder)
-        self._suggestions = _session(suggestions, 1, folder)
+        self._suggestions = graph_session(suggestions, 1, folder)
 
     def encode(self, sentences: Sequence[Sequence[int]]) -> Tensors:
         """Return the decoder's inputs that depend on the source, its shortlist included, by name."""
@@ -211,22 +211,4 @@ def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> Live
         np.array([beam.last for beam in beams], dtype=np.int64),
         np.where(np.isneginf(kept), np.float32(DEAD_SCORE), kept),
         np.array([beam.parents for beam in beams], dtype=np.int64),
-    )
-
-
-def _session(model: onnx.ModelProto, threads: int, folder: Path | None) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    if folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    options.add_session_config_entry(*EXACT_PRODUCTS)
-    if operators := library():
-        options.register_custom_ops_library(str(operators))
-    # onnxruntime's fused residual + norm kernel is four times slower on CPU than the two it replaces.
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["SkipLayerNormFusion"],
     )

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
 
+from xuanzang.export.sessions import graph_session
 from xuanzang.export.students.student import Shape
 from xuanzang.export.tensors import PAGE_SLOTS
-from xuanzang.kernels import EXACT_PRODUCTS, library
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
@@ -35,7 +34,7 @@ class StudentRunner:
     ) -> None:
         """Open the graphs; `folder` holds the file of their weights, unless they hold these."""
         self._shape = shape
-        self._decoder, self._encoder = (_session(graph, folder) for graph in (decoder, encoder))
+        self._decoder, self._encoder = (graph_session(graph, 1, folder) for graph in (decoder, encoder))
         self._names = [output.name for output in self._decoder.get_outputs()]
 
     def encode(self, source_ids: list[int]) -> Arrays:
@@ -77,21 +76,3 @@ class StudentRunner:
         )
         after = {name.replace("present", "past"): found[name] for name in self._names if name.startswith("present_")}
         return best, after
-
-
-def _session(model: onnx.ModelProto, folder: Path | None) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    if folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    options.add_session_config_entry(*EXACT_PRODUCTS)
-    if operators := library():
-        options.register_custom_ops_library(str(operators))
-    # As the server opens them, whose replay must give the same integers.
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["SkipLayerNormFusion"],
-    )
