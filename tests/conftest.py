@@ -213,15 +213,17 @@ def shared_tokenizer(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.
 @pytest.fixture(scope="session")
 def toy_student(toy_pairs: list[tuple[str, str]]) -> Callable[[str, bool], Any]:
     """Return a function that draws a student, "float32" or "int8", with one vocabulary or two."""
+    from marian_students import vocabulary_bytes
     from sentencepiece import SentencePieceProcessor
-    from synthetic_students import float_student, quantized, vocabulary
+    from synthetic_students import float_student, quantized
 
     sources, targets = ([pair[side] for pair in toy_pairs] for side in (0, 1))
+    vocabulary = partial(vocabulary_bytes, size=400, exact=False)
 
     @cache
     def toy_student(precision: str, shared: bool) -> Any:
-        both = vocabulary(sources + targets, 400) if shared else b""
-        sides = (both, both) if shared else (vocabulary(sources, 400), vocabulary(targets, 400))
+        both = vocabulary(sources + targets) if shared else b""
+        sides = (both, both) if shared else (vocabulary(sources), vocabulary(targets))
         student = float_student(*sides, one_table=shared)
         if precision == "float32":
             return student

@@ -184,13 +184,14 @@ def shortlist_bytes(source_size: int, target_size: int, seed: int = 1, first: in
     )
 
 
-def vocabulary_bytes(texts: Iterable[str], size: int) -> bytes:
-    """Return a model of SentencePiece with Mozilla's special pieces."""
+def vocabulary_bytes(texts: Iterable[str], size: int, *, exact: bool = True) -> bytes:
+    """Return a model of SentencePiece with Mozilla's special pieces; it may be smaller unless the size is `exact`."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_writer=model,
         vocab_size=size,
+        hard_vocab_limit=exact,
         byte_fallback=True,
         bos_id=-1,
         eos_id=0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -16,23 +15,6 @@ from xuanzang.hub.marian import Network, Origin, Student
 from xuanzang.hub.marian_items import Shortlist, Tensor
 
 _MATRICES = ("Wemb", "_W", "_Wf", "_Wq", "_Wk", "_Wv", "_Wo", "_W1", "_W2")
-
-
-def vocabulary(texts: Iterable[str], size: int) -> bytes:
-    """Return a model of SentencePiece with Marian's special ids."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts),
-        model_writer=model,
-        vocab_size=size,
-        hard_vocab_limit=False,
-        byte_fallback=True,
-        bos_id=-1,
-        eos_id=0,
-        unk_id=1,
-        minloglevel=2,
-    )
-    return model.getvalue()
 
 
 def float_student(
