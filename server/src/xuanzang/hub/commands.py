@@ -15,7 +15,7 @@ from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
 from xuanzang.hub.packages import require_client, require_student_import
 from xuanzang.hub.pulling import PullRequest, bundle_name, pull
-from xuanzang.hub.registry import LICENCE, Addresses, is_student_name
+from xuanzang.hub.registry import LICENCE, MODELS_URL, Addresses, is_student_name
 from xuanzang.server.published import HubError, default_repository
 
 # Names of branches and tags that cannot be taken for paths out of a folder.
@@ -30,10 +30,10 @@ MODEL is a name on the hub, such as Helsinki-NLP/opus-mt-zh-en, a pair of langua
 firefox:zh-en, or a folder with the files of either. `xuanzang models available` lists models that work. Flags of
 `xuanzang export` may follow after --.
 """
-_AVAILABLE = """\
+_AVAILABLE = f"""\
 Lists published models of families that can be pulled, with what their cards say of them. With firefox: or, say,
 firefox:zh-en it asks a registry of Mozilla's for the models of Firefox Translations; models.json has their scores, as
---records-url https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data/db/models.json
+--records-url {MODELS_URL}
 """
 
 

@@ -103,7 +103,7 @@ def build_bundle(
 
 def _manifest(student: Student, shape: Shape, precision: str, *, has_shortlist: bool) -> manifest_pb2.Manifest:
     """Return the manifest without what the place and the languages decide."""
-    shared = student.source_vocabulary == student.target_vocabulary
+    shared = student.shares_vocabulary
     inputs, outputs = tensors.recurrent_decoder_inputs(shape), tensors.recurrent_decoder_outputs(shape)
     manifest = manifest_pb2.Manifest(
         format=FORMAT,

@@ -135,6 +135,10 @@ class Student(Protocol):
         """The same bytes if both sides share it."""
 
     @property
+    def shares_vocabulary(self) -> bool:
+        """True if both sides have the same vocabulary."""
+
+    @property
     def shortlist(self) -> SuggestedPieces | None:
         """Shortlist, if there is one."""
 
