@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
-from xuanzang.client._calls.channel import connections
+from xuanzang.client._calls.channel import connections, connections_for
 
 
 def test_each_address_has_as_many_connections_each_with_a_name() -> None:
@@ -25,6 +25,11 @@ def test_each_address_has_as_many_connections_each_with_a_name() -> None:
 def test_a_number_of_connections_that_cannot_be_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="connections must be from 1 to 64"):
         TranslationClient("localhost:1", connections=count)
+
+
+@pytest.mark.parametrize("value", ["1", "", "-3", "many", "9" * 5000, b"4"])
+def test_no_more_connections_are_opened_for_what_is_no_number_of_processes(value: str | bytes) -> None:
+    assert connections_for([("x-processes", value)]) == 1
 
 
 class SeveralProcesses:

@@ -21,6 +21,7 @@ _MAX_CLIENT_ID = 128
 _MAX_CONNECTIONS = 64
 _MAX_AUTOMATIC_CONNECTIONS = 16
 _PROCESSES = "x-processes"
+_MAX_DIGITS = 4
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _SERVICE_CONFIG = {
@@ -84,7 +85,8 @@ def connections_for(metadata: Iterable[tuple[str, str | bytes]] | None) -> int:
     The kernel deals connections to the processes at random: of four for each, few processes get none.
     """
     processes = dict(metadata or ()).get(_PROCESSES, "1")
-    return 4 * int(processes) if isinstance(processes, str) and processes.isdecimal() and processes != "1" else 1
+    is_number = isinstance(processes, str) and len(processes) <= _MAX_DIGITS and processes.isdecimal()
+    return 4 * int(processes) if is_number and processes != "1" else 1
 
 
 def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
