@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-# Ends with what to do where PYTHON is missing or too old for the packages.
+# Names a newer Python if PYTHON is missing or too old.
 require-python = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	echo "xuanzang needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)." >&2; \
 	newer=$$(command -v python3.13 python3.12 python3.11 | head -n 1 || true); \
@@ -106,7 +106,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,shortlist]' -e 'export[checkpoints]' -e 'client[catalogues,documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,pull,batch]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
-# The steps of pip, a line each as they begin. Modules are compiled when they are first imported.
+# One line per step of pip.
 PROGRESS := .venv-demo/bin/python -uc 'import re, sys; [print("  " + step[1], flush=True) for line in sys.stdin \
 	if (step := re.match(r" *(Obtaining \S+|Collecting \S+|Building editable for \S+(?=.* started)|Installing collected packages)", line))]'
 DEMO := PYTHONUNBUFFERED=1 .venv-demo/bin/python -m pip install --constraint constraints.txt --disable-pip-version-check --no-compile --progress-bar off
@@ -118,7 +118,7 @@ DEMO := PYTHONUNBUFFERED=1 .venv-demo/bin/python -m pip install --constraint con
 	@$(DEMO) --no-build-isolation -e proto -e kernels -e 'client[documents]' -e 'server[cpu,detection]' -e gateway | $(PROGRESS)
 	@touch $@
 
-# Newer generators would force newer grpcio and protobuf on every user of the client.
+# Newer generators would force a newer grpcio on every user of the client.
 .venv-proto/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-proto
 	.venv-proto/bin/python -m pip install --quiet grpcio-tools==1.76.0 mypy-protobuf==3.6.0 'setuptools<81'
