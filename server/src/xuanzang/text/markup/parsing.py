@@ -127,7 +127,7 @@ class BlockBuilder:
                 start=start,
                 end=self._length,
                 opening=raw,
-                is_verbatim=not nested,
+                is_verbatim=True,
                 placeholder=raw if word else "",
                 is_ordered=is_ordered,
                 nested=nested,
