@@ -13,17 +13,17 @@ from xuanzang.text.types import PlaceholderFamily as Family
 SPANS = {
     Family.PRINTF: (
         "%s %d %1$s %-10s %05.2f %lld %I64d %zu %@ %1$@ %% %1 %n %L1 %{name} %<count>d %(name)s %(count)03d %1!s! "
-        "%Y %*d"
+        "%Y %*d %#@files@ %destination %dpx"
     ),
     Family.BRACES: (
         "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "
         "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字}"
     ),
     Family.TEMPLATES: "{%if%} {%-x-%} {{v}} <%x%> <%=x%> <?php?> <?=x?> {#c#} [%x%] <#if>",
-    Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
+    Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
     Family.VARIABLES: (
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
-        r"#name# $t(key) $1 \n \u00a0"
+        r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] \c[2] \N[1]"
     ),
     Family.ADDRESSES: (
         "https://example.com/a?b=c&d={id} http://localhost:3000/x www.example.org/a ftp://x.org bob@example.org "
@@ -75,8 +75,16 @@ def test_prose_has_no_placeholders() -> None:
 
 
 def test_fields_without_a_number_are_ordered() -> None:
-    text = "%s %1$s %d {} {0} {:>3} %(a)s %% %n %1"
-    assert [text[each.start : each.end] for each in find(text, ALL) if each.is_ordered] == ["%s", "%d", "{}", "{:>3}"]
+    text = "%s %1$s %d {} {0} {:>3} %(a)s %% %n %1 %destination %dpx"
+    found = [text[each.start : each.end] for each in find(text, ALL) if each.is_ordered]
+    assert found == ["%s", "%d", "{}", "{:>3}", "%dpx"]
+
+
+def test_names_of_fields_and_colours_of_games_are_no_words() -> None:
+    text = "§cHi [First Name], see §5 of the law. §6Gold [Laughs] [Customer Email] [well-known]"
+    assert [text[each.start : each.end] for each in find(text, {Family.VARIABLES})] == [
+        *("§c", "[First Name]", "§6", "[Customer Email]")
+    ]
 
 
 def test_blocks_and_line_breaks_end_sentences() -> None:

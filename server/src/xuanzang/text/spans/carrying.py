@@ -315,5 +315,5 @@ def _with_pairs(text: str, spans: Sequence[Found]) -> Iterator[Found]:
             yield span
             continue
         name = _tag_name(text[span.start : span.end])
-        is_empty = name in _HTML or name in VOID or text.endswith("/>", span.start, span.end) or span.role is Role.CLOSE
+        is_empty = name in _HTML or name in VOID or span.role is Role.CLOSE
         yield span._replace(role=Role.POINT if is_empty else Role.VALUE)

@@ -48,12 +48,14 @@ class Found(NamedTuple):
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}+"
-_TAG = r"""</?(?:[A-Za-z][A-Za-z0-9:._-]{0,63}+|\d{1,3}+)(?:\s(?:[^<>"']|"[^"<]{0,500}+"|'[^'<]{0,500}+'){0,500}+)?+/?>|</?>"""
+_TAG = r"""</?(?:[A-Za-z][A-Za-z0-9:._-]{0,63}+|\d{1,3}+)(?:=[^<>\s]{1,64}+)?(?:\s(?:[^<>"']|"[^"<]{0,500}+"|'[^'<]{0,500}+'){0,500}+)?+/?>|</?>"""
 # A tag of HTML between whose texts no sentence goes on.
 _BLOCK_TAG = (
     r"(?i:(?=</?(?:br|hr|p|div|[uod]l|li|d[dt]|h[1-6]|pre|table|tbody|thead|t[rdh]|blockquote|section)[\s/>]))"
     rf"(?:{_TAG})"
 )
+# Ends of the names of fields in brackets, as in [First Name].
+_FIELDS = r"(?:Name|Date|Number|Address|E?-?[Mm]ail|Amount|Company|City|Phone|ID|URL|Link)"
 _LENGTH = r"(?:hh?|ll?|I64|I32|[qjztL])?"
 _WIDTH = r"[-+#0']*+(?:\d{1,3}|\*(?:\d{1,2}\$)?)?(?:\.(?:\d{1,3}|\*(?:\d{1,2}\$)?)?)?"
 # After a digit, as in "5%off" and "%20", only what ends a word is a conversion.
@@ -69,7 +71,9 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"%\{[^{}\s]{1,64}+\}|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]"),
             (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:{_WIDTH}{_LENGTH}[A-Za-z@])"),
             (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!"),
-            (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)"),
+            (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)|%#@[A-Za-z_][\w-]{0,64}+@"),
+            # A name, as %destination, or a conversion with a unit, as %dpx.
+            (Role.VALUE, "%", r"(?<![0-9])%[a-z][a-z_]{2,64}+(?![A-Za-z0-9%])"),
             (Role.VALUE, "%", rf"(?<![0-9]){_UNNUMBERED}|(?<=[0-9]){_UNNUMBERED}(?![A-Za-z])"),
             (Role.VALUE, "%", r"(?<![0-9%])%\d{1,2}(?![0-9%])|(?<=%[0-9])%[0-9](?![0-9%])"),
         ),
@@ -125,6 +129,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             ),
             (Role.VALUE, "@", r"@(?:\.[a-z]{1,20}+)?:(?:\([^()\s]{1,64}+\)|[A-Za-z0-9_](?:[\w.-]{0,64}[\w])?)"),
             (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]|\[[A-Z][A-Z0-9_]{1,40}+\]"),
+            (Role.VALUE, "[", rf"\[(?:(?:[A-Z][a-z]{{1,16}} ){{0,3}}{_FIELDS}|your-[a-z-]{{1,32}})\]"),
+            (Role.VALUE, "[", r"\[[a-z][a-z0-9]{0,32}(?:_[a-z0-9]{1,32}){1,6}\]"),
             (Role.VALUE, "[]", r"[\[\]](?:\d{1,9}+|\*|-?Inf),\s?(?:\d{1,9}+|\*|Inf)[\[\]]"),
             (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
             (Role.VALUE, "«", r"«[A-Za-z][A-Za-z0-9_.]{0,64}+»"),
@@ -137,6 +143,10 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 r"(?<![A-Za-z0-9_])__[A-Za-z][A-Za-z0-9]{0,40}+(?:_[A-Za-z0-9]{1,40}+){0,8}+__(?![A-Za-z0-9_])",
             ),
             (Role.VALUE, "#", r"(?<![\w#&])#{1,2}[A-Za-z][A-Za-z0-9_]{1,40}+#{1,2}(?![\w#])"),
+            # Colours of games, and values of theirs.
+            (Role.POINT, "§", r"§(?:[a-fk-or](?=[^\W_]{2}|[\s§])|[0-9](?=[^\W\d_]|§))"),
+            (Role.POINT, "\\", r"\\(?:[cC]|[iI])\[\d{1,4}+\]"),
+            (Role.VALUE, "\\", r"\\[nNpPvV]\[\d{1,4}+\]"),
             (Role.BREAK, "\\", r"(?:\\[rnNtvf]){1,32}+"),
             (Role.POINT, "\\", r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0ab\"'\\hs])"),
         ),
@@ -226,7 +236,7 @@ _CLOSERS: Mapping[str, str] = MappingProxyType({"{": "}", "<": ">", "[": "]", "`
 _MAX_SPAN = 2000
 _RUN = re.compile(r"[!-~]+")
 # Fields without a name or number.
-_ORDERED = re.compile(rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@]$|\{{[:!}}]")
+_ORDERED = re.compile(rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@][a-z]{{0,2}}$|\{{[:!}}]")
 
 
 class _Catalogue(NamedTuple):

@@ -31,6 +31,7 @@ _CLOSING_MARKS = " \"'”’)]"
 _ENDS = (".", "!", "?")
 # A quotation mark before a term that stands in quotes, and one after it.
 _BEFORE = re.compile(r"([\"“”「])(?:the |an? )?$", re.IGNORECASE)
+_SEVERAL = 2
 _LONGEST_BEFORE = len('"the ')
 _AFTER = re.compile(r"[.,!?;:。，！？；：]?([\"“”」])")
 
@@ -59,6 +60,19 @@ class TargetTerms:
     def missed(self, text: str) -> int:
         """Return how many terms a translation lacks that a search can require."""
         return sum(match.outcome is GlossaryOutcome.NOT_REACHED for match in self.matches(text))
+
+    @property
+    def has_order(self) -> bool:
+        """True if several terms must keep their order."""
+        return sum(term.is_ordered for term, _ in self.found) >= _SEVERAL
+
+    def is_in_order(self, text: str) -> bool:
+        """Return whether the ordered terms of a translation stand in the order of the source."""
+        if not self.has_order:
+            return True
+        matches = zip(self.found, self.matches(text), strict=True)
+        places = [match.target_start for (term, _), match in matches if term.is_ordered and match.target]
+        return places == sorted(places)
 
     def stays(self, beginning: str) -> bool:
         """Return whether the beginning of a translation that holds all terms is spelled as it will be at the end."""

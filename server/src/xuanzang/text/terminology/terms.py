@@ -69,6 +69,8 @@ class FoundTerm:
     """Alternative texts; a translation must hold one."""
     pattern: ProtectedPattern | None = None
     """Pattern that found it; None for an entry."""
+    is_ordered: bool = False
+    """True if a translation must hold it after the ordered terms before it."""
 
 
 class TermIndex:

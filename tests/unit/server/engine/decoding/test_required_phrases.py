@@ -60,11 +60,13 @@ def times(ids: Sequence[int], phrase: Sequence[int]) -> int:
     return sum(tuple(ids[start : start + len(phrase)]) == tuple(phrase) for start in range(len(ids)))
 
 
-def free(*phrases: Sequence[int], counts: Sequence[int] = ()) -> PhraseAutomaton:
+def free(*phrases: Sequence[int], counts: Sequence[int] = (), is_ordered: bool = False) -> PhraseAutomaton:
     """Compile phrases without word boundaries."""
     wanted = counts or [1] * len(phrases)
     required = [
-        RequiredPhrase(variants=(Variant(tuple(ids), guards_start=False, guards_end=False),), count=count)
+        RequiredPhrase(
+            variants=(Variant(tuple(ids), guards_start=False, guards_end=False),), count=count, is_ordered=is_ordered
+        )
         for ids, count in zip(phrases, wanted, strict=True)
     ]
     return compile_phrases(required, np.zeros(VOCAB, np.int8))
@@ -121,6 +123,16 @@ def test_a_phrase_within_another_has_places_of_its_own(
     [found] = search(language(seed), free(longer, shorter, counts=counts), beam_size=6, limit=16)
     assert times(found.target_ids, longer) >= counts[0]
     assert times(found.target_ids, shorter) >= sum(counts)
+
+
+@given(seed=st.integers(0, 10**6), order=st.permutations(WORDS), beam_size=st.integers(2, 6))
+def test_ordered_phrases_stand_in_their_order(seed: int, order: list[int], beam_size: int) -> None:
+    phrases = [(order[0], order[1]), (order[0], order[2]), (order[3],)]
+    [found] = search(language(seed), free(*phrases, is_ordered=True), beam_size=beam_size, limit=12)
+    text = "".join(map(str, found.target_ids))
+    places = [text.find("".join(map(str, phrase))) for phrase in phrases]
+    assert -1 not in places
+    assert places == sorted(places)
 
 
 @given(ids=st.lists(st.sampled_from(WORDS), max_size=12), phrases=PHRASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,12 @@ from xuanzang.text.words import has_repetition
 
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
 _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
+
+# Log-probability that a translation may lose by keeping ordered placeholders in their order. In sentences that lose
+# more, most values change their parts: "Could not read %s from %d bytes" for "无法从 %s 读取 %d 个字节".
+_MAX_ORDER_COST = 2.5
+# The same for each of them that a more probable translation leaves out.
+_MAX_TERM_COST = 5.0
 
 
 class SearchWatch(Protocol):
@@ -152,23 +159,31 @@ class SentenceJob:
     def _best_of(self, found: Sequence[TargetHypothesis]) -> tuple[list[TargetHypothesis], bool]:
         """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores.
 
-        The second value says whether they hold all terms and differ.
+        The second value says whether they hold all terms, in their order, and differ. A hypothesis that keeps the order
+        at the cost of the sense, so that it is far less probable than one in another order, does not count.
         """
         renderer, count = self._renderer, self.sentence.options.decoding.num_hypotheses
         whole: dict[str, TargetHypothesis] = {}
         others: list[tuple[int, bool, TargetHypothesis]] = []
+        least_log_probability = -math.inf
         for each in sorted(found, key=lambda each: -each.score):
             text = renderer.text_of(each.target_ids)
-            missed, is_twin = renderer.missed_terms(text), text in whole
-            if missed or is_twin:
-                others.append((missed, is_twin, each))
-            else:
+            missed, is_early, is_twin = renderer.missed_terms(text), not renderer.is_in_order(text), text in whole
+            if renderer.has_order and (missed or is_early):
+                cost = is_early * _MAX_ORDER_COST + missed * _MAX_TERM_COST
+                least_log_probability = max(least_log_probability, self._log_probability(each) - cost)
+            if missed or is_early or is_twin:
+                others.append((missed + is_early, is_twin, each))
+            elif self._log_probability(each) >= least_log_probability:
                 whole[text] = each
             if len(whole) == count:
                 break
         others.sort(key=lambda other: other[:2])
         best = [*whole.values(), *(each for *_, each in others)][:count]
         return best, len(best) == len(whole)
+
+    def _log_probability(self, found: TargetHypothesis) -> float:
+        return found.score * found.token_count**self.sentence.options.decoding.length_penalty
 
 
 class SentenceJobs:

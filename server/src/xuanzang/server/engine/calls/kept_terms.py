@@ -119,7 +119,7 @@ def _judged(
     found: Sequence[FoundTerm], codec: TextCodec, suppressed_texts: Sequence[str], budget: int
 ) -> tuple[list[_Judged], tuple[RequiredPhrase, ...]]:
     """Say of each term whether it can be kept, and what a search must require for that."""
-    required: Counter[tuple[Variant, ...]] = Counter()
+    required: Counter[tuple[tuple[Variant, ...], bool]] = Counter()
     judged: list[_Judged] = []
     tokens = 0
     for term in found:
@@ -131,10 +131,14 @@ def _judged(
         elif tokens + shortest > budget or required.total() == MAX_PHRASES:
             judged.append(_Judged(term, GlossaryOutcome.NO_ROOM))
         else:
-            required[variants] += 1
+            required[variants, term.is_ordered] += 1
             tokens += shortest
             judged.append(_Judged(term, None, next(iter(writable))))
-    return judged, tuple(RequiredPhrase(variants=variants, count=count) for variants, count in required.items())
+    phrases = (
+        RequiredPhrase(variants=variants, count=count, is_ordered=is_ordered)
+        for (variants, is_ordered), count in required.items()
+    )
+    return judged, tuple(phrases)
 
 
 def _differs(term: FoundTerm, target: str) -> bool:

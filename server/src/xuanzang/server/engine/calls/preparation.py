@@ -18,7 +18,7 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.contents import SplitDocument, split_document
-from xuanzang.text.markup.document import Block
+from xuanzang.text.markup.document import Block, Inline
 from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.tokens import MarkupError
 from xuanzang.text.offsets import Span
@@ -54,8 +54,8 @@ class _Sentences(NamedTuple):
     segments: Sequence[Segment]
     verbatim: Sequence[Span] = ()
     """Places of untranslated parts."""
-    words: Sequence[Span] = ()
-    """Places of words that stand in for placeholders."""
+    words: Sequence[Inline] = ()
+    """Placeholders that words stand in for."""
 
 
 def prepare(
@@ -218,7 +218,7 @@ class _Preparation:
             return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))], None
         document = split_document(text, parts, self._codec, refuse_long=refuse_long, terms=terms)
         blocks = [
-            _Sentences(each.segments, each.verbatim, [(inline.start, inline.end) for inline in each.placeholders])
+            _Sentences(each.segments, each.verbatim, each.placeholders)
             for each in document.blocks
         ]
         return blocks, document
@@ -315,12 +315,19 @@ class _Preparation:
         return replace(term, targets=targets)
 
 
-def _words_of(segment: Segment, start: int, words: Iterable[Span]) -> Iterator[FoundTerm]:
+def _words_of(segment: Segment, start: int, words: Iterable[Inline]) -> Iterator[FoundTerm]:
     """Yield the words of a sentence that stand in for placeholders."""
-    for first, last in words:
-        if start <= first and last <= start + len(segment.text):
-            word = segment.text[first - start : last - start]
-            yield FoundTerm(start=first, end=last, source=word, targets=(word,), pattern=ProtectedPattern.PLACEHOLDER)
+    for inline in words:
+        if start <= inline.start and inline.end <= start + len(segment.text):
+            word = segment.text[inline.start - start : inline.end - start]
+            yield FoundTerm(
+                start=inline.start,
+                end=inline.end,
+                source=word,
+                targets=(word,),
+                pattern=ProtectedPattern.PLACEHOLDER,
+                is_ordered=inline.is_ordered,
+            )
 
 
 def _simplified(options: DecodingOptions, writer: TraditionalWriter) -> DecodingOptions:

@@ -63,6 +63,15 @@ class SentenceRenderer:
         """Return how many terms a hypothesis with a text lacks that a search can require."""
         return self.terms.missed(text) if self.terms else 0
 
+    @property
+    def has_order(self) -> bool:
+        """True if several terms must keep their order."""
+        return self.terms is not None and self.terms.has_order
+
+    def is_in_order(self, text: str) -> bool:
+        """Return whether a hypothesis with a text has its ordered terms in their order."""
+        return self.terms is None or self.terms.is_in_order(text)
+
     def holds_terms(self, target_ids: Sequence[int]) -> bool:
         """Return whether every hypothesis that begins with some ids holds all terms that a search can require.
 

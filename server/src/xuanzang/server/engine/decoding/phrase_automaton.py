@@ -26,6 +26,8 @@ class RequiredPhrase:
     variants: tuple[Variant, ...]
     count: int = 1
     """Times that it must occur, 1 or greater."""
+    is_ordered: bool = False
+    """True if it may only be written after the ordered phrases before it."""
 
     @property
     def min_tokens(self) -> int:
@@ -83,6 +85,8 @@ class PhraseAutomaton:
     """Times that each phrase must occur, those within other phrases counted, [phrase]."""
     min_tokens: npt.NDArray[np.int16]
     """Tokens of the shortest variant, [phrase]."""
+    after: npt.NDArray[np.int16]
+    """Phrase that must be complete before each is written, itself if there is none, [phrase]."""
     symbols: npt.NDArray[np.int16]
     """Symbol of each token, [vocab]."""
     next_states: npt.NDArray[np.int16]
@@ -157,6 +161,7 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
     automaton = PhraseAutomaton(
         required=np.array([phrase.count for phrase in phrases], np.int16),
         min_tokens=min_tokens,
+        after=_after(phrases),
         symbols=symbols,
         next_states=np.array(states.next_states, np.int16),
         gained=np.array(states.gained, np.int16),
@@ -164,6 +169,13 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
         states=_state_tables(list(states.numbers), ways, min_tokens, states.chains()),
     )
     return replace(automaton, required=_apart(automaton, phrases)) if len(phrases) > 1 else automaton
+
+
+def _after(phrases: Sequence[RequiredPhrase]) -> npt.NDArray[np.int16]:
+    after = np.arange(len(phrases), dtype=np.int16)
+    ordered = [number for number, phrase in enumerate(phrases) if phrase.is_ordered]
+    after[ordered[1:]] = ordered[:-1]
+    return after
 
 
 def _apart(automaton: PhraseAutomaton, phrases: Sequence[RequiredPhrase]) -> npt.NDArray[np.int16]:

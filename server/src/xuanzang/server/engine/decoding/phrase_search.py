@@ -130,6 +130,8 @@ class PhraseChoice:
         states = automaton.next_states[now[:, None], symbols].astype(np.int64)
         gained = automaton.gains[automaton.gained[now[:, None], symbols]]
         counts = np.minimum(self._counts[:, None] + gained, required)  # [beam, token, phrase]
+        written = counts + facts.pending[states] > 0
+        valid &= ~(written & ~written[..., automaton.after]).any(axis=2)
         missing = np.maximum(required - counts - facts.pending[states], 0)
         within = facts.begun[states] & (missing > 0)
         begun = within.any(axis=2)
