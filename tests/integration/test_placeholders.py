@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from message_forms import CHINESE_FORMS, ENGLISH_FORMS
 from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept
 from tests.integration.conftest import BUNDLED
 
@@ -40,6 +41,18 @@ def test_every_kind_is_kept_or_named(translator: Translator, model: str, sentenc
     ]
     assert lost == []
     assert len(refused) <= 0.03 * len(cases), refused
+
+
+def test_messages_of_programs_keep_what_is_not_language_or_are_refused(translator: Translator) -> None:
+    refused = []
+    for model, forms in (("en-zh", ENGLISH_FORMS), ("zh-en", CHINESE_FORMS)):
+        found = translator.translate([form.text for form in forms], model=model, placeholders=ALL)
+        faults = [form.fault(each.text) for form, each in zip(forms, found, strict=True)]
+        changed = [(form.text, fault) for form, fault in zip(forms, faults, strict=True) if fault]
+        assert changed == []
+        refused += [each.text for each in found if each.hypotheses[0].lost_placeholders]
+    # Most of them have several fields that are filled in by their places.
+    assert len(refused) <= 0.04 * len(ENGLISH_FORMS + CHINESE_FORMS), refused
 
 
 @pytest.mark.parametrize("model", ["en-zh", "zh-en"])
@@ -115,6 +128,19 @@ def test_unnumbered_fields_keep_their_order_or_are_named(translator: Translator)
         assert (found.text, found.finish_reason.name) == (text, "PLACEHOLDER_LOST")
     else:
         assert found.text.index("%s") < found.text.index("%d")
+
+
+def test_the_order_of_fields_is_not_kept_at_the_cost_of_the_sense(translator: Translator) -> None:
+    found = translate(translator, "无法从 %s 读取 %d 个字节。", model="zh-en").hypotheses[0]
+    assert found.lost_placeholders or "%d byte" in found.text
+    found = translate(translator, "Your photo was liked by %d others and %s.").hypotheses[0]
+    assert not found.lost_placeholders
+
+
+def test_no_number_of_a_stand_in_is_left_in_a_translation(translator: Translator) -> None:
+    for model, text in (("zh-en", "共{1}个，第{0}个"), ("zh-en", "第{a}页，第{b}行"), ("en-zh", "Page {a}, line {b}")):
+        found = translate(translator, text, model=model).hypotheses[0]
+        assert found.lost_placeholders or not set("123456789") & set(found.text) - set(text), found.text
 
 
 def test_a_text_without_placeholders_is_translated_as_without_the_option(translator: Translator) -> None:

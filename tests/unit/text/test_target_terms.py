@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -206,3 +208,14 @@ def test_no_space_stands_between_a_chinese_term_and_chinese_text() -> None:
     assert "".join(terms.spelled_tokens(["我用", " 「", "飞书", "」", " 的", "密码", "。"])) == "我用飞书的密码。"
     assert terms.spelled("用 Linux 飞书。") == "用 Linux 飞书。"
     assert not terms.stays("我用飞书 的密码")
+
+
+def test_ordered_terms_are_in_order_where_each_that_is_there_follows_the_one_before() -> None:
+    terms = terms_of("#1", "#2", "#3", pattern=ProtectedPattern.PLACEHOLDER)
+    assert terms.is_in_order("#3 #1")
+    ordered = replace(terms, found=tuple((replace(term, is_ordered=True), None) for term, _ in terms.found))
+    assert ordered.is_in_order("Read #1 from #2 to #3.")
+    assert ordered.is_in_order("Read #1 to #3.")
+    assert not ordered.is_in_order("Read #2 from #1.")
+    assert ordered.has_order
+    assert not terms.has_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, islice
@@ -15,6 +15,7 @@ from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.text.markup.document import Block, Inline
 from xuanzang.text.markup.placement import placed, rendered
+from xuanzang.text.quantities import numbers_in_digits, numbers_of
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
 from xuanzang.text.types import GlossaryMatch, TokenDetail
 
@@ -149,7 +150,10 @@ def content_matches(split: SplitDocument, parts: Sequence[TranslatedSegment]) ->
 
 
 def lost_placeholders(split: SplitDocument, parts: Sequence[TranslatedSegment]) -> tuple[str, ...]:
-    """Return the placeholders that a translation does not hold exactly once, or not in the order that they need."""
+    """Return the placeholders that a translation does not hold exactly once, or not in the order that they need.
+
+    One whose number the translation has once more, as in "2nd #2", is lost, too: the model has read it as a number.
+    """
     remaining = iter(parts)
     return tuple(
         lost
@@ -159,20 +163,32 @@ def lost_placeholders(split: SplitDocument, parts: Sequence[TranslatedSegment]) 
 
 
 def _lost(split: SplitBlock, parts: Sequence[TranslatedSegment]) -> Iterator[str]:
-    placeholders = iter([*split.placeholders, None])
-    inline, end = next(placeholders), 0
+    remaining, end = deque(split.placeholders), 0
     for segment, part in zip(split.segments, parts, strict=True):
         end += len(segment.text)
-        last = -1
-        while inline and inline.start < end:
-            word = split.block.text[inline.start : inline.end]
-            after = r"(?![0-9])" if word[-1].isdigit() else ""
-            places = [found.start() for found in re.finditer(re.escape(word) + after, part.text)]
-            if len(places) != 1 or (inline.is_ordered and places[0] < last):
-                yield inline.placeholder
-            elif inline.is_ordered:
-                last = places[0]
-            inline = next(placeholders)
+        words: dict[str, Inline] = {}
+        while remaining and remaining[0].start < end:
+            inline = remaining.popleft()
+            words[split.block.text[inline.start : inline.end]] = inline
+        if words:
+            yield from _lost_words(segment.text, part.text, words)
+
+
+def _lost_words(source: str, target: str, words: Mapping[str, Inline]) -> Iterator[str]:
+    """Yield the placeholders of a sentence whose words its translation does not hold as it should."""
+    last, rest = -1, target
+    for word, inline in words.items():
+        whole = re.compile(re.escape(word) + (r"(?![0-9])" if word[-1].isdigit() else ""))
+        places = [found.start() for found in whole.finditer(target)]
+        if len(places) != 1 or (inline.is_ordered and places[0] < last):
+            yield inline.placeholder
+            continue
+        last = places[0] if inline.is_ordered else last
+        rest = whole.sub(" ", rest)
+        source = source.replace(word, " ", 1)
+    if any(map(str.isdigit, rest)):
+        new = {*map(str, numbers_in_digits(rest))} - {*map(str, numbers_of(source))}
+        yield from (inline.placeholder for word, inline in words.items() if "".join(filter(str.isdigit, word)) in new)
 
 
 def written(split: SplitDocument, parts: Sequence[TranslatedSegment], codec: TextCodec) -> str:

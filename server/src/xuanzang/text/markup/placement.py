@@ -28,6 +28,10 @@ _LONG = 4
 _MIN_WEIGHT = 0.6
 _BESIDE_WORDS = re.compile(r"[^\W_\u2e80-\uffef\U00020000-\U0003ffff]")
 
+# Marks that need no space behind them, and what a language with spaces writes for them.
+_WIDE_MARKS = frozenset("，；：！？。")
+_NARROW_MARKS = frozenset(",;:!?.")
+
 
 class FreeSpace:
     """Characters of a parent, less those of the children that are placed already."""
@@ -297,7 +301,9 @@ def _speller(spellings: Mapping[str, Sequence[str]], escapes: Mapping[str, str])
 def _spaces(text: str, element: Placed, source: str) -> tuple[str, str]:
     """Return the spaces between an untranslated part and adjacent words, unless the source has none."""
     inline = element.inline
-    before = _touches(text[max(0, element.start - 1) : element.start], source[max(0, inline.start - 1) : inline.start])
+    character = text[max(0, element.start - 1) : element.start]
+    original = source[max(0, inline.start - 1) : inline.start]
+    before = _touches(character, original) or (original in _WIDE_MARKS and character in _NARROW_MARKS)
     after = _touches(text[element.end : element.end + 1], source[inline.end : inline.end + 1])
     return " " * before, " " * after
 

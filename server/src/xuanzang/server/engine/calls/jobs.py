@@ -183,7 +183,7 @@ class SentenceJob:
         return best, len(best) == len(whole)
 
     def _log_probability(self, found: TargetHypothesis) -> float:
-        return found.score * found.token_count**self.sentence.options.decoding.length_penalty
+        return found.score * math.pow(found.token_count, self.sentence.options.decoding.length_penalty)
 
 
 class SentenceJobs:

@@ -217,10 +217,7 @@ class _Preparation:
             unbroken = terms.with_marks(text) if terms.fields else ()
             return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))], None
         document = split_document(text, parts, self._codec, refuse_long=refuse_long, terms=terms)
-        blocks = [
-            _Sentences(each.segments, each.verbatim, each.placeholders)
-            for each in document.blocks
-        ]
+        blocks = [_Sentences(each.segments, each.verbatim, each.placeholders) for each in document.blocks]
         return blocks, document
 
     def _parts(self, text: str) -> Sequence[str | Block] | None:
