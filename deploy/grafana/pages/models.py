@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from panels import WIDTH, Graph, Page, Query, Row, Unit
 
-from pages.promql import quantile, rate
+from pages.promql import quantile, quantiles, rate
 
 _MODEL = 'model=~"$model"'
 
@@ -37,6 +37,71 @@ PAGE = Page(
                         Query(f"max by (model) (nmt_warmup_duration_seconds{{{_MODEL}}})", "warm up {{model}}"),
                     ),
                     unit=Unit.SECONDS,
+                    width=WIDTH // 3,
+                ),
+            ),
+        ),
+        Row(
+            title="On demand",
+            panels=(
+                Graph(
+                    title="Models in memory, failing",
+                    description="With --model-memory or --idle-minutes; a failing model could not be loaded by its "
+                    "last request.",
+                    queries=(
+                        Query(f"sum by (instance) (nmt_model_loaded{{{_MODEL}}})", "in memory {{instance}}"),
+                        Query(f"sum by (instance) (nmt_model_failing{{{_MODEL}}})", "failing {{instance}}"),
+                    ),
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Memory, of its limit",
+                    description="Memory of the loaded models, as estimated, by --model-memory.",
+                    queries=(
+                        Query(
+                            "sum by (instance) (nmt_model_memory_bytes)"
+                            " / sum by (instance) (nmt_model_memory_limit_bytes)",
+                            "{{instance}}",
+                        ),
+                    ),
+                    unit=Unit.SHARE,
+                    width=WIDTH // 3,
+                    maximum=1,
+                ),
+                Graph(
+                    title="Loads and evictions",
+                    description="Loads by requests, and models that left for another (memory) or unused (idle).",
+                    queries=(
+                        Query(rate("nmt_model_loads_total", by="result"), "load {{result}}"),
+                        Query(rate("nmt_model_evictions_total", by="reason"), "eviction {{reason}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Time to load a model",
+                    description="From room for it in memory to its first translation.",
+                    queries=quantiles("nmt_model_load_seconds"),
+                    unit=Unit.SECONDS,
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Wait of a request for its model",
+                    description="Of the requests that waited: for room in memory, for other loads, and for the load.",
+                    queries=quantiles("nmt_model_load_wait_seconds"),
+                    unit=Unit.SECONDS,
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Requests that wait for their model",
+                    description="Now; and the share of all requests that waited.",
+                    queries=(
+                        Query("sum by (instance) (nmt_model_load_waiting)", "{{instance}}"),
+                        Query(
+                            f"{rate('nmt_model_load_wait_seconds_count')} / {rate('nmt_requests_total')}",
+                            "share that waited",
+                        ),
+                    ),
                     width=WIDTH // 3,
                 ),
             ),

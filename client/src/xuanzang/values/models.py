@@ -50,7 +50,9 @@ class Model:
     source_model: str = ""
     """The published model that it was made from, such as "Helsinki-NLP/opus-mt-zh-en"; empty if there is none."""
     residency: str = ""
-    """Place of its weights: "loaded" in memory, "loading", or "on_demand", so that the next call loads them; empty if
-    the server does not say."""
+    """Place of its weights: "loaded" in memory, "loading", "on_demand", so that the next call loads them, or "failing"
+    if the last call could not; empty if the server does not say."""
     residency_since: float = 0.0
     """Time since when they are there, in seconds since 1970; 0 if the server does not say."""
+    residency_fault: str = ""
+    """Reason why they could not be loaded the last time; empty unless `residency` is "failing"."""

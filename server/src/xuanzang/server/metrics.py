@@ -161,6 +161,7 @@ class ModelMetrics:
     model_ready = metric(Gauge, "1 while a model is warm and answers requests, else 0.")
     model_live = metric(Gauge, "1 if it answers the requests that name no version, else 0.")
     model_loaded = metric(Gauge, "1 while the weights of a model are in memory, 0 while it waits for a request.")
+    model_failing = metric(Gauge, "1 after a request could not load the model, until one does; else 0.")
     model_load_duration_seconds = metric(Gauge, "Time to verify a bundle and open its graphs.")
     warmup_duration_seconds = metric(Gauge, "Time to warm a model up and replay its samples.")
 

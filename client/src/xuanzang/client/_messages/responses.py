@@ -32,6 +32,7 @@ _RESIDENCIES = {
     pb.MODEL_RESIDENCY_LOADED: "loaded",
     pb.MODEL_RESIDENCY_LOADING: "loading",
     pb.MODEL_RESIDENCY_ON_DEMAND: "on_demand",
+    pb.MODEL_RESIDENCY_FAILING: "failing",
 }
 _Response = (
     pb.TranslateTextResponse
@@ -216,6 +217,7 @@ def _model(message: pb.Model) -> Model:
         source_model=message.source_model,
         residency=_RESIDENCIES.get(message.residency, ""),
         residency_since=float(message.residency_time.seconds),
+        residency_fault=message.residency_fault,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -32,18 +33,23 @@ class Health:
     def __init__(self, client: AsyncTranslationClient) -> None:
         """Ask nothing yet."""
         self._client = client
-        self._asking: asyncio.Task[bool] | None = None
+        self._asking: asyncio.Task[Mapping[str, int] | None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a probe."""
-        if await self.answers():
-            response = JSONResponse({"status": "ok"})
+        """Answer a probe, with the number of models by the place of their weights."""
+        models = await self._state()
+        if models is not None:
+            response = JSONResponse({"status": "ok", "models": models})
         else:
             response = JSONResponse({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
         await response(scope, receive, send)
 
     async def answers(self) -> bool:
         """Return whether the server answers."""
+        return await self._state() is not None
+
+    async def _state(self) -> Mapping[str, int] | None:
+        """Return the number of models by the place of their weights, none if a key is required; None: no answer."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         return await asyncio.shield(self._asking)
@@ -59,14 +65,14 @@ class Health:
             except TimeoutError:
                 return
 
-    async def _ask(self) -> bool:
+    async def _ask(self) -> Mapping[str, int] | None:
         try:
-            await self._client.list_models(timeout=_SECONDS)
+            models = await self._client.list_models(timeout=_SECONDS)
         except (ServerUnavailableError, DeadlineExceededError):
-            return False
+            return None
         except TranslationError:
-            return True
-        return True
+            return {}
+        return Counter(model.residency or "loaded" for model in models)
 
 
 LEAST_SECONDS = 0.001

@@ -565,7 +565,8 @@ class Model(google.protobuf.message.Message):
     @property
     def refusal_reasons(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Reasons why the bundle in the folder is refused, at most 21. With MODEL_STATE_SERVING the version that is
-        served was loaded before the bundle in the folder was changed.
+        served was loaded before the bundle in the folder was changed. With MODEL_STATE_ON_DEMAND the last request could
+        not load it, and a later one tries again.
         """
 
     @property

@@ -334,6 +334,10 @@ class _ModelResidencyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     """Being loaded: a request waits for them."""
     MODEL_RESIDENCY_ON_DEMAND: _ModelResidency.ValueType  # 3
     """On the disk: the next request loads them, and waits for that."""
+    MODEL_RESIDENCY_FAILING: _ModelResidency.ValueType  # 4
+    """On the disk, and the last request could not load them. Requests get UNAVAILABLE with a RetryInfo until the load may
+    be tried again, and then the next one tries it.
+    """
 
 class ModelResidency(_ModelResidency, metaclass=_ModelResidencyEnumTypeWrapper):
     """Place of the weights of a model."""
@@ -346,6 +350,10 @@ MODEL_RESIDENCY_LOADING: ModelResidency.ValueType  # 2
 """Being loaded: a request waits for them."""
 MODEL_RESIDENCY_ON_DEMAND: ModelResidency.ValueType  # 3
 """On the disk: the next request loads them, and waits for that."""
+MODEL_RESIDENCY_FAILING: ModelResidency.ValueType  # 4
+"""On the disk, and the last request could not load them. Requests get UNAVAILABLE with a RetryInfo until the load may
+be tried again, and then the next one tries it.
+"""
 global___ModelResidency = ModelResidency
 
 @typing.final
@@ -1570,6 +1578,7 @@ class Model(google.protobuf.message.Message):
     SOURCE_MODEL_FIELD_NUMBER: builtins.int
     RESIDENCY_FIELD_NUMBER: builtins.int
     RESIDENCY_TIME_FIELD_NUMBER: builtins.int
+    RESIDENCY_FAULT_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests, such as "zh-en"."""
     version: builtins.str
@@ -1592,6 +1601,8 @@ class Model(google.protobuf.message.Message):
     """The published model that it was made from, such as "Helsinki-NLP/opus-mt-zh-en"; empty if there is none."""
     residency: global___ModelResidency.ValueType
     """Place of the weights."""
+    residency_fault: builtins.str
+    """Reason why the weights could not be loaded the last time; empty unless residency is MODEL_RESIDENCY_FAILING."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from."""
@@ -1626,9 +1637,10 @@ class Model(google.protobuf.message.Message):
         source_model: builtins.str = ...,
         residency: global___ModelResidency.ValueType = ...,
         residency_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        residency_fault: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["default_options", b"default_options", "residency_time", b"residency_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "residency", b"residency", "residency_time", b"residency_time", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "residency", b"residency", "residency_fault", b"residency_fault", "residency_time", b"residency_time", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
 
 global___Model = Model
 

@@ -36,7 +36,11 @@ def _checked(pattern: re.Pattern[str], fault: str, text: str) -> str:
 
 _PINS = "must be MODEL/VERSION, separated by commas, one version of each model"
 _LIMITS = "must be MODEL=N, separated by commas, one limit of each model, from 1 to 9999999"
-_SIZES = "must be a number and MB, GB or TB, such as 2GB"
+_MEMORY_LIMITS = f"{_LIMITS}, in megabytes; the memory of all models together is --model-memory, such as 2GB"
+_SIZES = (
+    "must be a number and MB, GB or TB, such as 2GB, for all models together; the limit of one model is "
+    "--model-memory-mb, such as zh-en=500"
+)
 
 
 def _checked_size(text: str) -> str:
@@ -114,12 +118,13 @@ class EngineSettings(BaseModel):
     memory that the weights leave."""
     model_workers: Limits = ""
     """Workers that may decode with a model at the same time, as zh-en=1,en-zh=2; others: all."""
-    model_memory_mb: Limits = ""
-    """Megabytes that the weights, keys and values of a model may take, as zh-en=500,en-zh=300; further sentences wait,
-    and a bundle with larger weights is not loaded."""
+    model_memory_mb: Annotated[str, AfterValidator(partial(_checked, _LIMIT, _MEMORY_LIMITS))] = ""
+    """Megabytes that the weights, keys and values of single models may take, as zh-en=500,en-zh=300; further sentences
+    of a model wait, and a bundle with larger weights is not loaded; --model-memory is for all models together."""
     model_memory: Annotated[str, AfterValidator(_checked_size)] = ""
-    """Memory for the weights of all models, as 2GB: a model is loaded by its first request, and the least recently used
-    one leaves where another needs its memory; unset: all models are loaded at the start and stay."""
+    """Memory for the weights of all models together, as 2GB: a model is loaded by its first request, and the least
+    recently used one leaves where another needs its memory; unset: all models are loaded at the start and stay;
+    --model-memory-mb is for single models."""
     idle_minutes: float = Field(default=0, ge=0, le=1_000_000)
     """Minutes without a request after which a model leaves the memory until its next request loads it again; 0: none
     leaves for that."""

@@ -150,6 +150,8 @@ class Residency(enum.Enum):
     """On the way there: a call waits for it."""
     ON_DEMAND = "on_demand"
     """In the folder of the models; the next call loads it."""
+    FAILING = "failing"
+    """In the folder of the models; the last call could not load it, and one after a while tries again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +191,8 @@ class ServedModel:
     """Place of the weights."""
     residency_since: float = 0.0
     """Time since when they are there, in seconds since 1970; 0 if unknown."""
+    residency_fault: str = ""
+    """Reason why they could not be loaded the last time; empty unless residency is FAILING."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,11 @@ class TranslatorSettings(TypedDict, total=False):
     """Megabytes for kept answers, which equal sentences with equal options get again; 0, the default: none."""
     max_cache_mb: int
     """Maximum megabytes for keys and values; 0, the default: half of the memory that the process may take."""
+    model_memory: str
+    """Memory for the weights of all models together, as "2GB": a model is loaded by its first text, and the least
+    recently used one leaves where another needs its memory; by default all are loaded at the start and stay."""
+    idle_minutes: float
+    """Minutes without a text after which a model leaves the memory until its next one; 0, the default: none leaves."""
     max_content_characters: int
     """Maximum characters of one text, 1 to 1,000,000; 20,000 by default."""
 

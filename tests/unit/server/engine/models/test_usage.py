@@ -132,7 +132,11 @@ async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again
     some.outcome = lambda model: BundleError(model.bundle.directory, ["weights.bin is missing"])
     outcomes = await asyncio.gather(*(some.call(0) for _ in range(3)), return_exceptions=True)
     assert all(isinstance(outcome, ModelLoadError) for outcome in outcomes)
-    assert "weights.bin" not in str(outcomes[0])
+    assert str(outcomes[0]) == "small/1 cannot be loaded: weights.bin is missing"
+    residency, since, fault = some.usage.residency(some.models[0])
+    assert (residency, fault) == (Residency.FAILING, "weights.bin is missing")
+    assert since > some.models[0].described_at
+    assert some.sample("nmt_model_failing", model="small", version="1") == 1
     some.outcome = some.loaded
     with pytest.raises(ModelLoadError) as later:
         await some.call(0)
@@ -142,6 +146,8 @@ async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again
     some.usage._failures.clear()
     await some.call(0)
     assert some.loads == [0]
+    assert some.usage.residency(some.models[0])[0] is Residency.LOADED
+    assert some.sample("nmt_model_failing", model="small", version="1") == 0
     assert some.sample("nmt_model_loads_total", result="error") == 1
     assert some.sample("nmt_model_memory_bytes") == some.models[0].memory_bytes
 

@@ -212,6 +212,12 @@ class Model(Message):
     target_languages: list[str]
     is_default: bool
     precision: str = Field(description="Number format of the weights, such as int8.")
+    residency: str = Field(
+        description="Place of the weights: loaded, loading, on_demand (the next request loads them) or failing (the "
+        "last request could not load them); empty if the server does not say."
+    )
+    residency_since: float = Field(description="Time since when, in seconds since 1970; 0 if the server does not say.")
+    residency_fault: str = Field(description="Reason why they could not be loaded; empty unless failing.")
 
 
 class OpenAIModel(Message):

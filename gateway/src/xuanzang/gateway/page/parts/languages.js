@@ -21,6 +21,7 @@ export class Languages {
       this.#changed();
     });
     byId("model").addEventListener("change", () => this.#changed());
+    byId("model").addEventListener("focus", () => this.#refresh());
     byId("swap").addEventListener("click", () => this.swap());
     session.redirect = (answer) => this.#redirected(answer);
     session.addEventListener("translated", () => {
@@ -44,6 +45,13 @@ export class Languages {
     // The target is the reader's language, unless another was chosen before.
     byId("target-language").value = [kept("target"), ui.language].find((each) => targets.includes(each)) ?? targets[0] ?? "";
     this.#changed();
+  }
+
+  /** Reads again which models are in memory; a server that does not answer leaves what was known. */
+  async #refresh() {
+    const answer = await get("/v1/models").catch(() => null);
+    if (answer?.models.length) this.#models = answer.models;
+    this.#offer();
   }
 
   /** Codes of the languages that are translated. */
@@ -167,7 +175,11 @@ const codes = (models, field) => [...new Set(models.flatMap((each) => each[field
 
 const base = (code) => code.split("-")[0].toLowerCase();
 
-const label = (model) => `${model.name} ${model.version} (${model.precision})`;
+/** A model, and the place of its weights where they are not in memory. */
+function label({ name, version, precision, residency }) {
+  const place = ["loading", "on_demand", "failing"].includes(residency) ? `, ${text(`model_${residency}`)}` : "";
+  return `${name} ${version} (${precision}${place})`;
+}
 
 function refill(id, options) {
   const select = byId(id);

@@ -30,6 +30,7 @@ _STATES = {
     Residency.LOADED: ModelState.SERVING,
     Residency.LOADING: ModelState.LOADING,
     Residency.ON_DEMAND: ModelState.ON_DEMAND,
+    Residency.FAILING: ModelState.ON_DEMAND,
 }
 Listener = Callable[[Collection[str]], Awaitable[None]]
 """Receives the names of the served models after each change."""
@@ -142,8 +143,8 @@ class LiveModels:
         return tuple(self._resident(served, model) for served, model in self.catalog.served.items())
 
     def _resident(self, served: ServedModel, model: LoadedModel) -> ServedModel:
-        residency, since = self.usage.residency(model)
-        return replace(served, residency=residency, residency_since=since)
+        residency, since, fault = self.usage.residency(model)
+        return replace(served, residency=residency, residency_since=since, residency_fault=fault)
 
     async def statuses(self) -> list[ModelStatus]:
         """Return the state of every version that is loaded or in the folder, by name and version."""
@@ -306,9 +307,10 @@ class LiveModels:
 
     def _status(self, version: VersionName) -> ModelStatus:
         model = self.catalog.find(*version)
-        refusal = self._refusals.get(version)
+        refusal, fault = self._refusals.get(version), ""
         if model:
-            state = _STATES[self.usage.residency(model)[0]]
+            residency, _, fault = self.usage.residency(model)
+            state = _STATES[residency]
         elif version == self._loading:
             state = ModelState.LOADING
         elif version in self._retiring.values():
@@ -322,7 +324,7 @@ class LiveModels:
             served=next((served for served, loaded in self.catalog.served.items() if loaded is model), None),
             is_pinned=model is not None and self.catalog.pins.get(version.name) == version.version,
             running_requests=self.usage.calls(model) if model else 0,
-            refusal_reasons=refusal.reasons if refusal else (),
+            refusal_reasons=(*(refusal.reasons if refusal else ()), *filter(None, (fault,))),
             is_previous=self.catalog.standings.get(version.name, Standing()).previous == version.version,
         )
 
@@ -335,7 +337,7 @@ class LiveModels:
             self._metrics.model_info.remove(*self._facts(model))
         for model in catalog.models:
             self._metrics.model_info.labels(*self._facts(model)).value = 1
-            model.metrics.model_ready.value = 1
+            model.metrics.model_ready.value = self.usage.residency(model)[0] is not Residency.FAILING
             model.metrics.model_live.value = model is catalog.live(model.name)
         for observe in self._observers:
             observe()

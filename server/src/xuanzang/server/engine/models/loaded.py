@@ -21,6 +21,7 @@ from xuanzang.server.bundles.repository import read_bundle, read_outline
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
+from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.quality import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.runtime.shapes import CacheShape
@@ -52,8 +53,10 @@ class TargetConstraints:
 _ALWAYS_JUSTIFIED = 64
 
 UNCONSTRAINED = TargetConstraints()
-# Tokenisers and the structures of onnxruntime; measured with graphs of 15 million parameters.
-_MEMORY_BESIDE_FILES = 4 * 10**6
+# Tokenisers and the structures of onnxruntime, and what each worker keeps for its batches; measured with graphs of 15
+# million parameters.
+_MEMORY_BESIDE_FILES = 6 * 10**6
+_MEMORY_OF_A_WORKER = 2 * 10**6
 
 
 class LoadedModel:
@@ -151,8 +154,9 @@ class LoadedModel:
         self._max_content_characters = 0
         sizes = {file.name: file.size_bytes for file in bundle.manifest.files}
         self.weights_bytes = sizes.get(bundle.manifest.weights, 0)
-        self.memory_bytes = sum(sizes.values()) + _MEMORY_BESIDE_FILES
-        """Estimated bytes of a loaded model, keys and values not counted."""
+        self._bytes_of_files = sum(sizes.values())
+        self.memory_bytes = self._bytes_of_files + _MEMORY_BESIDE_FILES
+        """Estimated bytes of a loaded model, keys and values of long texts not counted."""
         self._cache_shape: CacheShape | None = None
         self._sessions: Sessions | None = None
         self._uses_shortlist = False
@@ -229,6 +233,8 @@ class LoadedModel:
         """Take over the limits of the model; refuse weights that leave no memory for keys and values, or exceed it."""
         in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
         self._uses_shortlist = self.name in settings.shortlists or in_all_with_shortlist
+        workers = settings.workers or usable_cores() // settings.intra_op_threads
+        self.memory_bytes = self._bytes_of_files + _MEMORY_BESIDE_FILES + max(1, workers) * _MEMORY_OF_A_WORKER
         available = settings.on_demand.memory_bytes if settings.on_demand else None
         if available and self.memory_bytes > available:
             reason = f"it takes {self.memory_bytes} bytes of memory, and --model-memory allows {available} in all"

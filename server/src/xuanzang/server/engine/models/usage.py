@@ -6,13 +6,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, ModelLoadError
-from xuanzang.server.engine.hardware import return_free_memory
+from xuanzang.server.engine.hardware import return_free_memory, usable_cores
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.settings import OnDemand
 from xuanzang.server.engine.threads import Threads
@@ -21,13 +21,14 @@ from xuanzang.server.metrics import ServerMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
-# A large model must not keep the others waiting.
-_LOADING_THREADS = 2
+# A load uses two threads. More loads at once would end later, each of them, and slow the translations down.
+_CORES_PER_LOAD = 2
 _FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 60.0
 # If all models are in use, one of them is refused new calls until it has left: after a wait, for a moment without calls
 # comes soon, and once it has served ten times as long as it takes to load.
 _PATIENCE_SECONDS = 1.0
 _TENURE = 10.0
+_MAX_REASON_CHARACTERS = 300
 _IDLE_LOOKS = 4
 """Number of looks at idle models within the idle time."""
 _MIN_LOOK_SECONDS, _MAX_LOOK_SECONDS = 0.05, 15.0
@@ -49,6 +50,8 @@ class _Failure:
 
     count: int
     retry_at: float
+    reason: str
+    """The fault, for callers: without the place of the bundle."""
 
 
 class ModelUsage:
@@ -89,7 +92,7 @@ class ModelUsage:
         """Set when a model has lost its last call or its memory."""
         self._turn = asyncio.Lock()
         """Held by whoever makes room, first come, first served."""
-        self._threads = Threads(_LOADING_THREADS, "loading-on-demand")
+        self._threads = Threads(max(1, usable_cores() // _CORES_PER_LOAD), "loading-on-demand")
         self._tasks: set[asyncio.Task[None]] = set()
         metrics.model_memory_limit_bytes.value = self._on_demand.memory_bytes or math.inf
         metrics.model_memory_bytes.set_function(lambda: sum(each.size for each in self._held.values()))
@@ -99,12 +102,16 @@ class ModelUsage:
         """Return the number of calls in progress of a model, waiting ones included."""
         return self._calls.get(model, 0) + len(self._waiting.get(model, ()))
 
-    def residency(self, model: LoadedModel) -> tuple[Residency, float]:
-        """Return whether a model is in memory, and since when, in seconds since 1970."""
-        state = Residency.LOADED
-        if model.is_resting:
-            state = Residency.LOADING if model in self._waiting else Residency.ON_DEMAND
-        return state, self._since.get(model, model.described_at)
+    def residency(self, model: LoadedModel) -> tuple[Residency, float, str]:
+        """Return whether a model is in memory, since when, in seconds since 1970, and why its last load failed."""
+        since = self._since.get(model, model.described_at)
+        if not model.is_resting:
+            return Residency.LOADED, since, ""
+        if model in self._waiting:
+            return Residency.LOADING, since, ""
+        if failure := self._failures.get(model):
+            return Residency.FAILING, since, failure.reason
+        return Residency.ON_DEMAND, since, ""
 
     def begin(self, model: LoadedModel) -> None:
         """Count a call from now on, which must `end`; one of a model that rests has to `wake` it."""
@@ -174,7 +181,7 @@ class ModelUsage:
 
     @staticmethod
     def _load_error(model: LoadedModel, failure: _Failure, now: float) -> ModelLoadError:
-        message = f"{model.name}/{model.version} cannot be loaded; the server's log has the reason"
+        message = f"{model.name}/{model.version} cannot be loaded: {failure.reason}"
         return ModelLoadError(message, retry_after_seconds=max(0.0, failure.retry_at - now))
 
     async def _bring(self, model: LoadedModel) -> None:
@@ -212,6 +219,7 @@ class ModelUsage:
         self._since[model] = time.time()
         self._used_at[model] = now
         model.metrics.model_loaded.value = model.metrics.model_ready.value = 1
+        model.metrics.model_failing.value = 0
         self._metrics.model_loads["ok"].inc()
         self._metrics.model_load_seconds.observe(now - began)
         _LOGGER.info("model in memory", extra={"model": model.name, "version": model.version, "seconds": now - began})
@@ -227,12 +235,13 @@ class ModelUsage:
         count = self._failures[model].count + 1 if model in self._failures else 1
         pause = min(_FIRST_BACK_OFF_SECONDS * 2 ** min(count - 1, 10), _MAX_BACK_OFF_SECONDS)
         now = time.monotonic()
-        self._failures[model] = _Failure(count=count, retry_at=now + pause)
-        model.metrics.model_ready.value = 0
+        reasons = fault.reasons if isinstance(fault, BundleError) else [f"{type(fault).__name__} in the server"]
+        self._failures[model] = _Failure(count=count, retry_at=now + pause, reason=_for_callers(model, reasons))
+        self._since[model] = time.time()
+        model.metrics.model_ready.value, model.metrics.model_failing.value = 0, 1
         self._metrics.model_loads["error"].inc()
-        reasons = fault.reasons if isinstance(fault, BundleError) else [repr(fault)]
         facts = {"model": model.name, "version": model.version, "reasons": reasons, "seconds": pause}
-        _LOGGER.error("a model cannot be loaded, and is tried again", extra=facts)
+        _LOGGER.error("a model cannot be loaded, and is tried again", extra=facts, exc_info=_unexpected(fault))
         return self._load_error(model, self._failures[model], now)
 
     async def _make_room(self, model: LoadedModel) -> bool:
@@ -321,6 +330,18 @@ class ModelUsage:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _for_callers(model: LoadedModel, reasons: Sequence[str]) -> str:
+    """Return the first reason for a failed load, without the place of the bundle, which is not the callers' matter."""
+    directory = model.bundle.directory
+    reason = reasons[0].replace(f"{directory}/", "").replace(f"{directory.resolve()}/", "")
+    others = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{reason[:_MAX_REASON_CHARACTERS]}{others}"
+
+
+def _unexpected(fault: Exception) -> Exception | None:
+    return None if isinstance(fault, BundleError) else fault
 
 
 def _free(model: LoadedModel) -> None:

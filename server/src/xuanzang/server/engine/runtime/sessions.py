@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -29,9 +30,10 @@ from xuanzang.server.engine.runtime.packed_weights import packed_file, shared_we
 from xuanzang.server.engine.runtime.pages import PageShape, Tensor
 from xuanzang.server.engine.runtime.shapes import CacheShape
 
-_MAPS = Path("/proc/self/smaps")
+_MAPS, _PAGES = Path("/proc/self/maps"), Path("/proc/self/pagemap")
 _HEADER = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S{4} \S+ \S+ \d+ +(/.*)")
-_CHANGED = re.compile(r"Anonymous: +(\d+) kB")
+# Bits of a page: in memory or swapped out; a page of a file, or shared.
+_IN_MEMORY, _OF_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
 ONNXRUNTIME_VERSION: str = onnxruntime.__version__
 # On CPUs the fused residual + norm kernel is four times slower than the two it replaces.
 _DISABLED_OPTIMIZERS = ("SkipLayerNormFusion",)
@@ -42,7 +44,7 @@ _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 def mappings(path: Path) -> frozenset[int]:
     """Return the addresses that a file is mapped at; only Linux tells them."""
-    return frozenset(start for start, _ in _unchanged(path.resolve())) if _MAPS.exists() else frozenset()
+    return frozenset(start for start, _ in _mapped(path.resolve()))
 
 
 def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
@@ -51,9 +53,10 @@ def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
     Does nothing except on Linux, which lists mappings. A mapping that another thread takes
     away at this moment must be left out: a new one in its place would lose its content.
     """
-    if not _MAPS.exists():
+    chosen = [each for each in _mapped(path.resolve()) if each[0] not in but]
+    if not chosen:
         return 0
-    chosen = [(start, length) for start, length in _unchanged(path.resolve()) if start not in but]
+    chosen = _unchanged(chosen)
     advise = ctypes.CDLL(None, use_errno=True).madvise
     for start, length in chosen:
         if advise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED):
@@ -61,17 +64,33 @@ def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
     return sum(length for _, length in chosen)
 
 
-def _unchanged(path: Path) -> Iterator[tuple[int, int]]:
-    """Yield address and length of a file's mappings without written pages, which would be lost."""
-    current: tuple[int, int] | None = None
-    for line in _MAPS.read_text(encoding="utf-8", errors="replace").splitlines():
-        if header := _HEADER.fullmatch(line):
-            start, end = int(header[1], 16), int(header[2], 16)
-            current = (start, end - start) if header[3] == str(path) else None
-        elif current and (changed := _CHANGED.match(line)):
-            if not int(changed[1]):
-                yield current
-            current = None
+def _mapped(path: Path) -> list[tuple[int, int]]:
+    """Return address and length of a file's mappings.
+
+    The list is short beside /proc/self/smaps, which takes 0.2 s where ten models have a mapping for each weight.
+    """
+    if not _MAPS.exists():
+        return []
+    lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
+    headers = [_HEADER.fullmatch(line) for line in lines if line.endswith(str(path))]
+    found = [(int(header[1], 16), int(header[2], 16)) for header in headers if header and header[3] == str(path)]
+    return [(start, end - start) for start, end in found]
+
+
+def _unchanged(mapped: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the mappings without written pages, which would be lost; none where the system does not tell."""
+    try:
+        with _PAGES.open("rb", buffering=0) as pages:
+            return [each for each in mapped if not _has_written(pages.fileno(), *each)]
+    except OSError:
+        return []
+
+
+def _has_written(pages: int, start: int, length: int) -> bool:
+    """Return whether a private mapping has pages of its own; see proc_pid_pagemap(5)."""
+    count = -(-length // mmap.PAGESIZE)
+    states = np.frombuffer(os.pread(pages, 8 * count, 8 * (start // mmap.PAGESIZE)), np.uint64)
+    return len(states) < count or bool((((states & _IN_MEMORY) != 0) & ((states & _OF_FILE) == 0)).any())
 
 
 class ProviderUnavailableError(EngineError):

@@ -235,4 +235,5 @@ def _model(model: ServedModel) -> pb.Model:
         source_model=model.source_model,
         residency=_RESIDENCIES[model.residency],
         residency_time=Timestamp(seconds=int(model.residency_since)),
+        residency_fault=model.residency_fault,
     )
