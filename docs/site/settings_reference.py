@@ -21,9 +21,10 @@ from xuanzang.server.settings import Settings as ServerSettings
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 _INTRODUCTION = """# Settings
 
-Every setting is a flag and an environment variable; the flag wins. A switch is `--name` or `--no-name`, and its
-variable `true` or `false`. [Operations](operations.md) and [Gateway](gateway.md) say what to do with them. This page is
-written by `python docs/site/settings_reference.py` from the code; do not edit it.
+Every setting is a flag and an environment variable, the flag in capitals after a prefix: the server reads
+`--max-batch-sentences` also from `XUANZANG_MAX_BATCH_SENTENCES`. The flag wins. A switch is `--name` or `--no-name`, and
+its variable `true` or `false`. [Operations](operations.md) and [Gateway](gateway.md) explain their use. `python
+docs/site/settings_reference.py` writes this page from the code; do not edit it.
 """
 _PARTS: tuple[tuple[str, type[BaseSettings]], ...] = (("Server", ServerSettings), ("Gateway", GatewaySettings))
 _BOUNDS = {annotated_types.Ge: ("≥", "ge"), annotated_types.Gt: (">", "gt"), annotated_types.Le: ("≤", "le")}
@@ -40,14 +41,13 @@ def _part(title: str, settings: type[BaseSettings]) -> str:
     lines = [
         f"## {title}\n",
         f"Variables begin with `{prefix}`.\n",
-        "| flag | variable | default | range | meaning |",
-        "|---|---|---|---|---|",
+        "| flag | default | range | meaning |",
+        "|---|---|---|---|",
     ]
     texts = field_texts(settings)
     for name, field in sorted(settings.model_fields.items()):
         cells = (
             f"`--{name.replace('_', '-')}`",
-            f"`{(prefix + name).upper()}`",
             _default(field.get_default(call_default_factory=True, validated_data={})),
             ", ".join(_range(field)),
             " ".join(texts.get(name, "").split()).replace("|", "\\|"),
@@ -71,10 +71,13 @@ def _range(field: FieldInfo) -> Iterator[str]:
     for part in (annotation, *get_args(annotation)):
         if get_origin(part) is Literal:
             yield ", ".join(f"`{value}`" for value in get_args(part))
-    for bound in field.metadata:
-        if type(bound) in _BOUNDS:
-            sign, name = _BOUNDS[type(bound)]
-            yield f"{sign} {getattr(bound, name)}"
+    bounds = {type(each): each for each in field.metadata}
+    if (low := bounds.get(annotated_types.Ge)) and (high := bounds.get(annotated_types.Le)):
+        yield f"{low.ge}–{high.le}"
+        return
+    for kind, (sign, name) in _BOUNDS.items():
+        if kind in bounds:
+            yield f"{sign} {getattr(bounds[kind], name)}"
 
 
 def main(arguments: list[str]) -> int:
