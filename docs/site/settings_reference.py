@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 _INTRODUCTION = """# Settings
 
 Every setting is a flag and an environment variable, the flag in capitals after a prefix: the server reads
-`--max-batch-sentences` also from `XUANZANG_MAX_BATCH_SENTENCES`. The flag wins. A switch is `--name` or `--no-name`, and
+`--max-batch-sentences` also from `XUANZANG_MAX_BATCH_SENTENCES`. The flag wins. A switch is `--name` or `--no-name`,
 its variable `true` or `false`. [Operations](operations.md) and [Gateway](gateway.md) explain their use. `python
 docs/site/settings_reference.py` writes this page from the code; do not edit it.
 """

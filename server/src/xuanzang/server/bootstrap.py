@@ -41,21 +41,9 @@ def bootstrap(settings: Settings, told: str | None = None) -> Server:
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     member = Member(Membership.of(told)) if told else None
-    registry = CollectorRegistry()
-    metrics = Metrics(registry)
-    trial_loader = _trial_loader(settings)
-    cache = settings.tried_file.parent if settings.tried_file else None
-    engine = Engine(
-        settings.models,
-        settings=settings,
-        metrics=metrics,
-        trial_loader=trial_loader,
-        promotion=settings,
-        cache=cache,
-        packed_weights=cache if settings.share_weights else None,
-    )
-    access_metrics = AccessMetrics(registry)
-    observation = _observation(settings, metrics)
+    metrics = Metrics(registry := CollectorRegistry())
+    engine = _engine(settings, metrics)
+    access_metrics, observation = AccessMetrics(registry), _observation(settings, metrics)
     keys = None if settings.keys_file is None else KeyRing(settings.keys_file, access_metrics, counts=_counts(member))
     rpc = RpcServer(
         engine,
@@ -70,19 +58,37 @@ def bootstrap(settings: Settings, told: str | None = None) -> Server:
         processes=1 if member is None else member.membership.processes,
         own_address=settings.process_address,
     )
-    health = settings.health_address
     return Server(
         rpc=rpc,
         observation=observation,
         admin=_admin_server(settings, engine, keys, metrics, access_metrics, member),
-        health=health_server(rpc.health, address=health, metrics=metrics, shares_address=member is not None)
-        if health
-        else None,
+        health=_health_server(settings, rpc, metrics, shares_address=member is not None),
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
         member=member,
     )
+
+
+def _engine(settings: Settings, metrics: Metrics) -> Engine:
+    cache = settings.tried_file.parent if settings.tried_file else None
+    return Engine(
+        settings.models,
+        settings=settings,
+        metrics=metrics,
+        trial_loader=_trial_loader(settings),
+        promotion=settings,
+        cache=cache,
+        packed_weights=cache if settings.share_weights else None,
+    )
+
+
+def _health_server(
+    settings: Settings, rpc: RpcServer, metrics: Metrics, *, shares_address: bool
+) -> ListeningServer | None:
+    if not settings.health_address:
+        return None
+    return health_server(rpc.health, address=settings.health_address, metrics=metrics, shares_address=shares_address)
 
 
 def _counts(member: Member | None) -> QuotaCounts:

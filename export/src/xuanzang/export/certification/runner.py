@@ -163,13 +163,10 @@ def translate_batch(
     """Translate sentences together by beam search over the decoder graph.
 
     Args:
-        model: Open graphs.
         sentences: Source ids, eos last.
-        beam_size: Hypotheses kept per sentence.
         length_penalty: α of score = sum / length^α.
         max_target_length: Maximum number of tokens, eos counted; one for all sentences or one for each.
         prefixes: Beginning of the hypotheses of each sentence, which costs nothing; all of one length, or none.
-        rules: When searches end.
         on_step: Callback after each step, which gets its hypotheses and their continuations.
 
     Returns:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import onnx
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export import tensors
@@ -54,20 +55,14 @@ def build_bundle(
     """Write the bundle of a student; on failure write nothing.
 
     Args:
-        folder: <repository>/<model>/<version>, which gives the bundle its name and version; replaced if it holds a
-            bundle.
-        source_language: BCP-47 code of the language that it reads.
-        target_language: BCP-47 code of the language that it writes.
+        folder: <repository>/<model>/<version>, the name and version of the bundle, which it replaces.
+        source_language, target_language: BCP-47 codes.
         precision: Number format of the weights; None for the file's. Integers are taken unchanged.
 
-    Returns:
-        The measurements.
-
     Raises:
-        StudentError: The file has floats, and int8 is wanted.
-        ParityError: The graphs do not compute what numpy does; nothing is written.
-        FileExistsError: The folder holds something else.
-        OSError: It cannot be written.
+        StudentError: int8 is requested for a file of floats.
+        ParityError: The graphs differ from numpy.
+        FileExistsError: The folder is not a bundle.
     """
     name = precision or ("int8" if is_quantized(student) else "float32")
     if name == "int8" and not is_quantized(student):
@@ -75,30 +70,31 @@ def build_bundle(
     chosen: Precision = Int8({}) if name == "int8" else Floats(name)
     shape = shape_of(student)
     with tempfile.TemporaryDirectory() as scratch, closing(WeightStore(Path(scratch))) as weights:
-        graphs = {
-            ENCODER_FILE: encoder_graph(student, chosen, weights),
-            DECODER_FILE: decoder_graph(student, chosen, weights),
-        }
+        graphs = _graphs(student, shape, chosen, weights)
         runner = StudentRunner(graphs[ENCODER_FILE], graphs[DECODER_FILE], shape, folder=Path(scratch))
         certificate = certify(
             student, runner, precision=name, source_language=source_language, target_language=target_language
         )
-        if shortlist := shortlist_of(student):
-            always = always_pieces(shortlist, shape)
-            graphs[SUGGESTIONS_FILE] = suggestions_graph(shortlist, shape, weights)
-            graphs[SHORTLIST_DECODER_FILE] = shortlist_decoder_graph(student, chosen, always, weights)
-        manifest = _manifest(student, shape, name, has_shortlist=shortlist is not None)
+        manifest = _manifest(student, shape, name, has_shortlist=SUGGESTIONS_FILE in graphs)
         manifest.model, manifest.version = folder.parent.name, int(folder.name)
         manifest.source_language_codes.append(source_language)
         manifest.target_language_codes.append(target_language)
-        files = {
-            _TOKENIZER_FILES[0]: student.source_vocabulary,
-            manifest.target_tokenizer: student.target_vocabulary,
-            "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
-            "MODEL_CARD.md": _card(student, manifest, certificate, name).encode(),
-        }
+        files = _files(student, manifest, certificate, name)
         write_bundle(folder, files, manifest, lambda place: write_graphs(graphs, place, weights))
     return certificate
+
+
+def _graphs(student: Student, shape: Shape, precision: Precision, weights: WeightStore) -> dict[str, onnx.ModelProto]:
+    """Return the graphs by file, with those of a shortlist if the student has one."""
+    graphs = {
+        ENCODER_FILE: encoder_graph(student, precision, weights),
+        DECODER_FILE: decoder_graph(student, precision, weights),
+    }
+    if shortlist := shortlist_of(student):
+        always = always_pieces(shortlist, shape)
+        graphs[SUGGESTIONS_FILE] = suggestions_graph(shortlist, shape, weights)
+        graphs[SHORTLIST_DECODER_FILE] = shortlist_decoder_graph(student, precision, always, weights)
+    return graphs
 
 
 def _manifest(student: Student, shape: Shape, precision: str, *, has_shortlist: bool) -> manifest_pb2.Manifest:
@@ -107,17 +103,7 @@ def _manifest(student: Student, shape: Shape, precision: str, *, has_shortlist: 
     inputs, outputs = tensors.recurrent_decoder_inputs(shape), tensors.recurrent_decoder_outputs(shape)
     manifest = manifest_pb2.Manifest(
         format=FORMAT,
-        dimensions=manifest_pb2.Dimensions(
-            d_model=shape.d_model,
-            num_heads=shape.num_heads,
-            d_ff=shape.d_ff,
-            num_encoder_layers=shape.num_encoder_layers,
-            num_decoder_layers=shape.num_decoder_layers,
-            source_vocab_size=shape.source_vocab_size,
-            target_vocab_size=shape.target_vocab_size,
-            max_source_length=MAX_POSITIONS,
-            max_target_length=MAX_POSITIONS,
-        ),
+        dimensions=_dimensions(shape),
         # Only the position of the decoder's first input counts.
         special_ids=manifest_pb2.SpecialIds(
             source_pad_id=shape.pad_id,
@@ -148,6 +134,31 @@ def _manifest(student: Student, shape: Shape, precision: str, *, has_shortlist: 
         manifest.shortlist.suggestions.CopyFrom(graph_of(SUGGESTIONS_FILE, *suggestions))
         manifest.shortlist.decoder.CopyFrom(graph_of(SHORTLIST_DECODER_FILE, tensors.with_choices(inputs), outputs))
     return manifest
+
+
+def _files(
+    student: Student, manifest: manifest_pb2.Manifest, certificate: Certificate, precision: str
+) -> dict[str, bytes]:
+    return {
+        _TOKENIZER_FILES[0]: student.source_vocabulary,
+        manifest.target_tokenizer: student.target_vocabulary,
+        "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
+        "MODEL_CARD.md": _card(student, manifest, certificate, precision).encode(),
+    }
+
+
+def _dimensions(shape: Shape) -> manifest_pb2.Dimensions:
+    return manifest_pb2.Dimensions(
+        d_model=shape.d_model,
+        num_heads=shape.num_heads,
+        d_ff=shape.d_ff,
+        num_encoder_layers=shape.num_encoder_layers,
+        num_decoder_layers=shape.num_decoder_layers,
+        source_vocab_size=shape.source_vocab_size,
+        target_vocab_size=shape.target_vocab_size,
+        max_source_length=MAX_POSITIONS,
+        max_target_length=MAX_POSITIONS,
+    )
 
 
 def _provenance(student: Student) -> manifest_pb2.Provenance:

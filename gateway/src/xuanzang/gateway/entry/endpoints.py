@@ -209,6 +209,7 @@ class Endpoint:
         self._usual = Variant(fits=lambda _: True, handler=handler, style=style)
         self._variants = (*variants, self._usual)
         styles = [each.style for each in self._variants]
+        self._takes_elements = any(style.reads_elements for style in styles)
         self._key_parameters = tuple(dict.fromkeys(name for each in styles for name in each.key_parameters))
         self._state = state
         self._limit = limit or state.limits.requests
@@ -293,7 +294,7 @@ class Endpoint:
         """Read a request: who sends it before its body, unless the body says so."""
         scope, headers, callers = request.scope, request.headers, self._state.callers
         require_known_origin(headers, self._origins)
-        peer = scope["client"][0] if scope["client"] else ""
+        peer, _ = scope["client"] or ("", 0)
         query, key, is_in_body = scope["query_string"], key_in(headers), False
         if self._key_parameters or len(self._variants) > 1:
             in_address = read_parameters(query=query, headers=headers, body=b"")
@@ -313,10 +314,7 @@ class Endpoint:
         memory = ByteQuota(places=self._state.limits.body_bytes, holder=callers.holder_of(key, network_of(peer)))
         held.callback(memory.release)
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
-        read = body if style.reads_parameters else b""
-        takes = any(each.style.reads_elements for each in self._variants)
-        reads = partial(read_parameters, query=query, headers=headers, body=read, takes_elements=takes)
-        parameters = await self._state.reading.run(reads, size=len(read))
+        parameters = await self._parameters(query, headers, body if style.reads_parameters else b"")
         request.variant = self._fitting(parameters)
         return Call(
             parameters=parameters,
@@ -331,6 +329,11 @@ class Endpoint:
             reading=self._state.reading,
             ignored=request.ignored,
         )
+
+    async def _parameters(self, query: bytes, headers: Headers, body: bytes) -> Parameters:
+        takes = self._takes_elements
+        reads = partial(read_parameters, query=query, headers=headers, body=body, takes_elements=takes)
+        return await self._state.reading.run(reads, size=len(body))
 
     def _fitting(self, parameters: Parameters) -> Variant:
         found = next(each for each in self._variants if each.fits(parameters))

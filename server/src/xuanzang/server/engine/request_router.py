@@ -152,12 +152,7 @@ class RequestRouter:
             return route
         if unserved:
             self._unserved["passed"].inc(unserved)
-        return Route(
-            model=route.model,
-            target_language=route.target_language,
-            source_language=route.source_language,
-            readings=tuple(readings),
-        )
+        return replace(route, readings=tuple(readings))
 
     def _source(self, readings: Sequence[Reading], choice: LanguageChoice) -> str:
         """Return the language to translate texts from; empty if it need not be named, or the caller must name it."""

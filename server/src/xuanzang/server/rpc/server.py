@@ -121,6 +121,11 @@ class ListeningServer:
         return 0
 
 
+def _gated(service: TranslationService) -> Service:
+    add_to_server = translation_pb2_grpc.add_TranslationServiceServicer_to_server
+    return Service(add_to_server, service, is_gated=True, unscreened=_UNSCREENED)
+
+
 class RpcServer(ListeningServer):
     """The gRPC server: refuses translations until it is opened, and after it is closed."""
 
@@ -148,8 +153,6 @@ class RpcServer(ListeningServer):
         """Health of the server, which other listeners may serve, too."""
         texts = limits.max_stream_texts
         service = TranslationService(engine, max_stream_texts=texts, explanations=explanations, writers=writers)
-        add_to_server = translation_pb2_grpc.add_TranslationServiceServicer_to_server
-        translation = Service(add_to_server, service, is_gated=True, unscreened=_UNSCREENED)
         entry = Entry(
             metrics,
             idle_seconds=limits.stream_idle_seconds,
@@ -163,7 +166,7 @@ class RpcServer(ListeningServer):
         )
         super().__init__(
             entry,
-            [translation, self.health.service],
+            [_gated(service), self.health.service],
             address=address,
             tls=tls,
             options=_options(limits),

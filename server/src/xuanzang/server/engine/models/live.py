@@ -69,11 +69,8 @@ class LiveModels:
         """
         self.catalog = Catalog(holds=holds)
         self.usage = ModelUsage(on_demand, load=self._load_again, drop=drop, metrics=metrics.server)
-        self._root = root
-        self._open_model = open_model
-        self._trial_loader = trial_loader
-        self._forget = forget
-        self._metrics = metrics
+        self._root, self._open_model, self._trial_loader = root, open_model, trial_loader
+        self._forget, self._metrics = forget, metrics
         self._provider = provider
         self._holds = holds
         self._changing = asyncio.Lock()

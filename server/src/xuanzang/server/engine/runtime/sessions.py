@@ -127,16 +127,15 @@ class Sessions:
 
         Args:
             shortlist: Whether sentences choose only among the pieces that their sources suggest.
-            kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built; otherwise
-                onnxruntime composes them of standard operators, as the bundle defines them.
+            kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built.
             packed_weights: Folder of packed weights shared by processes; None for none.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
             BundleError: A graph cannot be opened or is not that of the manifest, or the bundle lacks the shortlist.
         """
-        self._device = resolve_provider(provider)
         self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
+        self._device = resolve_provider(provider)
         chosen = choose_kernels(self._device, enabled=kernels)
         self._library = chosen.library
         self.step_functions = StepFunctions(self._library) if self._library else None
@@ -148,22 +147,23 @@ class Sessions:
         """True if the decoder scores continuations of single hypotheses."""
         self.cache_shape = _cache_shape(manifest, self._device)
         weights = self._directory / manifest.weights
-        encoder, decoder, *suggestions = _graphs(bundle, shortlist=shortlist)
         self._opening = _OPENING.setdefault(weights.resolve(), threading.RLock())
-        with (
-            self._opening,
-            self._sharing(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist)) as self._packed,
-        ):
-            # Those of earlier sessions, which may be closed at any time.
-            others = mappings(weights)
-            self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
-            self._decoder = self._opened_decoder(decoder)
-            if self._device == "cpu":
-                # Products and kernels reorder weights; the file's would stay in memory, too.
-                release_pages(weights, but=others)
+        sharing = self._sharing(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist))
+        with self._opening, sharing as self._packed:
+            self._open(bundle, weights)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
+
+    def _open(self, bundle: Bundle, weights: Path) -> None:
+        # Those of earlier sessions, which may be closed at any time.
+        others = mappings(weights)
+        encoder, decoder, *suggestions = _graphs(bundle, shortlist=self.has_shortlist)
+        self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
+        self._decoder = self._opened_decoder(decoder)
+        if self._device == "cpu":
+            # Products and kernels reorder weights; the file's would stay in memory, too.
+            release_pages(weights, but=others)
 
     def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
         """Return the context for opening graphs, by the facts that decide the order of their weights."""

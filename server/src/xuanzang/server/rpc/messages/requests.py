@@ -171,23 +171,25 @@ def check_settings(
         too_long += _length_violations(texts, max_characters)
     if too_long:
         raise InvalidInputError((*faults, *too_long))
-    # The language of contents is that of the text between tags and placeholders.
-    has_tags = settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML)
-    samples: Sequence[str] = texts
-    if has_tags and not settings.source_language_code:
-        samples = [_TAGS.sub(" ", text) for text in texts]
-    if settings.placeholders and not settings.source_language_code:
-        families = frozenset(_FAMILIES[number] for number in settings.placeholders if number in _FAMILIES)
-        samples = [without_placeholders(text, families) for text in samples]
     return CheckedRequest(
         settings=settings,
         present=present,
         texts=texts,
-        samples=samples,
+        samples=texts if settings.source_language_code else _samples(settings, texts),
         term_fields=() if present.isdisjoint(TERM_FIELDS) else term_fields(settings),
         entries=term_index(settings) if settings.glossary_entries and not faults else None,
         faults=tuple(faults),
     )
+
+
+def _samples(settings: pb.TranslationSettings, texts: Sequence[str]) -> Sequence[str]:
+    """Return the text between tags and placeholders, which tells the language."""
+    if settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML):
+        texts = [_TAGS.sub(" ", text) for text in texts]
+    if settings.placeholders:
+        families = frozenset(_FAMILIES[number] for number in settings.placeholders if number in _FAMILIES)
+        texts = [without_placeholders(text, families) for text in texts]
+    return texts
 
 
 async def completed(
