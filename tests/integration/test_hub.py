@@ -266,9 +266,9 @@ def test_a_pulled_model_is_found_by_its_name_without_the_hub(
 ) -> None:
     folder = Path(user.run("pull", READY).stdout.strip())
     monkeypatch.setattr(published, "entry_points", lambda **_: ())
-    assert published.published_bundle(READY, user.repository, print) == folder
+    assert published.published_bundles(READY, user.repository, print) == [folder]
     with pytest.raises(published.HubError, match="cannot be pulled: no package is installed"):
-        published.published_bundle("team/other", user.repository, print)
+        published.published_bundles("team/other", user.repository, print)
 
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")

@@ -173,3 +173,95 @@ def test_what_cannot_be_had_is_said_in_one_line(user: HubUser, hub: HubStandIn, 
         assert "Traceback" not in done.stderr
     assert "model.bin cannot be imported: data of " in user.run("pull", "firefox:fr-en").stderr
     assert user.served() == []
+
+
+def publish_three(hub: HubStandIn, student: Path, other: Path, tmp_path: Path) -> None:
+    """Publish two pairs that can be had, and one of broken files between them."""
+    hub.publish(student, "zh-Hans", "en")
+    hub.publish(other, "en", "zh-Hans")
+    (tmp_path / "broken").mkdir()
+    for path in student.iterdir():
+        (tmp_path / "broken" / path.name).write_bytes(path.read_bytes()[:5000])
+    hub.publish(tmp_path / "broken", "fr", "en")
+
+
+def test_all_pairs_are_pulled_and_one_that_fails_is_named(
+    user: HubUser, hub: HubStandIn, student: Path, other: Path, tmp_path: Path
+) -> None:
+    publish_three(hub, student, other, tmp_path)
+    hub.publish(student, "de", "en", architecture="transformer-big")
+    done = user.run("pull", "firefox:all")
+    bundles = [user.repository / f"firefox-{pair}" / "1" for pair in ("en-zh", "zh-en")]
+    assert done.returncode == 1
+    assert sorted(done.stdout.splitlines()) == list(map(str, bundles)), done.stderr
+    sizes = "firefox:all: 3 of 3 pairs to pull; "
+    [line] = [line for line in done.stderr.splitlines() if sizes in line]
+    sent = sum(record["attachment"]["size"] for record in hub.records if record["sourceLanguage"] != "de")
+    assert f"; {sent / 1e6:.0f} MB to download, " in line
+    assert "2 pairs failed: firefox:de-en, firefox:fr-en; " in done.stderr.splitlines()[-1]
+    hub.asked.clear()
+    again = user.run("pull", "firefox:all")
+    assert again.stdout == done.stdout
+    assert files(hub) == []
+    assert "firefox:all: 1 of 3 pairs to pull; " in again.stderr
+
+
+def test_all_pairs_go_on_where_they_were_killed(user: HubUser, hub: HubStandIn, student: Path, other: Path) -> None:
+    hub.publish(other, "en", "zh-Hans")
+    records = hub.publish(student, "zh-Hans", "en")
+    last = records[-1]["attachment"]["location"].rpartition("/")[2]
+    hub.faults.append((f"GET .*{last}", "stop"))
+    with user.start("pull", "firefox:all") as process:
+        hub.stopped.acquire()
+        process.kill()
+        process.communicate()
+    assert user.served() == ["firefox-en-zh/1"]
+    hub.asked.clear()
+    done = user.run("pull", "firefox:all")
+    assert done.returncode == 0, done.stderr
+    assert files(hub) == [last]
+
+
+def test_all_pairs_are_served_on_demand_and_again_without_the_registry(
+    user: HubUser, hub: HubStandIn, student: Path, other: Path, tmp_path: Path
+) -> None:
+    publish_three(hub, student, other, tmp_path)
+    declined = user.run("serve", "firefox:all")
+    assert (declined.returncode, user.served()) == (1, [])
+    assert "firefox:all: 3 of 3 pairs to pull; " in declined.stderr
+    assert f"firefox:all is not in {user.repository}: --yes pulls it" in declined.stderr
+    for flags in (("--yes",), ()):
+        with user.serving("firefox:all", *flags) as address:
+            before = user.run("models", "--address", address, "--json")
+            done = user.run("translate", "--address", address, "--target", "zh", "The cat likes a river today.")
+        assert done.returncode == 0, done.stderr
+        models = {each["source_model"]: each for each in map(json.loads, before.stdout.splitlines())}
+        assert {name: model["residency"] for name, model in models.items()} == {
+            NAME: "on_demand",
+            "firefox:en-zh": "on_demand",
+        }
+        hub.records.clear()
+
+
+def test_flags_of_one_model_are_refused_for_all_pairs(user: HubUser, hub: HubStandIn, student: Path) -> None:
+    hub.publish(student, "zh-Hans", "en")
+    for flags in (("--name", "mine"), ("--source-language", "zh"), ("--revision", "main")):
+        done = user.run("pull", "firefox:all", *flags)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"{flags[0]} is for one model; firefox:all stands for many" in done.stderr
+    done = user.run("pull", NAME, "--revision", "main")
+    assert "firefox:zh-en has no --revision" in done.stderr
+    assert user.served() == []
+
+
+def test_all_pairs_are_listed_with_architectures_sizes_and_scores(
+    user: HubUser, hub: HubStandIn, student: Path
+) -> None:
+    hub.publish(student, "zh", "en")
+    hub.publish(student, "en", "de", architecture="tiny")
+    done = user.run("models", "available", "firefox:all", "--records-url", hub.models_url)
+    rows = [line.split(maxsplit=5) for line in done.stdout.splitlines()[1:]]
+    assert [(row[0], row[1], row[5]) for row in rows] == [
+        ("firefox:en-de", "tiny", "bleu 29.04, comet22 0.862"),
+        (NAME, "base-memory", "bleu 29.04, comet22 0.862"),
+    ]

@@ -15,23 +15,24 @@ from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
 from xuanzang.hub.packages import require_client, require_student_import
 from xuanzang.hub.pulling import PullRequest, bundle_name, pull
-from xuanzang.hub.registry import LICENCE, MODELS_URL, Addresses, is_student_name
+from xuanzang.hub.registry import EVERY_PAIR, LICENCE, MODELS_URL, Addresses, is_student_name
+from xuanzang.hub.several import pull_every_pair
 from xuanzang.server.published import HubError, default_repository
 
 # Names of branches and tags that cannot be taken for paths out of a folder.
 _REVISION = re.compile(r"[A-Za-z0-9][\w.@+/-]{0,254}")
-_PULL = """\
+_PULL = f"""\
 Brings a published model into the folder that `xuanzang serve` reads: downloads what is needed, imports it, exports it
 in int8 with a certificate, and names it after the model. A bundle that somebody has pushed needs neither import nor
 export, and no torch; a model of Firefox Translations needs no torch either. What was interrupted goes on when the same
 command is given again.
 
 MODEL is a name on the hub, such as Helsinki-NLP/opus-mt-zh-en, a pair of languages of Firefox Translations, such as
-firefox:zh-en, or a folder with the files of either. `xuanzang models available` lists models that work. Flags of
-`xuanzang export` may follow after --.
+firefox:zh-en, or a folder with the files of either; {EVERY_PAIR} stands for all pairs. `xuanzang models available`
+lists models that work. Flags of `xuanzang export` may follow after --.
 """
 _AVAILABLE = f"""\
-Lists published models of families that can be pulled, with what their cards say of them. With firefox: or, say,
+Lists published models of families that can be pulled, with what their cards say of them. With {EVERY_PAIR} or, say,
 firefox:zh-en it asks a registry of Mozilla's for the models of Firefox Translations; models.json has their scores, as
 --records-url {MODELS_URL}
 """
@@ -53,6 +54,8 @@ def pull_command(given: Sequence[str]) -> int:
             addresses=Addresses(records=options.records_url, attachments=options.attachments_url),
             export_flags=arguments[place + 1 :],
         )
+        if request.model == EVERY_PAIR:
+            return _pull_every_pair(request, options)
         folder = pull(request, say)
     except (HubError, OSError) as error:
         return fail(program, str(error), status=1)
@@ -60,6 +63,17 @@ def pull_command(given: Sequence[str]) -> int:
         return fail(program, "interrupted; the same command goes on", status=130)
     sys.stdout.write(f"{folder}\n")
     return 0
+
+
+def _pull_every_pair(request: PullRequest, options: argparse.Namespace) -> int:
+    """Pull all pairs; return 0, or 1 if some failed."""
+    for flag in ("name", "revision", "source", "target", "punctuation"):
+        if getattr(options, flag):
+            option = f"{flag}-language" if flag in ("source", "target") else flag
+            raise HubError(f"--{option} is for one model; {EVERY_PAIR} stands for many")
+    found = pull_every_pair(request, say)
+    sys.stdout.writelines(f"{folder}\n" for folder in found.bundles)
+    return 1 if found.failures else 0
 
 
 def push_command(given: Sequence[str]) -> int:
@@ -87,7 +101,7 @@ def available_command(given: Sequence[str]) -> int:
     program = "xuanzang models available"
     parser: argparse.ArgumentParser = CommandParser(prog=program, description=_AVAILABLE)
     parser.add_argument(
-        "pair", nargs="?", default="", metavar="PAIR", help="languages, such as zh-en (default: all), or firefox:"
+        "pair", nargs="?", default="", metavar="PAIR", help=f"languages, such as zh-en (default: all), or {EVERY_PAIR}"
     )
     _add_addresses(parser)
     options = parser.parse_args(given[2:])

@@ -25,7 +25,7 @@ from xuanzang.command.files import PathName
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
 from xuanzang.hub.packages import require_client, require_conversion, require_student_import
-from xuanzang.hub.registry import LICENCE, Addresses, LanguagePair, is_student_name
+from xuanzang.hub.registry import LICENCE, Addresses, LanguagePair, Registry, is_student_name
 from xuanzang.hub.unfinished import UnfinishedPull
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
@@ -41,8 +41,8 @@ _OUTSIDE_NAMES = re.compile(r"[^a-z0-9._-]+")
 _GIGABYTE = 1e9
 # At 77 and 615 million parameters: 1.4 and 3.9 GB, the larger of import and export.
 _MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.2, 1.1e9
-# Files as sent and decompressed, then the bundle.
-_STUDENT_DISK = 4
+STUDENT_DISK = 4
+"""Bytes on disk for each byte of a student while it is pulled: files as sent and decompressed, then the bundle."""
 # The checkpoint, then the graphs in both precisions.
 _DISK_PER_WEIGHT_BYTE = 2.7
 
@@ -80,15 +80,13 @@ def bundle_name(model: str) -> PathName:
     return PathName(name)
 
 
-def published_bundle(name: str, repository: Path, report: Callable[[str], None]) -> Path:
-    """Pull a model for `xuanzang.server.published`, and return its bundle."""
-    addresses = Addresses.of_environment(os.environ)
-    place = repository.absolute()
-    return pull(PullRequest(model=name, name=bundle_name(name), repository=place, addresses=addresses), report)
-
-
-def pull(request: PullRequest, report: Callable[[str], None]) -> Path:
+def pull(request: PullRequest, report: Callable[[str], None], registry: Registry | None = None) -> Path:
     """Bring a model into the folder of bundles, unless it is there already, and return its bundle.
+
+    Args:
+        request: Model and options.
+        report: Called with lines for the user.
+        registry: Registry of Firefox Translations' models, if it has been fetched.
 
     Raises:
         HubError: The model cannot be pulled; the message says why.
@@ -102,7 +100,7 @@ def pull(request: PullRequest, report: Callable[[str], None]) -> Path:
     unfinished = UnfinishedPull(request.repository, request.name)
     with unfinished.claimed(report):
         if is_student_name(request.model):
-            return _pull_student(request, unfinished, report)
+            return _pull_student(request, unfinished, report, registry)
         if is_folder and any(Path(request.model).glob("*vocab*.spm")):
             require_student_import()
             return _build_student(request, unfinished, Path(request.model).absolute(), [])
@@ -133,7 +131,7 @@ def _pull_published(request: PullRequest, unfinished: UnfinishedPull, report: Ca
     require_conversion()
     files = hub.checkpoint_files(model, report)
     size = sum(model.sizes[name] for name in files)
-    _require_room(request.repository, size, size)
+    require_room(request.repository, size, size)
     report(f"1 of 3: download, {size / _GIGABYTE:.2f} GB, commit {model.revision[:12]}")
     downloaded = hub.download(model, files, report)
     digests = dict(downloaded.digests)
@@ -153,7 +151,7 @@ def _pull_bundle(
 
     files = sorted(name for name in model.sizes if not name.startswith(".") and "/" not in name)
     size = sum(model.sizes[name] for name in files)
-    _require_room(request.repository, size, 0)
+    require_room(request.repository, size, 0)
     report(f"download of a bundle, {size / _GIGABYTE:.2f} GB, commit {model.revision[:12]}")
     downloaded = hub.download(model, files, report).folder
     manifest = _manifest(model.name, downloaded)
@@ -179,14 +177,18 @@ def _pull_bundle(
     return place
 
 
-def _pull_student(request: PullRequest, unfinished: UnfinishedPull, report: Callable[[str], None]) -> Path:
+def _pull_student(
+    request: PullRequest, unfinished: UnfinishedPull, report: Callable[[str], None], registry: Registry | None
+) -> Path:
     """Fetch a student of Firefox Translations, and make a bundle of it."""
     require_student_import()
     from xuanzang.hub import transfer  # noqa: PLC0415 - a server has not its libraries
 
     LanguagePair.of_name(request.model)
+    if request.revision is not None:
+        raise HubError(f"{request.model} has no --revision: its registry lists the newest releases alone")
     try:
-        registry = transfer.fetch_registry(request.addresses, report)
+        registry = registry or transfer.fetch_registry(request.addresses, report)
     except HubError as error:
         if there := pulled_bundle(request.repository, request.model):
             report(f"{error}; {there} is from an earlier pull")
@@ -196,7 +198,7 @@ def _pull_student(request: PullRequest, unfinished: UnfinishedPull, report: Call
     if there := pulled_bundle(request.repository, model.name, model.revision):
         unfinished.remove()
         return there
-    _require_room(request.repository, _STUDENT_DISK * model.content_size, 0)
+    require_room(request.repository, STUDENT_DISK * model.content_size, 0)
     address = transfer.files_address(request.addresses, registry)
     report(f"{model.name}, {model.architecture}, {model.revision}, {model.content_size / 1e6:.0f} MB")
     report(f"licence: {LICENCE}")
@@ -293,7 +295,7 @@ def _run(module: str, arguments: Sequence[str], scratch: Path) -> str:
     return done.stdout
 
 
-def _require_room(repository: Path, download: float, weights: float) -> None:
+def require_room(repository: Path, download: float, weights: float) -> None:
     """Raise HubError unless disk and memory suffice for bytes of a download and of weights to convert."""
     needed = download + _DISK_PER_WEIGHT_BYTE * weights
     free = shutil.disk_usage(repository).free

@@ -27,6 +27,9 @@ LICENCE = (
 )
 """As a bundle and its server state it."""
 
+EVERY_PAIR = "firefox:all"
+"""Name that stands for the models of all pairs."""
+
 _PREFIX = "firefox:"
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)")
 _ARCHITECTURES = ("tiny", "base-memory", "base")
@@ -143,6 +146,11 @@ class RegistryModel:
         return "-".join(filter(None, (self.version, (digest or "")[:12])))
 
     @property
+    def sent_size(self) -> int:
+        """Bytes to download, as far as the registry says; the files are sent compressed."""
+        return sum(file.size or file.content_size or 0 for file in self.files)
+
+    @property
     def content_size(self) -> int:
         """Bytes of all files, as far as the registry says."""
         return sum(file.content_size or 0 for file in self.files)
@@ -172,13 +180,17 @@ class Registry:
     """Number of its entries that are of unknown form."""
 
     def of_name(self, name: str) -> list[RegistryModel]:
-        """Return the models of a pair, or of all pairs for "firefox:"; raise HubError if there is none."""
-        pair = None if name == _PREFIX else LanguagePair.of_name(name)
+        """Return the models of a pair, or of all for "firefox:" and "firefox:all"; raise HubError if there is none."""
+        pair = None if name in (_PREFIX, EVERY_PAIR) else LanguagePair.of_name(name)
         found = [model for model in self.models if pair is None or model.translates(pair)]
         if not found:
             instead = self._instead(pair) if pair else ""
             raise HubError(f"Firefox Translations has no model {name}{instead}{self._unread()}")
         return sorted(found, key=lambda model: (model.languages, _version_key(model.version)))
+
+    def names(self) -> list[str]:
+        """Return the names of all pairs, such as "firefox:zh-en"."""
+        return sorted({model.name for model in self.models})
 
     def newest(self, name: str) -> RegistryModel:
         """Return the newest model of a pair, of these the largest.

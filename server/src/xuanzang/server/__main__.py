@@ -19,12 +19,14 @@ from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.member import VARIABLE
-from xuanzang.server.published import HubError, default_repository, published_bundle
+from xuanzang.server.published import HubError, default_repository, published_bundles
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
 _SWITCH_SECONDS = 0.001
+_MEMORY_OF_MANY = "2GB"
+"""Memory for the weights of all models where one name stands for many."""
 # Of a clone, or of a wheel.
 _BUNDLED = (Path(__file__).parents[3] / "models", Path(sys.prefix) / "share" / "xuanzang" / "models")
 _BETTER = "`xuanzang models available` lists better ones, `xuanzang serve NAME` pulls and serves one"
@@ -88,10 +90,16 @@ def _with_models(settings: ServeCommand) -> ServeCommand:
     named = "models" in settings.model_fields_set
     if settings.pull:
         repository = settings.models if named else default_repository(os.environ)
-        for model in settings.pull:
-            agree = partial(_agree, model, repository)
-            published_bundle(model, repository, say, before_pull=(lambda: None) if settings.yes else agree)
-        return settings.model_copy(update={"models": repository})
+        changed: dict[str, object] = {"models": repository}
+        # The parent of several servers has pulled for them.
+        for model in settings.pull if VARIABLE not in os.environ else ():
+            before_pull = (lambda: None) if settings.yes else partial(_agree, model, repository)
+            bundles = published_bundles(model, repository, say, before_pull=before_pull)
+            if len(bundles) > 1 and not settings.on_demand:
+                changed["model_memory"] = _MEMORY_OF_MANY
+        if "model_memory" in changed:
+            say(f"models are loaded by their first requests: --model-memory {_MEMORY_OF_MANY} unless you set another")
+        return settings.model_copy(update=changed)
     if named or settings.models.is_dir():
         return settings
     pulled = default_repository(os.environ)

@@ -7,9 +7,10 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NamedTuple
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
@@ -18,7 +19,7 @@ from xuanzang.server.bundles.repository import find_bundles
 _LOGGER = logging.getLogger(__name__)
 # On a hub, or a pair of languages of Firefox Translations.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*|firefox:[A-Za-z-]+")
-# Of functions that pull: name, repository, report → bundle; xuanzang.hub has one.
+# Of functions that pull: name, repository, report, before_pull → bundles; xuanzang.hub has one.
 _GROUP = "xuanzang.published"
 
 
@@ -34,33 +35,50 @@ def default_repository(environment: Mapping[str, str]) -> Path:
 
 def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
     """Return the newest bundle that was made of a published model, at some commit or any; None if there is none."""
+    for origin, folder in pulled_bundles(repository):
+        if origin.name == model and revision in ("", origin.revision):
+            return folder
+    return None
+
+
+class Origin(NamedTuple):
+    """Published model that a bundle was made of; empty if it was not."""
+
+    name: str
+    revision: str
+
+
+def pulled_bundles(repository: Path) -> Iterator[tuple[Origin, Path]]:
+    """Yield the bundles of a folder with their origins, newer versions of a model before older ones."""
     try:
         folders = find_bundles(repository)
     except BundleError:
-        return None
+        return
     for folder in reversed(folders):
         with contextlib.suppress(BundleError):
             source = read_manifest(folder)[0].provenance.source
             pushed = json_object(folder.parent / f".{folder.name}.pulled")
-            names = {(source.name, source.revision), (pushed.get("name"), pushed.get("revision"))}
-            if any(name == model and revision in ("", commit) for name, commit in names):
-                return folder
-    return None
+            origins = {
+                Origin(source.name, source.revision),
+                Origin(str(pushed.get("name")), str(pushed.get("revision"))),
+            }
+            for origin in origins:
+                yield origin, folder
 
 
-def published_bundle(
+def published_bundles(
     name: str, repository: Path, report: Callable[[str], None], *, before_pull: Callable[[], None] = lambda: None
-) -> Path:
-    """Return the bundle of a published model, which is pulled if it is not there; HubError: it cannot be had.
+) -> Sequence[Path]:
+    """Return the bundles that a name stands for, pulling those that are not there; HubError: none can be had.
 
-    `report` gets lines on the progress; an exception of `before_pull` ends the call.
+    A name stands for one bundle, except "firefox:all". `report` gets lines on the progress; an exception of
+    `before_pull` ends the call.
     """
     if there := pulled_bundle(repository, name):
-        return there
+        return [there]
     for entry in entry_points(group=_GROUP):
-        before_pull()
-        bundle: Path = entry.load()(name, repository, report)
-        return bundle
+        bundles: Sequence[Path] = entry.load()(name, repository, report, before_pull)
+        return bundles
     raise HubError(f"{name} cannot be pulled: no package is installed that pulls models")
 
 
@@ -74,7 +92,7 @@ def json_object(path: Path) -> Mapping[str, object]:
 
 
 def folder_of(models: str | os.PathLike[str]) -> Path:
-    """Return a folder of bundles: the given one or, for the name of a published model, one with it alone.
+    """Return a folder of bundles: the given one or, for the name of published models, one with these alone.
 
     The model is pulled unless it is there; HubError says why it cannot be had.
     """
@@ -82,9 +100,10 @@ def folder_of(models: str | os.PathLike[str]) -> Path:
     if folder.exists() or not _NAME.fullmatch(name):
         return folder
     repository = default_repository(os.environ)
-    bundle = published_bundle(name, repository, _LOGGER.info)
-    alone = repository / f".{bundle.parent.name}.alone"
+    bundles = published_bundles(name, repository, _LOGGER.info)
+    alone = repository / f".{bundles[0].parent.name if len(bundles) == 1 else name.replace(':', '-')}.alone"
     alone.mkdir(exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (alone / bundle.parent.name).symlink_to(bundle.parent)
+    for model in {bundle.parent for bundle in bundles}:
+        with contextlib.suppress(FileExistsError):
+            (alone / model.name).symlink_to(model)
     return alone
