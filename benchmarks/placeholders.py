@@ -2,7 +2,8 @@
 
     python benchmarks/placeholders.py [SENTENCES]
 
-Prints a line per direction, and one for texts of digits and signs alone. 129 kinds in 40 sentences take some minutes.
+Prints a line per direction, one for messages in the forms of programs, and one for texts of digits and signs alone. 129
+kinds in 40 sentences take some minutes.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept  # noqa: E402 - of the tests
+from message_forms import CHINESE_FORMS, ENGLISH_FORMS, Form  # noqa: E402 - of the tests
+from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept  # noqa: E402
 
 from xuanzang.server import Translator  # noqa: E402
-from xuanzang.text.spans.catalogue import find  # noqa: E402
+from xuanzang.text.catalogue import find  # noqa: E402
 from xuanzang.text.types import PlaceholderFamily  # noqa: E402
 
 FAMILIES = tuple(family.value for family in PlaceholderFamily)
@@ -41,6 +44,7 @@ def main() -> None:
             print(f"{model}: {len(cases)} texts, {refused} refused by name, {len(lost)} lost")
             for text, translation in lost:
                 print(f"  {text} -> {translation}")
+            _count_forms(translator, model, ENGLISH_FORMS if model == "en-zh" else CHINESE_FORMS)
             rng = random.Random(1)
             signs = ["".join(rng.choices(SIGNS, k=rng.randint(1, 24))) for _ in range(2000)]
             changed = sum(
@@ -48,6 +52,15 @@ def main() -> None:
             )
             print(f"{model}: {len(signs)} texts of digits and signs, {changed} changed")
     _time_catalogue()
+
+
+def _count_forms(translator: Translator, model: str, forms: Sequence[Form]) -> None:
+    found = translator.translate([form.text for form in forms], model=model, placeholders=FAMILIES)
+    refused = [form.text for form, each in zip(forms, found, strict=True) if each.hypotheses[0].lost_placeholders]
+    changed = [form.text for form, each in zip(forms, found, strict=True) if form.fault(each.text)]
+    print(f"{model}: {len(forms)} messages of programs, {len(refused)} refused by name, {len(changed)} changed")
+    for text in (*refused, *changed):
+        print(f"  {text}")
 
 
 def _time_catalogue() -> None:

@@ -22,13 +22,13 @@ from xuanzang.text.sentences import (
     split_sentences,
     with_unbroken,
 )
-from xuanzang.text.terminology.terms import PATTERNS, GlossaryEntry, TermIndex, Terms
-from xuanzang.text.types import ContentFormat
+from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex, Terms
+from xuanzang.text.types import ContentFormat, ProtectedPattern
 from xuanzang.text.words import has_repetition
 
 TERMS = Terms(
     indices=(TermIndex([GlossaryEntry(source=each, targets=("x",)) for each in ("a", "aa", "a.", "猫", "“a")]),),
-    patterns=tuple(PATTERNS),
+    patterns=tuple(ProtectedPattern),
 )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Set
 
+from xuanzang.text.catalogue import Found, Role
 from xuanzang.text.scripts import script_of
 from xuanzang.text.sentences import is_copied, split_sentences
-from xuanzang.text.spans.catalogue import Found, Role
 
 _WIDE = "\u00a0\u1680\u2000-\u200a\u202f\u205f"
 _BREAKS = "\t\u3000"

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from xuanzang.text.catalogue import Found, Role, find
 from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import BlockSequence
 from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind, unescaped
 from xuanzang.text.spans.blanks import blanks, blanks_of_markup, foreign_words, has_blanks
-from xuanzang.text.spans.catalogue import Found, Role, find
 from xuanzang.text.spans.messages import ESCAPES, Choice, Literal, Message, parse_message, raw_of
 from xuanzang.text.types import PlaceholderFamily
 

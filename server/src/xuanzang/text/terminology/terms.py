@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
+from xuanzang.text.catalogue import find_protected
 from xuanzang.text.offsets import Span, before_nfkc, nfkc
 from xuanzang.text.types import ProtectedPattern
 from xuanzang.text.words import is_boundary
-
-_URL = r"(?:https?://|ftp://|www\.)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9/_~=&#%+$-]"
-_EMAIL = r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9_%+-][A-Za-z0-9._%+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
-_CODE = (
-    r"`[^`\n]{1,200}+`"
-    r"|(?<![A-Za-z0-9_])(?:"
-    r"[A-Za-z0-9]*+(?:_[A-Za-z0-9]++)++(?:\(\))?"  # max_size
-    r"|[a-z][a-z0-9]*+(?:[A-Z][A-Za-z0-9]*+)(?:\(\))?"  # parseDate
-    r"|[A-Za-z][A-Za-z0-9]*+\(\)"  # open()
-    r"|(?<!-)--[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+"  # --force
-    r")(?![A-Za-z0-9_])"
-)
-_PLACEHOLDER = (
-    r"\{\{[^{}\n]{1,64}+\}\}"
-    r"|\$\{[^{}\n]{1,64}+\}"
-    r"|\{[A-Za-z0-9_.:!-]{0,64}+\}"
-    r"|%\([A-Za-z0-9_]{1,64}+\)[sdifr]"
-    r"|%(?:[0-9]{1,2}\$)?[sdifxu](?![A-Za-z])"
-)
-_NUMBER = r"(?<![A-Za-z0-9_])(?<![0-9][.,:/])[0-9]++(?:[.,:/][0-9]++)*+%?(?![A-Za-z0-9_])"
-_TAG = r"</?[A-Za-z][A-Za-z0-9-]*+(?:\s[^<>\n]{0,200}+)?/?>|&(?:[A-Za-z]{2,10}+|#[0-9]{1,6}+);"
-
-PATTERNS: Mapping[ProtectedPattern, re.Pattern[str]] = MappingProxyType(
-    {
-        ProtectedPattern.URL: re.compile(_URL),
-        ProtectedPattern.EMAIL: re.compile(_EMAIL),
-        ProtectedPattern.CODE: re.compile(_CODE),
-        ProtectedPattern.PLACEHOLDER: re.compile(_PLACEHOLDER),
-        ProtectedPattern.NUMBER: re.compile(_NUMBER),
-        ProtectedPattern.TAG: re.compile(_TAG),
-    }
-)
-
 
 # Marks that may end a sentence, after normalisation.
 _MARKS = frozenset("。.!?;")
@@ -147,10 +113,10 @@ def _entries_in(text: str, indices: Sequence[TermIndex]) -> Iterator[FoundTerm]:
 
 def _protected(text: str, patterns: Sequence[ProtectedPattern]) -> Iterator[FoundTerm]:
     for pattern in patterns:
-        for match in PATTERNS[pattern].finditer(text):
-            source = match.group()
+        for span in find_protected(text, pattern):
+            source = text[span.start : span.end]
             targets = tuple(dict.fromkeys((source, normalized(source))))
-            yield FoundTerm(start=match.start(), end=match.end(), source=source, targets=targets, pattern=pattern)
+            yield FoundTerm(start=span.start, end=span.end, source=source, targets=targets, pattern=pattern)
 
 
 def _longest(found: Sequence[FoundTerm]) -> list[FoundTerm]:

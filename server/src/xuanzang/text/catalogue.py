@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from xuanzang.text.types import PlaceholderFamily as Family
+from xuanzang.text.types import ProtectedPattern
 
 
 class Role(Enum):
@@ -234,6 +235,17 @@ _MARKED_ORDER = (
 )
 _CLOSERS: Mapping[str, str] = MappingProxyType({"{": "}", "<": ">", "[": "]", "`": "`", "&": ";"})
 _MAX_SPAN = 2000
+_PROTECTED: Mapping[ProtectedPattern, frozenset[Family]] = MappingProxyType(
+    {
+        ProtectedPattern.URL: frozenset({Family.ADDRESSES}),
+        ProtectedPattern.EMAIL: frozenset({Family.ADDRESSES}),
+        ProtectedPattern.CODE: frozenset({Family.CODE}),
+        ProtectedPattern.PLACEHOLDER: frozenset({Family.PRINTF, Family.BRACES}),
+        ProtectedPattern.TAG: frozenset({Family.TAGS}),
+    }
+)
+_MAIL = re.compile(r"(?:mailto:)?[A-Za-z0-9._%+-]{1,64}+@")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9_])(?<![0-9][.,:/])[0-9]++(?:[.,:/][0-9]++)*+%?(?![A-Za-z0-9_])")
 _RUN = re.compile(r"[!-~]+")
 # Fields without a name or number.
 _ORDERED = re.compile(rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@][a-z]{{0,2}}$|\{{[:!}}]")
@@ -281,6 +293,17 @@ def find(text: str, families: Set[Family]) -> list[Found]:
             kept.append(span)
             end = span.end
     return kept
+
+
+def find_protected(text: str, pattern: ProtectedPattern) -> list[Found]:
+    """Find the texts of a protected pattern, which are those of some families, or numbers in digits."""
+    if pattern is ProtectedPattern.NUMBER:
+        return [Found(*match.span(), Role.VALUE) for match in _NUMBER.finditer(text)]
+    found = find(text, _PROTECTED[pattern])
+    if pattern in (ProtectedPattern.URL, ProtectedPattern.EMAIL):
+        is_mail = pattern is ProtectedPattern.EMAIL
+        return [span for span in found if bool(_MAIL.match(text, span.start)) is is_mail]
+    return found
 
 
 def _marked(text: str, catalogue: _Catalogue) -> Iterator[Found]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hostile_texts import superlinear
 
+from xuanzang.text.catalogue import Role, find
 from xuanzang.text.spans.blanks import blanks
 from xuanzang.text.spans.carrying import Carrier, is_no_language
-from xuanzang.text.spans.catalogue import Role, find
 from xuanzang.text.types import PlaceholderFamily as Family
 
 SPANS = {
