@@ -80,6 +80,9 @@ DIALECTS: dict[str, tuple[str, ...]] = {
         "*[kept]: Word\n*[kept]: Word\n\nWord\n",
     ),
     "templates": (
+        "Word {{ kept.kept }}/kept/kept.html word {{ kept }}/word.\n",
+        "Word <<Kept>>, word <<Kept Kept>>.\n",
+        "{::comment}\nkept\n{:/comment}\n\nWord\n",
         "Word {{ kept.kept }} word.\n",
         'Word {{kept}} and {{ kept | kept: "kept" }}.\n'.replace("and", "word"),
         '{% include kept.html kept="kept" %}\n\nWord\n',
@@ -129,6 +132,8 @@ DIALECTS: dict[str, tuple[str, ...]] = {
         "Word [https://kept.example/a_b](https://kept.example/a_b) word\n",
     ),
     "HTML": (
+        '<figure markdown>\n  ![kept](kept.png){ kept="1" }\n  <figcaption>Word</figcaption>\n</figure>\n',
+        "<p>Word [kept](kept) word <<Kept>></p>\n",
         '<div align="center">\n  <b>Word</b> word\n</div>\n',
         "- word\n\n  <div>\n  word\n  </div>\n",
         "> <div>\n> word\n> </div>\n",
@@ -162,6 +167,8 @@ DIALECTS: dict[str, tuple[str, ...]] = {
         "%% 12 %%\n\nWord\n",
     ),
     "spelling": (
+        "Word&nbsp;word **&copy; word** &mdash; word\n",
+        "Word&nbsp;word `&nbsp;` word\n",
         "Word 5 * 3 = 15 word a < b word.\n".replace("a <", "5 <").replace("b word", "6 word"),
         "Word [word] word (word).\n",
         "1986\\. Word word.\n",

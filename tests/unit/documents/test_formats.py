@@ -135,6 +135,8 @@ def test_what_is_not_translated_ends_where_browsers_end_it(source: str, found: l
         ("<p <?= \"a>b\" ?> alt='a {{ b }}' title='c'>d", "<p <?= \"a>b\" ?> alt='a {{ b }}' title='C'>D"),
         ("<p>a<?php if (x > 1) { echo '<p>b</p>';", "<p>A<?php if (x > 1) { echo '<p>b</p>';"),
         ("<p>a {{ b {% c <% d", "<p>A {{ B {% C &lt;% D"),
+        ("<p>a <<Name>>, b <<First Name>></p>", "<p>A <<Name>>, B <<First Name>></p>"),
+        ("<p>a <<b>c</b>", "<p>A &lt;<b>C</b>"),
     ],
 )
 def test_directives_of_templates_stay(source: str, expected: str) -> None:
@@ -378,6 +380,32 @@ def test_breaks_within_a_line_of_subtitles_stay_breaks() -> None:
     source = "1\n00:00:01,000 --> 00:00:02,000\nOne.\\N- two\\nThree\\Nfour C:\\New\n"
     assert texts(".srt", source) == ["One.", "two Three four C:\\New"]
     assert "ONE.\\N- TWO" in translated(".srt", source).decode()
+
+
+@pytest.mark.parametrize(
+    ("cue", "found"),
+    [
+        ("[DOOR OPENS]\nCome in.", ["[DOOR OPENS]", "Come in."]),
+        ("(one\ntwo)\nthree", ["(one two)", "three"]),
+        ("♪ one ♪\n♪ two ♪", ["♪ one ♪", "♪ two ♪"]),
+        ("JOHN: One?\nMARY: Two\nthree.", ["JOHN: One?", "MARY: Two three."]),
+        (">> One\n>> Two", [">> One", ">> Two"]),
+        ("one\nA 10:30", ["one A 10:30"]),
+        ("a < b > c", ["a < b > c"]),
+    ],
+)
+def test_sounds_songs_and_speakers_of_subtitles_have_lines_of_their_own(cue: str, found: list[str]) -> None:
+    source = f"1\n00:00:01,000 --> 00:00:02,000\n{cue}\n"
+    assert texts(".srt", source) == found
+
+
+def test_references_and_spaces_of_subtitles_are_spelled_as_they_were() -> None:
+    source = "WEBVTT\n\n00:01.000 --> 00:02.000\n&nbsp;one &lrm;two &amp; &lt;three&gt;\n"
+    assert translated(".vtt", source).decode() == source.replace("one", "ONE").replace("two", "TWO").replace(
+        "three", "THREE"
+    )
+    source = "[Events]\nFormat: Start, Text\nDialogue: 0,one\\htwo\n"
+    assert translated(".ass", source).decode() == source.replace("one", "ONE").replace("two", "TWO")
 
 
 def test_metadata_in_cues_stays() -> None:

@@ -90,6 +90,8 @@ def _translate_documents(client: TranslationClient, arguments: argparse.Namespac
         raise ValueError("several files would have the same output: translate them one by one, or without -o and -d")
     refused, kept = 0, [*arguments.files, arguments.memory, arguments.glossary]
     require_other_files(outputs.values(), kept)
+    if arguments.directory is not None:
+        arguments.directory.mkdir(parents=True, exist_ok=True)
     for file, output in outputs.items():
         # Names that differ in their capitals may be one file, which is there once the first is written.
         require_other_files([output], kept)

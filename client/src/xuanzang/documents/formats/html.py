@@ -12,7 +12,7 @@ from functools import partial
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_text
-from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens, unescaped
+from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens, references, unescaped
 from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, translatable
 
 _DECLARED = re.compile(
@@ -32,7 +32,10 @@ _DECLARED_AS = {
 _READINGS = ("rt", "rp", "rtc")
 """Elements with the reading of neighbouring words."""
 _UNTRANSLATED = frozenset(
-    ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math", *_READINGS)
+    (
+        *("script", "style", "code", "pre", "kbd", "samp", "tt", "var", "textarea", "template", "svg", "math"),
+        *("listing", "plaintext", "xmp", *_READINGS),
+    )
 )
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rp rt s samp small "  # noqa: SIM905
@@ -73,7 +76,6 @@ _AMONG_WORDS = re.compile(rf"({_NUMBER}|(?<!{_ASCII_SPACE})(?:{_ASCII_SPACE}*+{_
 _DELIMITERS = "<?=%->{} \t\r\n;"
 _SHOWN = re.compile(r"^<\?(?:php)?\s*(?:echo|print)\b")
 _SHOWN_CHARACTERS = 40
-_REFERENCE = re.compile(r"&#?\w{1,32};")
 _READ_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
@@ -93,19 +95,20 @@ def declared_encoding(raw: bytes) -> str | None:
     return _DECLARED_AS.get(name, name)
 
 
-def html_edits(text: str, *, depth: int, is_xml: bool = False) -> list[Edit]:
+def html_edits(text: str, *, depth: int, is_xml: bool = False, has_links: bool = False) -> list[Edit]:
     """Return the edits of a document or a part of one.
 
     Args:
         text: HTML.
         depth: Limit of untranslated elements inside one another.
         is_xml: Whether it is XHTML.
+        has_links: Whether links and images of Markdown in it stay.
 
     Raises:
         DocumentError: The limit is exceeded.
     """
     blocks = _Blocks(text, depth)
-    for token in html_tokens(text, is_xml=is_xml):
+    for token in html_tokens(text, is_xml=is_xml, has_links=has_links):
         blocks.take(token)
     blocks.finish()
     return blocks.edits
@@ -255,25 +258,14 @@ class _Blocks:
 
     def _flush(self) -> None:
         pieces, self._pieces = self._pieces, []
-        references = _references(pieces)
-        self.edits += block_edits(self._text, pieces, partial(_composed, references))
+        kept = references("".join(piece.raw for piece in pieces if piece.kind is Kind.TEXT), plain="\"'")
+        self.edits += block_edits(self._text, pieces, partial(_composed, kept))
 
 
-def _composed(references: Mapping[int, str], pieces: Sequence[Piece], _replaced: Sequence[Piece]) -> str:
+def _composed(kept: Mapping[int, str], pieces: Sequence[Piece], _replaced: Sequence[Piece]) -> str:
     return "".join(
-        markup_text(piece.text).translate(references) if piece.kind is Kind.TEXT else piece.raw for piece in pieces
+        markup_text(piece.text).translate(kept) if piece.kind is Kind.TEXT else piece.raw for piece in pieces
     )
-
-
-def _references(pieces: Sequence[Piece]) -> dict[int, str]:
-    """Return the references by their characters, for characters that never occur literally."""
-    raw = "".join(piece.raw for piece in pieces if piece.kind is Kind.TEXT)
-    found = {unescaped(match[0]): match[0] for match in _REFERENCE.finditer(raw)}
-    return {
-        ord(character): reference
-        for character, reference in found.items()
-        if len(character) == 1 and (character in "\"'" or not character.isascii()) and character not in raw
-    }
 
 
 def _attribute_edits(tag: Token) -> Iterator[Edit]:

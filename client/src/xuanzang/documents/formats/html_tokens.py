@@ -25,16 +25,22 @@ _MARKUP = re.compile(
 _MASK = "\ufdd1"
 """Character, in no text, that stands for those of directives."""
 _MASKED_OR_NOT = re.compile(rf"{_MASK}+|[^{_MASK}]+")
-_CLOSED_BY = {"<?": "?>", "<%": "%>", "{{{": "}}}", "{{": "}}", "{%": "%}", "{#": "#}"}
-_DIRECTIVE = re.compile("|".join(map(re.escape, _CLOSED_BY)))
-_OUTPUT = re.compile(r"\{\{\{?(?![#/^!>])|<%[=-]|<\?=|<\?(?:php)?\s+(?:echo|print)\b")
+_CLOSED_BY = {"<?": "?>", "<%": "%>", "<<": ">>", "{{{": "}}}", "{{": "}}", "{%": "%}", "{#": "#}"}
+# Fields of mail merge have names; two other brackets are text and a tag.
+_DIRECTIVE = re.compile(r"<[?%]|<<(?=[A-Za-z_][\w .:-]{0,80}>>)|\{\{\{?|\{[%#]")
+# Links and images of Markdown between tags.
+_LINK = re.compile(
+    r"!?\[[^\[\]]*+\]\([^()\s]*+(?:[ \t]++\"[^\"\r\n]{0,200}\")?\)(?:\{[^{}\r\n]*+\})?|" + _DIRECTIVE.pattern
+)
+_OUTPUT = re.compile(r"\{\{\{?(?![#/^!>])|<<|<%[=-]|<\?=|<\?(?:php)?\s+(?:echo|print)\b")
 _BRACED_CHARACTERS = 1000
 """Longest directive in braces, which may be braces of something else."""
+_REFERENCE = re.compile(r"&#?\w{1,32};")
 # Python refuses to read thousands of digits.
 _LONG_NUMBER = re.compile(r"(?<=&#)(?:([xX])([0-9a-fA-F]{20,}+)|([0-9]{20,}+))")
 _BEGINNING = re.compile(r"<[A-Za-z!?/]")
 _NAMED_VALUE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?+""")
-_WITHOUT_TAGS = ("script", "style", "textarea", "title")
+_WITHOUT_TAGS = ("script", "style", "textarea", "title", "xmp", "plaintext")
 """Elements whose content ends at their end tag, whatever it looks like."""
 _CLOSING = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _WITHOUT_TAGS}
 
@@ -97,13 +103,14 @@ class Token:
         return found
 
 
-def html_tokens(text: str, *, is_xml: bool = False) -> Iterator[Token]:
+def html_tokens(text: str, *, is_xml: bool = False, has_links: bool = False) -> Iterator[Token]:
     """Yield the tokens of HTML, a page or a part of one; joined they are the text.
 
     Args:
         is_xml: True for XHTML, where any element may be self-closing.
+        has_links: True if links and images of Markdown count as directives.
     """
-    masked, directives = _masked(text)
+    masked, directives = _masked(text, _LINK if has_links else _DIRECTIVE)
     at = 0
     for start, end, name, kind in _tokens(masked, is_xml=is_xml):
         if kind is TokenKind.TEXT:
@@ -146,15 +153,21 @@ def _words(
             at = until
 
 
-def _masked(text: str) -> tuple[str, dict[int, tuple[int, TokenKind]]]:
+def _masked(text: str, pattern: re.Pattern[str]) -> tuple[str, dict[int, tuple[int, TokenKind]]]:
     """Return a text of the same length without directives, and their ends and kinds by their beginnings."""
     directives: dict[int, tuple[int, TokenKind]] = {}
     pieces: list[str] = []
     at = 0
     plain = text.replace(_MASK, "\ufffd")
     closings: dict[str, int] = {}
-    while opening := _DIRECTIVE.search(text, at):
-        start, closing = opening.start(), _CLOSED_BY[opening[0]]
+    while opening := pattern.search(text, at):
+        start = opening.start()
+        if opening[0].endswith((")", "}")):
+            directives[start] = opening.end(), TokenKind.DIRECTIVE if opening[0][0] == "!" else TokenKind.OUTPUT
+            pieces += plain[at:start], _MASK * len(opening[0])
+            at = opening.end()
+            continue
+        closing = _CLOSED_BY[opening[0]]
         if closings.get(closing, 0) < opening.end():
             found = text.find(closing, opening.end())
             closings[closing] = len(text) if found < 0 else found
@@ -175,6 +188,21 @@ def _masked(text: str) -> tuple[str, dict[int, tuple[int, TokenKind]]]:
 def unescaped(raw: str) -> str:
     """Return HTML with characters instead of its references, whatever their numbers are."""
     return html.unescape(_LONG_NUMBER.sub(_shortened, raw))
+
+
+def references(raw: str, *, plain: str = "") -> dict[int, str]:
+    """Return the references of a text by their characters, for characters that never occur literally.
+
+    Args:
+        plain: Characters of ASCII whose references count, too.
+    """
+    found = {unescaped(match[0]): match[0] for match in _REFERENCE.finditer(raw)}
+    literal = _REFERENCE.sub("", raw)
+    return {
+        ord(character): reference
+        for character, reference in found.items()
+        if len(character) == 1 and (character in plain or not character.isascii()) and character not in literal
+    }
 
 
 def _shortened(number: re.Match[str]) -> str:

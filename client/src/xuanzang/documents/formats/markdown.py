@@ -15,7 +15,7 @@ from xuanzang.documents.document import Document, ReadSettings, UnwritableError
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, is_balanced
 from xuanzang.documents.formats.html import INLINE, html_edits
-from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
+from xuanzang.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens, references
 from xuanzang.documents.formats.markdown_blocks import LINE_BREAK, Block, parts, without_labels
 from xuanzang.documents.formats.markdown_dialects import normalised, view_of
 from xuanzang.documents.formats.markdown_writing import (
@@ -120,7 +120,7 @@ class _Reader:
         if tokens[0].kind is TokenKind.START and tokens[0].name in INLINE - VOID:
             # It begins the block, so it must stay the first: without it, the markup is not balanced.
             text = " " * len(tokens[0].raw) + text[len(tokens[0].raw) :]
-        for edit in html_edits(text, depth=self._depth):
+        for edit in html_edits(text, depth=self._depth, has_links=True):
             yield _moved(edit, self._offset + start)
 
     def _follow(self, token: Token, start: int) -> None:
@@ -171,8 +171,9 @@ class _Reader:
             [each for each in block if each.start >= end],
         )
         wanted, kept = shape([*leading, *pieces, *trailing]), kept_marks(replaced, self._body)
+        entities = _kept_references(self._body, pieces, replaced)
         for spelling in SPELLINGS:
-            written = spelling(pieces, kept, is_first=start == first)
+            written = spelling(pieces, kept, is_first=start == first).translate(entities)
             found = self._shape(context + before + written + after)
             if found == wanted or (found[:2] == EMPTY_ELEMENT and found[2:] == wanted):
                 return written
@@ -193,6 +194,13 @@ class _Reader:
 
     def _link(self, link: Any) -> tuple[str, str] | None:
         return ("", "") if normalised(link["reference"]) in self._labels else None
+
+
+def _kept_references(body: str, pieces: Sequence[Piece], replaced: Sequence[Piece]) -> dict[int, str]:
+    """Return the references to write for characters of a translation, as the replaced pieces do."""
+    found = references("".join(body[piece.start : piece.end] for piece in replaced if piece.kind is Kind.TEXT))
+    marks = "".join(piece.raw for piece in pieces if piece.kind is not Kind.TEXT) if found else ""
+    return {character: reference for character, reference in found.items() if chr(character) not in marks}
 
 
 def _moved(edit: Edit, offset: int) -> Edit:

@@ -38,11 +38,11 @@ _TEMPLATE_LINE = re.compile(
 )
 _GRID = re.compile(r"\+[-=:+]{2,}\+")
 _CODE_TAG = re.compile(r"\{%-?\s*+(?:highlight|code|codeblock|schema|javascript|stylesheet|style|comment|mermaid)\b")
-_END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\bend\w++(?=\s*+-?%\})")
+_END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\{:/\w*+\}|\bend\w++(?=\s*+-?%\})")
 
 _OPENING = re.compile(
-    r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|!?\[\[|\+\+(?=\w)|\{(?=[:.#\w $`])"
-    r"|==(?=[^\s=])"
+    r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|<<(?=[A-Za-z_])|!?\[\[|\+\+(?=\w)"
+    r"|\{(?=[:.#\w $`])|==(?=[^\s=])"
     r"|\[-?@|::?(?=[A-Za-z0-9_+-])|(?<![A-Za-z0-9<\"'=@/&])(?:(?:https?|ftp)://|www\.)(?=[^\s/.])"
     r"|(?<![\w.+<-])[A-Za-z0-9][\w.+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
     re.DOTALL | re.ASCII,
@@ -67,6 +67,10 @@ _MARKED = re.compile(r"==(?=\S)[^=~\r\n]*[^=~\s]==(?!=)")
 _FORMULA = re.compile(r"[=^_{}+*/<>\\-]|\b\w\b")
 _RAW_BLOCK = re.compile(r"\{%-?\s*+(raw|comment|verbatim|highlight|code|schema)\b")
 _CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}", "{/*": "*/}", "<%": "%>", "\\(": "\\)"}
+# An address that goes on behind the value of a template.
+_PATH = re.compile(r"/[\w~%+-]++(?=[/.#?][\w~%/+-])[\w~%/+=&#-]*+(?:[.?][\w~%/+=&#-]++)*+")
+# A field of mail merge.
+_FIELD = re.compile(r"<<[A-Za-z_][\w .:-]{0,80}>>")
 _BLANK_LINE = re.compile(r"(?:\r\n?|\n)(?:[ \t]*+>)*+[ \t]*+(?=[\r\n]|\Z)")
 
 
@@ -161,6 +165,8 @@ def _closing(content: str, start: int) -> str | None:
     """Return the end mark of a multi-line construct, empty for a blank line; None: the line begins none."""
     if content in ("$$", "\\["):
         return {"$$": "$$", "\\[": "\\]"}[content]
+    if content in ("{::comment}", "{::nomarkdown}"):
+        return content.replace("::", ":/")
     if content.startswith("\\begin{"):
         return content.partition("}")[0].replace("begin", "end") + "}"
     if tag := _CODE_TAG.match(content):
@@ -248,7 +254,7 @@ class _Inline:
         if "://" in opening or opening == "www.":
             return self._address(start)
         patterns = {"++": _KEYS, "==": _MARKED, "{": _ROLE, ":": _NAMED, "::": _NAMED}
-        patterns |= {"<": _COMPONENT, "</": _COMPONENT, "[@": _CITED, "[-@": _CITED}
+        patterns |= {"<<": _FIELD, "<": _COMPONENT, "</": _COMPONENT, "[@": _CITED, "[-@": _CITED}
         if "@" in opening[3:]:
             return start + len(opening), False
         pattern = _WIKI if opening.endswith("[[") else patterns.get(opening)
@@ -271,7 +277,9 @@ class _Inline:
             return None
         while opening == "{{" and self._text.startswith("}", end + 2):
             end += 1
-        return end + len(closing)
+        end += len(closing)
+        path = _PATH.match(self._text, end) if opening == "{{" else None
+        return path.end() if path else end
 
     def _address(self, start: int) -> tuple[int, bool] | None:
         if self._text[max(0, start - 2) : start] == "](":

@@ -5,23 +5,26 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.formats.html_tokens import unescaped
+from xuanzang.documents.formats.html_tokens import references, unescaped
 from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, replacement, stripped_span
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n?|\n|\Z)")
 _ARROW = "-->"
 _TIME = re.compile(r"\d[:.,]\d")
-_TAG = re.compile(r"<[^<>\r\n]*>|\{\\[^{}\r\n]*\}")
+_TAG = re.compile(r"</?\w[^<>\r\n]*>|</>|\{\\[^{}\r\n]*\}")
 _OVERRIDE = re.compile(r"\{[^{}\r\n]*\}")
 _DRAWN_OR_SUNG = re.compile(r"\{[^{}]*\\(?:p[1-9]|[kK][fo]?\d)")
 """Override of Advanced SubStation whose text is a drawing, or the syllables of a song."""
 _BREAK = re.compile(r"(?<!:)\\N|(?<!:)\\n(?=[A-Z\W])")
-# Another speaker's line, or another sentence.
-_DIALOGUE = re.compile(r"(?:[\r\n]|\\N)(?=[ \t]*[-–—])|(?<=[.!?。！？…])[ \t]*+\\N")
+# Another speaker's line, a sound, a song, or another sentence.
+_DIALOGUE = re.compile(
+    r"(?:\r\n?|\n|\\N)(?=[ \t]*(?:[-–—\[(（【♪♫#]|>>|[A-Z][A-Z0-9 .']{0,30}[:：](?!\d)))"
+    r"|(?<=[\])）】♪♫])[ \t]*+(?:\r\n?|\n|\\N)|(?<=[.!?。！？…])[ \t]*+\\N"
+)
 _DASH = re.compile(r"[ \t]*[-–—]+[ \t]*")
 _LINE_CHARACTERS = 42
 
@@ -72,8 +75,10 @@ def _dialogue_edits(text: str, begin: int, end: int) -> Iterator[Edit]:
             continue
         lines = _writer(content, "\\N", has_entities=False) if _BREAK.search(content) else flowing
 
-        def write(translation: str, lines: Callable[[str], str] = lines) -> str:
-            return lines(translation.translate({ord("{"): "(", ord("}"): ")"}))
+        spelled = {ord("{"): "(", ord("}"): ")"} | ({0xA0: "\\h"} if "\\h" in content else {})
+
+        def write(translation: str, lines: Callable[[str], str] = lines, spelled: Mapping[int, str] = spelled) -> str:
+            return lines(translation).translate(spelled)
 
         yield from replacement(start, stop, flowing(_BREAK.sub("\n", content).replace("\\h", "\xa0")), write)
 
@@ -139,13 +144,14 @@ def _run(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _writer(source: str, line_end: str, *, has_entities: bool) -> Callable[[str], str]:
     """Return the function from a translation to lines: one, or about as many as the source has."""
     lines = source.count(line_end) + 1
+    kept = references(source) if has_entities else {}
 
     def write(translation: str) -> str:
         text = flowing(translation)
         width = max(_LINE_CHARACTERS, -(-len(text) // lines) + 8) if lines > 1 or len(text) > _LINE_CHARACTERS else 0
         wrapped = _wrapped(text, width) if width else [text]
         content = line_end.join(wrapped).replace(_ARROW, "->")
-        return html.escape(content, quote=False) if has_entities else content
+        return html.escape(content, quote=False).translate(kept) if has_entities else content
 
     return write
 
