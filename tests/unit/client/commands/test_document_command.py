@@ -175,19 +175,18 @@ def test_wrong_arguments_leave_nothing_behind(run: Run, tmp_path: Path, argument
 
 
 def test_one_of_several_files_that_fails_is_named_and_the_others_are_translated(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
     for name, content in (("a.md", "# one\n"), ("bad.json", "{"), ("c.srt", "1\n0:0:1,0 --> 0:0:2,0\ntwo\n")):
         (tmp_path / name).write_text(content)
     files = [tmp_path / name for name in ("a.md", "bad.json", "missing.txt", "c.srt")]
-    code, output, errors = run("documents", "-d", tmp_path / "out", *files)
+    code, output, errors = run("documents", "-d", tmp_path / "new" / "out", *files)
     assert code == 1
     assert [line.partition(": ")[2].partition(":")[0] for line in errors.splitlines()] == [
         str(tmp_path / "bad.json"),
         "[Errno 2] No such file or directory",
     ]
     assert len(output.splitlines()) == 2
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.md", "c.srt"]
-    assert (tmp_path / "out" / "c.srt").read_text().endswith("TWO\n")
+    assert sorted(path.name for path in (tmp_path / "new" / "out").iterdir()) == ["a.md", "c.srt"]
+    assert (tmp_path / "new" / "out" / "c.srt").read_text().endswith("TWO\n")
 
 
 def test_progress_counts_texts_up_to_all_of_them() -> None:

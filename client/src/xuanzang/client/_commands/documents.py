@@ -46,7 +46,13 @@ def add_documents(commands: Commands, shared: argparse.ArgumentParser) -> None:
 def _add_files(group: argparse._ArgumentGroup) -> None:
     place = group.add_mutually_exclusive_group()
     place.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write, for a single FILE")
-    place.add_argument("-d", "--directory", type=Path, metavar="DIR", help="folder to write files of the same names to")
+    place.add_argument(
+        "-d",
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="folder to write files of the same names to; made if missing",
+    )
     group.add_argument(
         "--column",
         dest="columns",
