@@ -13,16 +13,45 @@ from xuanzang.text.sentences import (
     before_seen,
     is_copied,
     is_forced_cut,
+    is_plain,
     seen_text,
     split_at_pauses,
     split_long_sentence,
     split_sentences,
     with_unbroken,
 )
+from xuanzang.text.spans.blanks import has_blanks, has_odd_words
+from xuanzang.text.spans.carrying import is_no_language
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))
 )
+
+ENGLISH = st.lists(st.text(alphabet="aBz0,'-.", min_size=1, max_size=6), min_size=1, max_size=5).map(" ".join)
+CHINESE = st.text(alphabet="我一9aZ，、。？\u3007", min_size=1, max_size=12)
+
+
+@given(st.one_of(ENGLISH, CHINESE, TEXTS))
+def test_a_plain_text_is_one_sentence_with_nothing_to_copy_or_carry(text: str) -> None:
+    needs_care = is_no_language(text) or has_blanks(text) or has_odd_words(text) or is_copied(text)
+    if is_plain(text):
+        assert not needs_care
+        assert split_sentences(text) == [seen_text(text)] == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["我有一只猫。", "好", "If the file does not exist, an error is returned.", "I don't know.", "他2024年来，我不在"],
+)
+def test_ordinary_sentences_are_plain(text: str) -> None:
+    assert is_plain(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "cat", "a  b.", "3 cats.", "Hi. Go.", "{a} b.", "a b.\n", "好。好", "我😀", "かな"]
+)
+def test_texts_that_need_a_closer_look_are_not_plain(text: str) -> None:
+    assert not is_plain(text)
 
 
 @given(TEXTS)

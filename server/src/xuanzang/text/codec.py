@@ -13,6 +13,7 @@ from xuanzang.text.sentences import (
     before_seen,
     is_copied,
     is_forced_cut,
+    is_plain,
     seen_text,
     split_around_words,
     split_at_pauses,
@@ -117,6 +118,10 @@ class TextCodec:
         `max_source_length` ids. `unbroken` are places, in their order, whose marks end no sentence; `words` are those
         of stand-ins, whose characters say nothing of where sentences end.
         """
+        if not words and is_plain(text):
+            segment = self._encoded(text, text)
+            if len(segment.source_ids) <= self.max_source_length:
+                return [segment]
         parts = split_sentences(text) if not words else split_around_words(text, words)
         if unbroken:
             parts = with_unbroken(parts, unbroken)
@@ -143,7 +148,10 @@ class TextCodec:
 
     def _segment(self, part: str) -> Segment:
         seen = seen_text(part)
-        source_ids = () if is_copied(seen) else tuple(self._encode(seen))
+        return Segment(text=part, source_ids=()) if is_copied(seen) else self._encoded(part, seen)
+
+    def _encoded(self, part: str, seen: str) -> Segment:
+        source_ids = tuple(self._encode(seen))
         return Segment(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
 
     def encode(self, sentence: str) -> list[int]:

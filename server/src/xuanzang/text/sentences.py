@@ -54,8 +54,18 @@ _CLAUSES = re.compile(r".*?(?:[，、]|,(?!\d))+|.+", re.DOTALL)
 _WORDS = re.compile(r"\S+\s*|\s+")
 _SCRIPTS = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]+")
 _PAUSES = frozenset("，、,")
+# Words with single spaces between them, or Chinese characters, and one mark at the end.
+_PLAIN = re.compile(
+    r"(?=(?:\S+ )?[A-Za-z]+[ ,.!?])[A-Za-z][A-Za-z0-9,'-]*(?: [A-Za-z0-9,'-]+)*[.!?]?"
+    r"|[A-Za-z0-9]*[\u4e00-\u9fff][A-Za-z0-9\u4e00-\u9fff，、]*[。！？]?"
+)
 # A character has fewer marks in every script; text made to have more is cut among them.
 _MAX_COMBINING_MARKS = 16
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text is one sentence of ordinary words, as most are: nothing of it is copied or carried."""
+    return _PLAIN.fullmatch(text) is not None
 
 
 def is_copied(seen: str) -> bool:

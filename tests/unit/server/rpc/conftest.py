@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.keys import change_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.tls import ReloadedTLS, TLSFiles
-from xuanzang.server.engine.calls.record import Call
+from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -33,7 +33,6 @@ from xuanzang.server.engine.types import (
     CallerId,
     DecodingOptions,
     FinishReason,
-    HoldSentences,
     Hypothesis,
     Route,
     Runtime,
@@ -123,9 +122,10 @@ class FakeEngine:
     def seconds_until_begun(self, caller: CallerId) -> float | None:
         return self.until_begun
 
-    async def translate(self, call: Call, *, hold_sentences: HoldSentences, **asked: Any) -> list[list[Hypothesis]]:
+    async def translate(self, call: Call, *, record: CallRecord, **asked: Any) -> list[list[Hypothesis]]:
         self.asked.append({"call": call, **asked})
-        with hold_sentences(len(call.texts)):
+        record.sentences = len(call.texts)
+        with record.hold_sentences(len(call.texts)) if record.hold_sentences else nullcontext():
             return [[await self._translate(text)] for text in call.texts]
 
     async def translate_progressively(self, call: Call, **asked: Any) -> AsyncGenerator[str | list[Hypothesis], None]:

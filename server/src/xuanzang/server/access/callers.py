@@ -57,18 +57,6 @@ class Caller:
         """
         return _FREE
 
-    def hold_sentences(
-        self,
-        count: int,  # noqa: ARG002 - as above
-        *,
-        more_characters: int = 0,  # noqa: ARG002 - as above
-    ) -> AbstractContextManager[None]:
-        """Hold places for sentences in translation, and charge characters for work that the options ask for.
-
-        Quotas raise the errors of `charged`.
-        """
-        return _FREE
-
 
 class KeyCaller(Caller):
     """The holder of a key: one object for all its RPCs."""
@@ -156,16 +144,20 @@ class KeyCaller(Caller):
         finally:
             self._metrics.characters.inc(characters)
 
-    @override
     @contextmanager
-    def hold_sentences(self, count: int, *, more_characters: int = 0) -> Iterator[None]:
+    def hold_sentences(self, count: int, *, characters: int, forced_tokens: int) -> Iterator[None]:
+        """Hold places for sentences while they are searched; quotas raise the errors of `charged`.
+
+        The sentences have some characters, which are charged already. Target tokens that the options force for each are
+        charged as characters where they are more.
+        """
         with ExitStack() as held:
             try:
                 held.enter_context(self._places.held(count))
             except (InvalidInputError, OverloadedError):
                 self._metrics.refusals["sentences"].inc()
                 raise
-            held.enter_context(self._charged(more_characters))
+            held.enter_context(self._charged(max(0, count * forced_tokens - characters)))
             self._metrics.sentences.inc(count)
             try:
                 yield

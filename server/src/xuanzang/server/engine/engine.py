@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
 from xuanzang.server.engine.threads import Threads
-from xuanzang.server.engine.types import NO_CALLER, CallerId, HoldSentences, Hypothesis, Runtime, ServedModel
+from xuanzang.server.engine.types import NO_CALLER, CallerId, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.text.language_codes import matched
@@ -256,7 +255,6 @@ class Engine:
         caller: CallerId = NO_CALLER,
         deadline: float | None = None,
         record: CallRecord | None = None,
-        hold_sentences: HoldSentences = nullcontext,
         watch: SearchWatch | None = None,
     ) -> Coroutine[Any, Any, list[list[Hypothesis]]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
@@ -266,7 +264,6 @@ class Engine:
             caller: Identity of the caller: callers take turns.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             record: New record, which the engine fills in.
-            hold_sentences: Holds places of the caller for sentences while they are searched.
             watch: Watch that has the searches recorded.
 
         Returns:
@@ -279,7 +276,7 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context, writer = self._context(call, caller, deadline, hold_sentences)
+        context, writer = self._context(call, caller, deadline)
         return self._calls.run(call, context, record=record, writer=writer, watch=watch)
 
     def translate_progressively(
@@ -289,7 +286,6 @@ class Engine:
         caller: CallerId = NO_CALLER,
         deadline: float | None = None,
         record: CallRecord | None = None,
-        hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate the text of a call and yield its beginning as soon as it is final; closing cancels the work.
 
@@ -299,12 +295,12 @@ class Engine:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
             draws or alternatives nothing is certain before the end.
         """
-        context, writer = self._context(call, caller, deadline, hold_sentences)
+        context, writer = self._context(call, caller, deadline)
         record = record or CallRecord()
         return self._calls.run_progressively(call, context, record=record, writer=writer)
 
     def _context(
-        self, call: Call, caller: CallerId, deadline: float | None, hold_sentences: HoldSentences
+        self, call: Call, caller: CallerId, deadline: float | None
     ) -> tuple[CallContext, TraditionalWriter | None]:
         """Return the context of a call on a loaded model, and the writer of a language that the model lacks."""
         # By name and version: whether it is the default may have changed since it was resolved.
@@ -325,7 +321,6 @@ class Engine:
             target_language=target,
             deadline=deadline,
             cutoff=cutoff,
-            hold_sentences=hold_sentences,
         )
         return context, writer
 

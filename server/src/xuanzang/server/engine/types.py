@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from xuanzang.text.types import GlossaryMatch, Reading, TokenDetail
-
-HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
-"""Function that admits a number of sentences, or refuses them, and holds places for them in the meantime."""
 
 
 class FinishReason(enum.Enum):

@@ -29,7 +29,7 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.types import CallerId, HoldSentences, Hypothesis
+from xuanzang.server.engine.types import CallerId, Hypothesis
 from xuanzang.server.explanation.forced_decoding import (
     AttentionGraphs,
     ForcedDecoding,
@@ -182,7 +182,6 @@ class EngineArguments(TypedDict, total=False):
     caller: CallerId
     deadline: float | None
     record: CallRecord | None
-    hold_sentences: HoldSentences
 
 
 class Explainer:

@@ -17,7 +17,6 @@ from xuanzang.server.engine.calls.answers import (
     AnswerCache,
     AnsweredSearches,
     AnswerKey,
-    OnResult,
     _size_of,
 )
 from xuanzang.server.engine.calls.jobs import SentenceListener
@@ -179,7 +178,7 @@ class Decoder:
         """Sentences that a deadline cuts short."""
 
     async def __call__(
-        self, searches: Sequence[PlannedSearch], listener: SentenceListener | None, on_result: OnResult
+        self, searches: Sequence[PlannedSearch], listener: SentenceListener | None
     ) -> list[SentenceResult]:
         self.searched += [search.sentence.source_ids[0] for search in searches]
         await self.go.wait()
@@ -191,7 +190,6 @@ class Decoder:
             reason = FinishReason.DEADLINE if cut else FinishReason.MAX_LENGTH
             texts = [search.renderer.render(search.sentence, each, cut=reason) for each in hypotheses]
             result = SentenceResult(hypotheses, texts, TIMELINE)
-            on_result(position, result)
             if listener:
                 listener.on_result(position, result)
             results.append(result)
@@ -200,6 +198,8 @@ class Decoder:
 
 class Heard:
     """What a listener heard."""
+
+    reads_along = True
 
     def __init__(self) -> None:
         self.positions: list[int] = []
@@ -221,8 +221,8 @@ def ask(model: LoadedModel, metrics: Metrics, threads: Executor) -> Ask:
     def start(decoder: Decoder, *firsts: int, listener: Heard | None = None) -> asyncio.Task[list[SentenceResult]]:
         caller = Caller(model)
         searches = [caller.search(first, 2) for first in firsts]
-        asked = AnsweredSearches(cache, caller.context, searches, listener=listener, rendering=threads)
-        return asyncio.ensure_future(asked.results(decoder))
+        asked = AnsweredSearches(decoder, cache, caller.context, rendering=threads)
+        return asyncio.ensure_future(asked.search(searches, listener))
 
     return start
 

@@ -391,6 +391,8 @@ async def test_a_fault_of_one_text_ends_its_call_and_not_the_batch(bench: Bench)
 
 
 class Listening:
+    reads_along = True
+
     def __init__(self) -> None:
         self.beginnings: list[str] = []
 

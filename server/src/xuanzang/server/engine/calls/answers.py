@@ -206,63 +206,65 @@ def _size_of(key: AnswerKey, found: Found) -> int:
     return size
 
 
-Decode = Callable[[Sequence[PlannedSearch], SentenceListener | None, "OnResult"], Awaitable[list[SentenceResult]]]
-"""Searches sentences, and calls back for each that is done."""
-OnResult = Callable[[int, SentenceResult], None]
-"""Takes the position of a sentence and its result."""
+Search = Callable[[Sequence[PlannedSearch], SentenceListener | None], Awaitable[list[SentenceResult]]]
+"""Searches sentences, and tells a listener of each that is done."""
 
 
 class AnsweredSearches:
-    """The searches of one call: kept answers are taken, running searches shared, the rest submitted."""
+    """A search for one call that takes kept answers, shares running searches, and leaves the rest to another search."""
 
-    def __init__(
-        self,
-        cache: AnswerCache,
-        context: CallContext,
-        searches: Sequence[PlannedSearch],
-        *,
-        listener: SentenceListener | None,
-        rendering: Executor,
-    ) -> None:
-        """Look at nothing yet; `rendering`: threads that make the texts of many kept answers."""
-        self._cache, self._context, self._searches = cache, context, searches
-        self._listener, self._rendering = listener, rendering
-        self._keys = [cache.key(context, search, is_streamed=listener is not None) for search in searches]
-        self._results: dict[int, SentenceResult] = {}
+    def __init__(self, search: Search, cache: AnswerCache, context: CallContext, *, rendering: Executor) -> None:
+        """Wrap a search; `rendering`: threads that make the texts of many kept answers."""
+        self._search, self._cache, self._context, self._rendering = search, cache, context, rendering
 
-    async def results(self, decode: Decode) -> list[SentenceResult]:
+    async def search(
+        self, searches: Sequence[PlannedSearch], listener: SentenceListener | None = None
+    ) -> list[SentenceResult]:
         """Return the results of all sentences."""
-        kept, joined, own = self._divided()
-        self._cache.count(kept=len(kept), joined=len(joined), searched=len(own))
-        if len(own) == len(self._searches):
-            try:
-                return await decode(self._searches, self._listener, self._share)
-            finally:
-                self._end(own)
+        cache, results = self._cache, dict[int, SentenceResult]()
+        is_streamed = listener is not None and listener.reads_along
+        keys = [cache.key(self._context, search, is_streamed=is_streamed) for search in searches]
+        kept, joined, own = self._divided(keys)
+        cache.count(kept=len(kept), joined=len(joined), searched=len(own))
+        sharing = _Sharing(cache, keys, listener, is_streamed=is_streamed)
+
+        async def take(answers: Sequence[tuple[int, Found]]) -> None:
+            for (position, _), result in zip(answers, await self._rendered(searches, answers), strict=True):
+                results[position] = result
+                if listener:
+                    listener.on_result(position, result)
+
+        async def find(positions: Sequence[int]) -> None:
+            sharing.positions = positions
+            found = await self._search([searches[position] for position in positions], sharing)
+            results.update(zip(positions, found, strict=True))
+
         try:
             if kept:
-                await self._take(kept)
+                await take(kept)
             if own:
-                await self._search(own, decode)
+                await find(own)
         finally:
-            self._end(own)
+            sharing.end(own)
         given_up = []
         for position, in_flight in joined:
             found = await in_flight
             if found is None:
                 given_up.append(position)
             else:
-                await self._take([(position, found)])
+                await take([(position, found)])
         if given_up:
-            await self._search(given_up, decode)
-        return [self._results[position] for position in range(len(self._searches))]
+            await find(given_up)
+        return [results[position] for position in range(len(searches))]
 
-    def _divided(self) -> tuple[list[tuple[int, Found]], list[tuple[int, asyncio.Future[Found | None]]], list[int]]:
+    def _divided(
+        self, keys: Sequence[AnswerKey | None]
+    ) -> tuple[list[tuple[int, Found]], list[tuple[int, asyncio.Future[Found | None]]], list[int]]:
         """Return kept answers, searches in flight and searches to make, by position; announce the last."""
         kept: list[tuple[int, Found]] = []
         joined: list[tuple[int, asyncio.Future[Found | None]]] = []
         own: list[int] = []
-        for position, key in enumerate(self._keys):
+        for position, key in enumerate(keys):
             found = None if key is None else self._cache.get(key)
             if found is not None:
                 kept.append((position, found))
@@ -274,72 +276,71 @@ class AnsweredSearches:
                     self._cache.begin(key, self._context)
         return kept, joined, own
 
-    async def _take(self, answers: Sequence[tuple[int, Found]]) -> None:
-        """Make the results of answers that were searched for others."""
+    async def _rendered(
+        self, searches: Sequence[PlannedSearch], answers: Sequence[tuple[int, Found]]
+    ) -> list[SentenceResult]:
+        """Make the results of answers that were searched for others, in a thread if they are many."""
         if len(answers) <= _FEW_TEXTS:
-            results = [self._rendered(*each) for each in answers]
-        else:
-            loop = asyncio.get_running_loop()
-            results = await loop.run_in_executor(self._rendering, lambda: [self._rendered(*each) for each in answers])
-        for (position, _), result in zip(answers, results, strict=True):
-            self._results[position] = result
-            if self._listener:
-                self._listener.on_result(position, result)
-
-    def _rendered(self, position: int, found: Found) -> SentenceResult:
-        sentence, renderer, _ = self._searches[position]
-        hypotheses = [renderer.render(sentence, each, cut=FinishReason.MAX_LENGTH) for each in found]
-        now = time.monotonic()
-        return SentenceResult(
-            found,
-            hypotheses,
-            SentenceTimeline(
-                queued_at=now,
-                taken_at=now,
-                encoded_at=now,
-                finished_at=now,
-                worker=0,
-                batch_size=0,
-                steps=0,
-                searches=0,
-                is_kept=True,
-                max_target_length=sentence.options.max_target_length,
-                source_with_terms=renderer.source_with_terms,
-            ),
+            return [_rendered(searches[position], found) for position, found in answers]
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._rendering, lambda: [_rendered(searches[position], found) for position, found in answers]
         )
 
-    async def _search(self, positions: Sequence[int], decode: Decode) -> None:
-        """Search sentences, and share results at once."""
 
-        def share(index: int, result: SentenceResult) -> None:
-            self._share(positions[index], result)
+class _Sharing:
+    """The listener of a wrapped search: shares each result at once, and passes it on under its position in the call."""
 
-        listener = self._listener and _Renumbered(self._listener, positions)
-        results = await decode([self._searches[position] for position in positions], listener, share)
-        self._results |= zip(positions, results, strict=True)
-
-    def _share(self, position: int, result: SentenceResult) -> None:
-        key = self._keys[position]
-        if key is not None and not any(each.finish_reason is FinishReason.DEADLINE for each in result.hypotheses):
-            self._cache.end(key, result.found)
-            self._keys[position] = None
-
-    def _end(self, positions: Iterable[int]) -> None:
-        """Notify waiting calls of searches without a result to keep."""
-        for position in positions:
-            key = self._keys[position]
-            if key is not None:
-                self._cache.end(key, None)
-
-
-class _Renumbered:
-    """A listener to some sentences of a call, which have other positions among these."""
-
-    def __init__(self, listener: SentenceListener, positions: Sequence[int]) -> None:
-        self._listener, self._positions = listener, positions
+    def __init__(
+        self,
+        cache: AnswerCache,
+        keys: list[AnswerKey | None],
+        listener: SentenceListener | None,
+        *,
+        is_streamed: bool,
+    ) -> None:
+        self._cache, self._keys, self._listener = cache, keys, listener
+        self.reads_along = is_streamed
+        self.positions: Sequence[int] = ()
+        """Positions in the call of the sentences that are searched."""
 
     def on_prefix(self, position: int, text: str) -> None:
-        self._listener.on_prefix(self._positions[position], text)
+        if self._listener:
+            self._listener.on_prefix(self.positions[position], text)
 
     def on_result(self, position: int, result: SentenceResult) -> None:
-        self._listener.on_result(self._positions[position], result)
+        position = self.positions[position]
+        if not any(each.finish_reason is FinishReason.DEADLINE for each in result.hypotheses):
+            self._end(position, result.found)
+        if self._listener:
+            self._listener.on_result(position, result)
+
+    def end(self, positions: Iterable[int]) -> None:
+        """Notify waiting calls of searches without a result to keep."""
+        for position in positions:
+            self._end(position, None)
+
+    def _end(self, position: int, found: Found | None) -> None:
+        key, self._keys[position] = self._keys[position], None
+        if key is not None:
+            self._cache.end(key, found)
+
+
+def _rendered(search: PlannedSearch, found: Found) -> SentenceResult:
+    sentence, renderer, _ = search
+    hypotheses = [renderer.render(sentence, each, cut=FinishReason.MAX_LENGTH) for each in found]
+    now = time.monotonic()
+    timeline = SentenceTimeline(
+        queued_at=now,
+        taken_at=now,
+        encoded_at=now,
+        finished_at=now,
+        worker=0,
+        batch_size=0,
+        steps=0,
+        searches=0,
+        is_kept=True,
+        max_target_length=sentence.options.max_target_length,
+        source_with_terms=renderer.source_with_terms,
+    )
+    return SentenceResult(found, hypotheses, timeline)

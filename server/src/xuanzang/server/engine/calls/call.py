@@ -13,7 +13,7 @@ from functools import partial
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
-from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, OnResult
+from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, Search
 from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, lexicon_first, openings
 from xuanzang.server.engine.calls.jobs import SearchWatch, SentenceJobs, SentenceListener
 from xuanzang.server.engine.calls.preparation import PreparedTexts, has_plain_faults, prepare
@@ -112,14 +112,15 @@ class RunningCall:
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
             with self._limit or _UNLIMITED:
-                prepared = await self._prepare()
-                with self._context.hold_sentences(len(prepared.searches)):
-                    translated = iter(await self._search(prepared) if prepared.searches else ())
-                work = partial(self._joined, prepared, translated)
-                if any(prepared.documents) or self._options.quality:
+                prepared = self._prepared() if self._is_short() else await self._prepared_in_turn()
+                self._note_prepared(prepared)
+                search = self._search if self._record.hold_sentences is None else self._held_search
+                translated = iter(await search(prepared) if prepared.searches else ())
+                if self._options.quality or any(prepared.documents):
+                    work = partial(self._joined, prepared, translated)
                     answer = await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
                 else:
-                    answer = work()
+                    answer = self._joined(prepared, translated)
         except TimeoutError:
             place = "was being translated" if self._record.started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
@@ -144,37 +145,42 @@ class RunningCall:
             return answer
         return assessed(prepared.texts, answer, self._context, self._shared.detector, has_markup=self._has_markup)
 
-    async def _prepare(self) -> PreparedTexts:
-        """Refuse excessive texts, then split and tokenise the others."""
-        shared, context, record = self._shared, self._context, self._record
-        is_short = sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS
+    def _is_short(self) -> bool:
+        """Return whether the texts are prepared at once; refuse excessive texts that are not."""
+        if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:
+            return True
         # A refusal before tokenising takes less time, which is what counts when there is much to refuse. But faults are
         # named first, for another try would not help: all those of short texts, and of others those seen at once.
-        if not is_short and not has_plain_faults(self._call, context.model, self._options, shared.settings):
+        shared, context = self._shared, self._context
+        if not has_plain_faults(self._call, context.model, self._options, shared.settings):
             asked = Asked(context.flow, self._min_cost(), accepts_part=context.accepts_part)
             shared.scheduler.require_admission(asked, useful_until=context.useful_until)
-        work = partial(
-            prepare,
+        return False
+
+    async def _prepared_in_turn(self) -> PreparedTexts:
+        """Split and tokenise the texts in a thread, after other texts of the caller: so those of others find one."""
+        shared = self._shared
+        async with shared.turns.setdefault(self._context.caller, asyncio.Lock()):
+            return await asyncio.get_running_loop().run_in_executor(shared.tokenizing, self._prepared)
+
+    def _prepared(self) -> PreparedTexts:
+        return prepare(
             self._call,
-            context,
+            self._context,
             self._options,
             codec=self._codec,
             writer=self._writer,
-            settings=shared.settings,
+            settings=self._shared.settings,
             # An explanation, details of tokens and a prefix refer to the unchanged text.
             carries=not (self._watch or self._call.options.token_details or self._options.target_prefix),
         )
-        if is_short:
-            prepared = work()
-        else:
-            # One after another, so that the texts of others find a thread.
-            async with shared.turns.setdefault(context.caller, asyncio.Lock()):
-                prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
+
+    def _note_prepared(self, prepared: PreparedTexts) -> None:
+        record = self._record
         record.tokenized_at = time.monotonic()
         record.sentences, record.source_tokens = len(prepared.searches), prepared.source_tokens
         if self._call.terms.fields:
             record.constrained_sentences = sum(1 for search in prepared.searches if search.renderer.terms)
-        return prepared
 
     def _min_cost(self) -> int:
         """Return a number of predicted tokens that texts have at least."""
@@ -188,6 +194,12 @@ class RunningCall:
                 tokens += 2
         source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))
         return source_tokens * (1 + self._options.beam_size) if self._options.max_target_length is None else tokens
+
+    async def _held_search(self, prepared: PreparedTexts) -> Sequence[Sequence[Hypothesis]]:
+        """Search with places of the caller held."""
+        hold = self._record.hold_sentences or nullcontext
+        with hold(len(prepared.searches)):
+            return await self._search(prepared)
 
     async def _search(self, prepared: PreparedTexts) -> Sequence[Sequence[Hypothesis]]:
         """Return the hypotheses of each sentence, at least one."""
@@ -205,14 +217,11 @@ class RunningCall:
         if self._emit and is_single and prepared.documents[0] is None:
             settled = settled_by(self._writer, whole=bool(self._call.terms.fields or options.target_prefix))
             streamer = TextStreamer(prepared.texts[0], self._codec, self._emit, settled=settled)
-        if self._answers is None:
-            results = await self._decode(planned.searches, streamer)
-        else:
+        search: Search = self._decode
+        if self._answers is not None:
             rendering = self._shared.tokenizing
-            answered = AnsweredSearches(
-                self._answers, self._context, planned.searches, listener=streamer, rendering=rendering
-            )
-            results = await answered.results(self._decode)
+            search = AnsweredSearches(search, self._answers, self._context, rendering=rendering).search
+        results = await search(planned.searches, streamer)
         if self._call.return_provenance:
             self._note(prepared, planned, results)
         if self._watch:
@@ -248,17 +257,16 @@ class RunningCall:
         self,
         searches: Sequence[PlannedSearch],
         listener: SentenceListener | None = None,
-        on_result: OnResult | None = None,
         *,
         context: CallContext | None = None,
         follows: bool = False,
     ) -> list[SentenceResult]:
         """Let the workers search; `follows`: whether these are the second part of an accepted request."""
         context = context or self._context
-        jobs = SentenceJobs(searches, context, listener=listener, on_result=on_result)
+        jobs = SentenceJobs(searches, context, listener=listener)
         while sentences := jobs.left():
             pool = self._shared.tokenizing if jobs.takes_long else None
-            request = Request(context, sentences, jobs, reads_along=listener is not None, pool=pool)
+            request = Request(context, sentences, jobs, reads_along=jobs.is_read_along, pool=pool)
             try:
                 await self._found(request, jobs, follows=follows)
             finally:

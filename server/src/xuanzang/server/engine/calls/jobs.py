@@ -45,6 +45,10 @@ class SearchWatch(Protocol):
 class SentenceListener(Protocol):
     """Receives the results of single sentences in the event loop."""
 
+    @property
+    def reads_along(self) -> bool:
+        """True if it takes the beginnings of sentences as well, which makes steps single ones."""
+
     def on_prefix(self, position: int, text: str) -> None:
         """Take the beginning of a sentence that will not change, more than the last time."""
 
@@ -195,19 +199,19 @@ class SentenceJobs:
         context: CallContext,
         *,
         listener: SentenceListener | None = None,
-        on_result: Callable[[int, SentenceResult], None] | None = None,
     ) -> None:
         """Begin without results.
 
         Args:
             searches: Sentences with their renderers, at least one.
             context: Context of the call.
-            listener: Receiver of the results of single sentences, and of their beginnings.
-            on_result: Function that is called with the position and the result of each sentence.
+            listener: Receiver of the results of single sentences; None for none.
         """
-        self._jobs = [SentenceJob(search, context, is_read_along=listener is not None) for search in searches]
-        self._listener, self._on_result = listener, on_result
-        self.takes_long = listener is None and any(map(attrgetter("takes_long"), self._jobs))
+        self.is_read_along = listener is not None and listener.reads_along
+        """True if the listener takes the beginnings of sentences."""
+        self._jobs = [SentenceJob(search, context, is_read_along=self.is_read_along) for search in searches]
+        self._listener = listener
+        self.takes_long = not self.is_read_along and any(map(attrgetter("takes_long"), self._jobs))
         """True if results take longer to make than the event loop should stop for; never while text is emitted."""
         self._results: dict[int, SentenceResult] = {}
         # Positions of the jobs whose sentences are searched.
@@ -239,8 +243,6 @@ class SentenceJobs:
         if result is None:
             return
         self._results[position] = result
-        if self._on_result:
-            self._on_result(position, result)
         if self._listener:
             self._listener.on_result(position, result)
 

@@ -22,6 +22,7 @@ from xuanzang.text.markup.document import Block, Inline
 from xuanzang.text.markup.parsing import parse
 from xuanzang.text.markup.tokens import MarkupError
 from xuanzang.text.offsets import Span
+from xuanzang.text.sentences import is_plain
 from xuanzang.text.spans.blanks import has_blanks, has_odd_words
 from xuanzang.text.spans.carrying import Carrier, is_no_language
 from xuanzang.text.terminology.terms import FoundTerm, Terms
@@ -137,7 +138,7 @@ class _Preparation:
             if len(text) > self._max_characters:
                 self.violations.append(_too_long(field, len(text), self._max_characters, "characters"))
                 return
-            if is_kept or (self._format is ContentFormat.TEXT and is_no_language(text)):
+            if is_kept:
                 blocks, document = [_Sentences([Segment(text=text, source_ids=())])], None
             else:
                 blocks, document = self._blocks(field, text)
@@ -209,10 +210,14 @@ class _Preparation:
     def _blocks(self, field: str, text: str) -> tuple[list[_Sentences], SplitDocument | None]:
         """Split a text, or each block of one with markup or placeholders."""
         terms, refuse_long = self._terms_wanted, self._options.refuse_long_sentences
-        try:
-            parts = self._parts(text)
-        except MarkupError as error:
-            raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
+        parts: Sequence[str | Block] | None = None
+        if self._format is not ContentFormat.TEXT or self._families or not is_plain(text):
+            if self._format is ContentFormat.TEXT and is_no_language(text):
+                return [_Sentences([Segment(text=text, source_ids=())])], None
+            try:
+                parts = self._parts(text)
+            except MarkupError as error:
+                raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
         if parts is None:
             unbroken = terms.with_marks(text) if terms.fields else ()
             return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))], None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -83,6 +84,8 @@ class CallRecord:
 
     exemplar: dict[str, str] | None = None
     """Labels of the exemplars of histograms, such as the trace's id; None for no exemplars."""
+    hold_sentences: Callable[[int], AbstractContextManager[None]] | None = None
+    """Admits a number of sentences, or refuses them, and holds places while they are searched; None for no limit."""
     model: str = ""
     """Model; empty until the call begins. It and the following fields are filled in by the engine."""
     version: int = 0

@@ -101,6 +101,8 @@ def _merged(parts: Sequence[Hypothesis]) -> Hypothesis:
 class TextStreamer:
     """Emits the known part of a translation in the order of the text, and never takes anything back."""
 
+    reads_along = True
+
     def __init__(
         self,
         segments: Sequence[Segment],

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -17,7 +16,7 @@ from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.forecast import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.threads import LoopInbox
-from xuanzang.server.engine.types import NO_CALLER, CallerId, HoldSentences
+from xuanzang.server.engine.types import NO_CALLER, CallerId
 from xuanzang.text.codec import TextCodec
 
 # Hypotheses of a sentence that has one place in a batch, as many as by default, and continuations to draw from.
@@ -51,8 +50,6 @@ class CallContext:
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time to answer with the best result so far, on the same clock."""
-    hold_sentences: HoldSentences = nullcontext
-    """Places of the caller for sentences in translation, which are held while these are searched."""
     flow: FlowKey = field(init=False)
     """Line that the sentences wait in."""
     useful_until: float = field(init=False)

@@ -12,7 +12,7 @@ from types import MappingProxyType, TracebackType
 
 import grpc
 
-from xuanzang.server.access.callers import GlossaryWriters
+from xuanzang.server.access.callers import GlossaryWriters, KeyCaller
 from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, FieldViolation, InvalidInputError
@@ -238,47 +238,38 @@ class ChargedCall:
 
     def __init__(self, rpc: RpcContext, call: Call) -> None:
         rpc.has_calls = True
+        caller, record = rpc.caller, CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
         self._rpc, self._forced_tokens = rpc, call.forced_tokens
-        self._characters, self._sentences = sum(map(len, call.texts)), 0
-        self._charge = rpc.caller.charged(call.texts)
-        self.record = CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
+        self._characters = sum(map(len, call.texts))
+        self._charge: AbstractContextManager[None] | None = None
+        if isinstance(caller, KeyCaller):
+            self._charge = caller.charged(call.texts)
+            record.hold_sentences = partial(
+                caller.hold_sentences, characters=self._characters, forced_tokens=self._forced_tokens
+            )
+        self.record = record
         """Record for the engine to fill in."""
-
-    @property
-    def arguments(self) -> EngineArguments:
-        """Further arguments for the engine; not kept, because they hold this object."""
-        return EngineArguments(
-            caller=self._rpc.caller.identity,
-            deadline=self._rpc.deadline,
-            record=self.record,
-            hold_sentences=self.hold_sentences,
-        )
+        self.arguments = EngineArguments(caller=caller.identity, deadline=rpc.deadline, record=record)
+        """Further arguments for the engine."""
 
     def __enter__(self) -> ChargedCall:
         """Charge the texts; raises the errors of `Caller.charged`."""
-        self._charge.__enter__()
+        if self._charge is not None:
+            self._charge.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Count the texts, or refund the charge of failed ones."""
-        if self._rpc.record is not None:
-            self._rpc.record.call_ended(self.record)
-        self._charge.__exit__(kind, error, traceback)
+        rpc, sentences = self._rpc, self.record.sentences
+        if rpc.record is not None:
+            rpc.record.call_ended(self.record)
+        if self._charge is not None:
+            self._charge.__exit__(kind, error, traceback)
         if error is None:
-            self._rpc.used_characters += self._characters
-            self._rpc.used_sentences += self._sentences
-
-    def hold_sentences(self, count: int) -> AbstractContextManager[None]:
-        """Count sentences and hold places for them, as `Caller.hold_sentences` does.
-
-        Target tokens that are forced count as characters where they are more than those of the texts.
-        """
-        self._sentences += count
-        more = max(0, count * self._forced_tokens - self._characters)
-        self._characters += more
-        return self._rpc.caller.hold_sentences(count, more_characters=more)
+            rpc.used_characters += max(self._characters, sentences * self._forced_tokens)
+            rpc.used_sentences += sentences
 
 
 def _answer_bytes(call: Call, record: CallRecord) -> int:
