@@ -75,30 +75,38 @@ class Histogram:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         """Begin without values; of the buckets' upper bounds the last one is infinite."""
-        self._bounds = bounds
-        self._counts = [0] * len(bounds)
-        self._sum = 0.0
+        self.bounds = bounds
+        self.counts = [0] * len(bounds)
+        """Values by bucket. It and `sum` are for writers who do not write at the same time; others use `observe`."""
+        self.sum = 0.0
         self._exemplars: dict[int, Exemplar] = {}
         self._lock = threading.Lock()
 
     def observe(self, value: float, exemplar: dict[str, str] | None = None, *, times: int = 1) -> None:
         """Count a value `count` times, with labels of an exemplar, such as the id of a trace."""
-        bucket = bisect_left(self._bounds, value)
+        bucket = bisect_left(self.bounds, value)
         with self._lock:
-            self._counts[bucket] += times
-            self._sum += times * value
+            self.counts[bucket] += times
+            self.sum += times * value
         if exemplar is not None:
             self._exemplars[bucket] = Exemplar(exemplar, value, time.time())
+
+    @staticmethod
+    def observe_each(values: Iterable[tuple[Histogram, float]]) -> None:
+        """Count a value in each of some histograms, which this thread alone writes."""
+        for histogram, value in values:
+            histogram.counts[bisect_left(histogram.bounds, value)] += 1
+            histogram.sum += value
 
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
         """Return its samples under the name of its metric."""
         with self._lock:
-            counts, total = list(accumulate(self._counts)), self._sum
-        for bucket, (bound, count) in enumerate(zip(self._bounds, counts, strict=True)):
+            counts, total = list(accumulate(self.counts)), self.sum
+        for bucket, (bound, count) in enumerate(zip(self.bounds, counts, strict=True)):
             of_bucket = {**labels, "le": _written(bound)}
             yield Sample(f"{name}_bucket", of_bucket, count, None, self._exemplars.get(bucket))
         yield Sample(f"{name}_count", labels, counts[-1])
-        if self._bounds[0] >= 0:
+        if self.bounds[0] >= 0:
             yield Sample(f"{name}_sum", labels, total)
 
 

@@ -60,15 +60,16 @@ def mapped_rank(labels_of: Callable[[frozenset[str]], Container[str]], open_mode
             return ()
         encoded = _encoded(text)
         found = found_in(encoded)
-        scores = np.zeros(len(names), dtype=np.float32)
         if found:
             # Products as the library makes them, [feature, label], so that they are equal to the last bit.
             chosen = np.ascontiguousarray(weights[rows, np.fromiter(found, np.intp)].T)
             scores = np.log1p(np.fromiter(found.values(), np.float32)) @ chosen + priors
+        else:
+            scores = np.zeros(len(names), dtype=np.float32)
         # The library's calibration: probabilities of a long text are less extreme.
         scores *= 1.0 / math.sqrt(len(encoded) or 1)
-        np.exp(scores - scores.max(), out=scores)
-        return _by_label(names, scores / scores.sum())
+        np.exp(scores - np.maximum.reduce(scores), out=scores)
+        return _by_label(names, scores / np.add.reduce(scores))
 
     return rank
 

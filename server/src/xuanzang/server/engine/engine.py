@@ -134,6 +134,8 @@ class Engine:
         """
         promotion = promotion or PromotionSettings()
         self._repository, self._settings, self._metrics = models, settings, metrics
+        self.max_content_characters = settings.max_content_characters
+        """Maximum characters of a text."""
         self._trial_loader, self._packed_weights = trial_loader, packed_weights
         provider = resolve_provider(settings.provider)
         self._kernels = choose_kernels(provider, enabled=settings.kernels)
@@ -191,11 +193,6 @@ class Engine:
             state_file=self._state_file,
             metrics=self._metrics,
         )
-
-    @property
-    def max_content_characters(self) -> int:
-        """Maximum characters of a text."""
-        return self._settings.max_content_characters
 
     @property
     def models(self) -> tuple[ServedModel, ...]:

@@ -22,6 +22,7 @@ from xuanzang.server.engine.errors import (
 from xuanzang.server.engine.models.usage import ModelUsage
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.server.metric_series import Histogram
 from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 from xuanzang.text.traditional import TraditionalWriter
 
@@ -190,15 +191,18 @@ def _count(metrics: ModelMetrics, call: Call, record: CallRecord, outcome: str) 
     metrics.request_duration_seconds.observe(seconds, record.exemplar)
     if record.tokenized_at is None:
         return
-    metrics.tokenize_duration_seconds.observe(record.tokenized_at - record.began_at)
+    values = [(metrics.tokenize_duration_seconds, record.tokenized_at - record.began_at)]
     if record.sentences:
-        metrics.request_source_tokens.observe(record.source_tokens)
-        metrics.request_sentences.observe(record.sentences)
-        metrics.request_beam_size.observe(call.options.beam_size)
-        metrics.request_num_hypotheses.observe(call.options.num_hypotheses)
+        values += (
+            (metrics.request_source_tokens, record.source_tokens),
+            (metrics.request_sentences, record.sentences),
+            (metrics.request_beam_size, call.options.beam_size),
+            (metrics.request_num_hypotheses, call.options.num_hypotheses),
+        )
     if record.target_tokens is not None:
-        metrics.request_target_tokens.observe(record.target_tokens)
+        values.append((metrics.request_target_tokens, record.target_tokens))
         length = _LENGTHS[bisect_left(_LENGTH_BOUNDS, record.source_tokens)]
         metrics.answer_duration_seconds[length].observe(seconds, record.exemplar)
+    Histogram.observe_each(values)
     if record.constrained_sentences:
         metrics.constrained_sentences.inc(record.constrained_sentences)

@@ -412,10 +412,12 @@ def _set_fields(options: pb.DecodingOptions | pb.SamplingOptions) -> dict[str, A
 
 
 def _out_of_range(ranges: Mapping[str, _Range], options: Any, *, path: str) -> Iterable[FieldViolation]:
-    for name, limits in ranges.items():
+    values = _set_fields(options)
+    for name in filter(values.__contains__, ranges):
+        limits, value = ranges[name], values[name]
         # NaN compares false with both bounds.
-        if options.HasField(name) and not limits.minimum <= getattr(options, name) <= limits.maximum:
-            yield _value_violation(name, str(limits), getattr(options, name), path=path)
+        if not limits.minimum <= value <= limits.maximum:
+            yield _value_violation(name, str(limits), value, path=path)
 
 
 def _value_violation(name: str, limits: str, value: float, *, path: str = "options") -> FieldViolation:
