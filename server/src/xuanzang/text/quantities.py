@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from math import prod
 
 from xuanzang.text.offsets import nfkc
 
@@ -35,20 +36,35 @@ _MONTHS = {
     for name in names.split()
 }
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"k": 1000, "bn": 10**9}
+_SCALES |= {"k": 1000, "bn": 10**9, "dozen": 12}
+# Words that stand for a number, but count nothing that follows.
+_SPANS = {"half": (Decimal("0.5"), Decimal(30)), "decade": (Decimal(10),), "century": (Decimal(100),)}
+# Not the 千 of 千米 and 千克.
+_UNIT = "(?:[十百万萬亿億]|千(?![米克瓦卡]))"
 _GROUPED = re.compile(r"(?<=\d)[,  ](?=\d{3}(?!\d))")
 _NUMBER = re.compile(
-    r"(?P<digits>\d{1,40}(?:\.\d{1,40})?)(?: ?(?P<units>[十百千万萬亿億]{1,3})"
-    r"| ?(?P<scale>hundred|thousand|million|billion|trillion|k|bn)(?![a-z]))?",
+    r"(?P<digits>\d{1,40}(?:\.\d{1,40})?)"
+    rf"(?: ?(?P<units>{_UNIT}{{1,3}})(?P<more>(?:\d{{1,40}}{_UNIT}{{1,3}}){{0,4}})"
+    r"| ?(?P<scale>hundred|thousand|million|billion|trillion|dozen|k|bn)(?![a-z]))?",
     re.IGNORECASE,
 )
+_PART = re.compile(rf"(\d{{1,40}})({_UNIT}{{1,3}})")
+_FRACTION = re.compile(r"(?<!\d)(\d{1,4})[/\u2044](\d{1,4})(?!\d)")
+_HALVES = re.compile(r"(?<![\d/])1[/\u2044]2(?![\d/])")
+_MONEY = re.compile(r"([$€£¥] ?\d{1,40}(?:\.\d{1,40})?)([MB])(?![A-Za-z])")
+_LETTERS = {"M": "million", "B": "billion"}
+_TENTHS = re.compile(r"([一二三四五六七八九])成")
+_AFTERNOON = re.compile(
+    r"(?<!\d)(?:(?:下午|晚上|傍晚|夜里) ?(\d{1,2})(?!\d)|(\d{1,2})(?::\d\d)? ?p\.?m\b|(\d{2}):\d\d)", re.IGNORECASE
+)
+_NOON = 12
 _CHINESE = re.compile("[零〇一二两兩俩双雙三四五六七八九十百千万萬亿億半点]{1,40}")
 _ENGLISH_RUN = re.compile(r"[a-z]{1,20}", re.IGNORECASE)
 
 
 def numbers_in_digits(text: str) -> list[Decimal]:
     """Return the values of the numbers that are written in digits."""
-    return [_value(found) for found in _NUMBER.finditer(_plain(text))]
+    return [_value(found) for found in _NUMBER.finditer(_HALVES.sub("0.5", _plain(text)))]
 
 
 def numbers_of(text: str) -> set[Decimal]:
@@ -58,31 +74,53 @@ def numbers_of(text: str) -> set[Decimal]:
     values.update(map(_value, _NUMBER.finditer(plain)))
     values.update(value for run in _CHINESE.findall(plain) for value in _chinese(run))
     values.update(_english(_ENGLISH_RUN.findall(plain)))
+    values.update(_derived(plain))
     return values
 
 
+def _derived(plain: str) -> Iterator[Decimal]:
+    """Yield numbers that are written otherwise: of fractions, tenths, hours after noon, and the century of a year."""
+    for upper, lower in _FRACTION.findall(plain):
+        if int(lower):
+            yield Decimal(upper) / Decimal(lower)
+    for tenths in _TENTHS.findall(plain):
+        yield Decimal(10 * _NUMERALS[tenths])
+    for found in _AFTERNOON.findall(plain):
+        hour = int("".join(found))
+        yield Decimal(hour + _NOON if hour <= _NOON else hour - _NOON)
+    for year in re.findall(r"(?<!\d)(\d{2})\d0s", plain):
+        yield Decimal(year) + 1
+
+
 def _plain(text: str) -> str:
-    return _GROUPED.sub("", nfkc(text))
+    return _MONEY.sub(lambda found: f"{found[1]} {_LETTERS[found[2]]}", _GROUPED.sub("", nfkc(text)))
 
 
 def _value(found: re.Match[str]) -> Decimal:
     value = Decimal(found["digits"])
     for unit in found["units"] or "":
         value *= _UNITS[unit]
+    for digits, units in _PART.findall(found["more"] or ""):
+        value += Decimal(digits) * prod(_UNITS[unit] for unit in units)
     return value * _SCALES.get((found["scale"] or "").lower(), 1)
 
 
 def _chinese(run: str) -> Iterator[Decimal]:
     """Yield what Chinese numerals may mean: a number, its digits, and each of its parts."""
     total = section = digit = Decimal()
+    last = 0
     for character in run:
         unit = _UNITS.get(character, 0)
         if character in _NUMERALS:
             digit = Decimal(_NUMERALS[character])
             yield digit
         elif unit > _UNITS["千"]:
-            total = (total + section + digit or Decimal(1)) * unit
-            section = digit = Decimal()
+            # 五千万 after 三亿 is added, 亿 after 万 multiplies.
+            if 0 < unit < last:
+                total += (section + digit or Decimal(1)) * unit
+            else:
+                total = (total + section + digit or Decimal(1)) * unit
+            section, digit, last = Decimal(), Decimal(), unit
         elif unit:
             section += (digit or Decimal(1)) * unit
             digit = Decimal()
@@ -91,7 +129,7 @@ def _chinese(run: str) -> Iterator[Decimal]:
     if all(map(_NUMERALS.__contains__, run)):
         yield Decimal("".join(str(_NUMERALS[each]) for each in run))
     if _HALF in run:
-        yield from (Decimal("0.5"), Decimal(30))
+        yield from _SPANS["half"]
 
 
 def _english(words: list[str]) -> Iterator[Decimal]:
@@ -115,6 +153,4 @@ def _english(words: list[str]) -> Iterator[Decimal]:
             is_open = False
         if word in _MONTHS:
             yield Decimal(_MONTHS[word])
-        if word == "half":
-            yield Decimal("0.5")
-            yield Decimal(30)
+        yield from _SPANS.get(word, ())
