@@ -4,8 +4,10 @@ Starts a server, or asks one that runs. Each attack is measured beside a calm ph
 caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a separate process.
 
     python -m benchmarks.fair_places --seconds 8
+    python -m benchmarks.fair_places --seconds 6 --processes 1 2 4 --connections 1 2 8 64
 
-Prints a line for each attack, and its figures as JSON.
+Prints a line for each attack, and its figures as JSON. With `--processes` there is no attack: callers in a closed loop
+share some connections to servers of some processes, and the table has the 95th percentile of each connection's calls.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 
 import grpc
 
+from xuanzang.client import TranslationClient
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -35,6 +38,7 @@ SENTENCES = ("我有一只猫。", "今天天气很好，我们去公园吧。",
 CAT = SENTENCES[0]
 LEGAL = "甲方应当在本合同签订之日起三十日内，按照附件一所列的金额和方式，向乙方支付全部款项。"
 DEADLINE = 5.0
+_CALLERS = 16
 AT_ONCE = 4
 """Calls that an attacker has in progress."""
 
@@ -181,14 +185,58 @@ async def measure(port: int, seconds: float, only: str) -> None:
         await asyncio.sleep(1)
 
 
+async def percentiles(port: int, connections: int, seconds: float) -> tuple[list[float], int]:
+    """Return the 95th percentile of each connection's calls in milliseconds, and the number of calls.
+
+    There are 16 callers, or one for each connection.
+    """
+    latencies: list[list[float]] = [[] for _ in range(connections)]
+
+    async def call(stub: Any, found: list[float], ends: float) -> None:
+        chance = random.Random(len(found))
+        while (began := time.perf_counter()) < ends:
+            request = pb.TranslateTextRequest(contents=[chance.choice(SENTENCES)], settings=settings_of(None))
+            await stub.TranslateText(request, timeout=60)
+            found.append(1000 * (time.perf_counter() - began))
+
+    async with contextlib.AsyncExitStack() as opened:
+        channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", LOCAL) for _ in latencies]
+        for channel in channels:
+            await opened.enter_async_context(channel)
+        stubs: list[Any] = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in channels]
+        callers = [number % connections for number in range(max(_CALLERS, connections))]
+        for duration in (seconds / 4, seconds):
+            for found in latencies:
+                found.clear()
+            ends = time.perf_counter() + duration
+            await asyncio.gather(*(call(stubs[number], latencies[number], ends) for number in callers))
+    return [statistics.quantiles(found, n=20)[-1] for found in latencies], sum(map(len, latencies))
+
+
+def spreads(models: str, processes: list[int], connections: list[int], seconds: float) -> None:
+    """Print the table of the 95th percentiles of connections."""
+    print("| processes | connections | texts/s | p95 of a connection, ms: least, median, most | most / least |")
+    print("|---|---|---|---|---|")
+    for count in processes:
+        for number in connections:
+            with server(models, f"--processes={count}") as port:
+                # All processes begin to answer together.
+                with TranslationClient(f"127.0.0.1:{port}", wait_for_server=True) as client:
+                    client.translate_one(CAT, timeout=120)
+                found, calls = asyncio.run(percentiles(port, number, seconds))
+            lowest, median, highest = min(found), statistics.median(found), max(found)
+            each = f"{lowest:.0f}, {median:.0f}, {highest:.0f}"
+            print(f"| {count} | {number} | {calls / seconds:.0f} | {each} | {highest / lowest:.2f} |", flush=True)
+
+
 @contextlib.contextmanager
-def server(models: str) -> Iterator[int]:
+def server(models: str, *options: str) -> Iterator[int]:
     """Run a server on a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["--models", models, "--address", f"127.0.0.1:{port}", "--metrics-address", "127.0.0.1:0"]
-    process = subprocess.Popen([sys.executable, "-m", "xuanzang.server", *flags, "--log-level", "warning"])
+    process = subprocess.Popen([sys.executable, "-m", "xuanzang.server", *flags, "--log-level", "warning", *options])
     try:
         grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(timeout=60)
         yield port
@@ -205,7 +253,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8, help="of each phase")
     parser.add_argument("--only", default="", help="part of the names of the attacks to measure")
     parser.add_argument("--attack", help="make this attack until standard input ends; measure nothing")
+    parser.add_argument("--processes", type=int, nargs="+", default=[], help="processes of servers, without attacks")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 2, 8, 64], help="with --processes")
     arguments = parser.parse_args()
+    if arguments.processes:
+        spreads(arguments.models, arguments.processes, arguments.connections, arguments.seconds)
+        return
     if arguments.attack:
         asyncio.run(attack(arguments.port, arguments.attack))
         return
