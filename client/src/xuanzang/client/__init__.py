@@ -59,7 +59,7 @@ from xuanzang.client._values.results import (
 )
 from xuanzang.values.models import DecodingDefaults, Model
 from xuanzang.values.options import ContentFormat, TranslateOptions
-from xuanzang.values.provenance import EffectiveOptions, Provenance, SamplingOptions, SentenceProvenance
+from xuanzang.values.provenance import EffectiveOptions, Pivot, Provenance, SamplingOptions, SentenceProvenance
 
 __all__ = [
     "AccessDeniedError",
@@ -90,6 +90,7 @@ __all__ = [
     "Model",
     "ModelNotFoundError",
     "OverloadedError",
+    "Pivot",
     "ProgressiveTranslation",
     "ProtectedPattern",
     "Provenance",

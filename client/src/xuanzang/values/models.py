@@ -56,3 +56,8 @@ class Model:
     """Time since when they are there, in seconds since 1970; 0 if the server does not say."""
     residency_fault: str = ""
     """Reason why they could not be loaded the last time; empty unless `residency` is "failing"."""
+    pivoted_source_languages: tuple[str, ...] = ()
+    """Languages that the server translates into this model's through `pivot_language`, by two models, where no model
+    does so directly."""
+    pivot_language: str = ""
+    """Language that those pairs go through; empty if there are none."""

@@ -81,3 +81,7 @@ class TranslateOptions(TypedDict, total=False):
     pass_through_unserved: bool | None
     """True if a text in a detected language that no model translates is answered unchanged (UNSERVED_LANGUAGE),
     instead of UnservedLanguageError; without effect if `source_language` is set."""
+    allow_pivot: bool | None
+    """Whether two models may translate a pair of languages that no model translates, through a language that the server
+    is set to; left out: yes, where it has one. All search options but `beam_size` and `refuse_long_sentences` are then
+    those of the second model."""

@@ -79,6 +79,24 @@ class SentenceProvenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pivot:
+    """First step of a translation by two models."""
+
+    language: str
+    """BCP-47 code of the language that the first model translated into and the second from."""
+    model: str
+    """Name of the first model."""
+    model_version: str
+    """Version of that model, such as "1"."""
+    manifest_sha256: str = ""
+    """Hexadecimal SHA-256 of its bundle's manifest; only in a provenance, as the following fields."""
+    precision: str = ""
+    """Number format of its weights: "float32", "float16" or "int8"."""
+    sentences: tuple[SentenceProvenance, ...] = ()
+    """Its searches in the order of the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Everything that a translation depends on, and its course.
 
@@ -114,17 +132,38 @@ class Provenance:
     """Options in effect."""
     sentences: tuple[SentenceProvenance, ...]
     """Searches in the order of the text; several of a sentence with `sampling` or `return_alternatives`."""
+    pivot: Pivot | None = None
+    """First of two models, whose sentences this one read; None for one model."""
 
 
 def provenance_of(message: pb.Provenance) -> Provenance:
     """Read how a translation was made."""
-    sentences = tuple(
+    copied = {name: getattr(message, name) for name in _names(Provenance) & set(message.DESCRIPTOR.fields_by_name)}
+    copied |= {"target_language_code": message.settings.target_language_code, "sentences": _sentences(message)}
+    copied["pivot"] = pivot_of(message)
+    return Provenance(**copied, options=_effective(message.settings))
+
+
+def pivot_of(message: pb.Translation | pb.Provenance) -> Pivot | None:
+    """Read the first step of a translation by two models."""
+    if not message.HasField("pivot"):
+        return None
+    pivot = message.pivot
+    return Pivot(
+        language=pivot.language_code,
+        model=pivot.model,
+        model_version=pivot.model_version,
+        manifest_sha256=pivot.manifest_sha256,
+        precision=pivot.precision,
+        sentences=_sentences(pivot),
+    )
+
+
+def _sentences(message: pb.Provenance | pb.Pivot) -> tuple[SentenceProvenance, ...]:
+    return tuple(
         SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
         for sentence in message.sentences
     )
-    copied = {name: getattr(message, name) for name in _names(Provenance) & set(message.DESCRIPTOR.fields_by_name)}
-    copied |= {"target_language_code": message.settings.target_language_code, "sentences": sentences}
-    return Provenance(**copied, options=_effective(message.settings))
 
 
 def _effective(settings: pb.TranslationSettings) -> EffectiveOptions:

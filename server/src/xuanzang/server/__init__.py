@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from xuanzang.values.options import ContentFormat as ContentFormat
     from xuanzang.values.options import TranslateOptions as TranslateOptions
     from xuanzang.values.provenance import EffectiveOptions as EffectiveOptions
+    from xuanzang.values.provenance import Pivot as Pivot
     from xuanzang.values.provenance import Provenance as Provenance
     from xuanzang.values.provenance import SamplingOptions as SamplingOptions
     from xuanzang.values.provenance import SentenceProvenance as SentenceProvenance
@@ -87,7 +88,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "xuanzang.text.types": ("GlossaryMatch", "GlossaryOutcome", "ProtectedPattern", "TokenDetail"),
         "xuanzang.values.models": ("DecodingDefaults", "Model"),
         "xuanzang.values.options": ("ContentFormat", "TranslateOptions"),
-        "xuanzang.values.provenance": ("EffectiveOptions", "Provenance", "SamplingOptions", "SentenceProvenance"),
+        "xuanzang.values.provenance": (
+            "EffectiveOptions",
+            "Pivot",
+            "Provenance",
+            "SamplingOptions",
+            "SentenceProvenance",
+        ),
     }
 )
 

@@ -19,7 +19,7 @@ from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.member import VARIABLE
-from xuanzang.server.published import HubError, default_repository, published_bundles
+from xuanzang.server.published import HubError, default_repository, is_pair, published_bundles
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
@@ -99,6 +99,10 @@ def _with_models(settings: ServeCommand) -> ServeCommand:
                 changed["model_memory"] = _MEMORY_OF_MANY
         if "model_memory" in changed:
             say(f"models are loaded by their first requests: --model-memory {_MEMORY_OF_MANY} unless you set another")
+        # Firefox's models are all with English: two of them given together serve what lies between their languages.
+        if "pivot" not in settings.model_fields_set and (len(settings.pull) > 1 or "model_memory" in changed):
+            if all(map(is_pair, settings.pull)):
+                changed["pivot"] = "en"
         return settings.model_copy(update=changed)
     if named or settings.models.is_dir():
         return settings

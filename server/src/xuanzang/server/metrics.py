@@ -22,6 +22,8 @@ from xuanzang.server.metric_series import Counter, Families, Family, Gauge, Hist
 FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cancelled", "invalid", "backend")
 """Reasons for no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
 
+PIVOT_STEPS = ("first", "second")
+"""Parts of the models of a pivoted request."""
 LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 """Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
 
@@ -126,6 +128,11 @@ class ModelMetrics:
         reason=("eos", "length", "loop", "terms", "deadline", "cancelled", "error"),
     )
     constrained_sentences = metric(Counter, "Sentences with terms of a glossary or protected texts.")
+    pivoted_requests = metrics_by(
+        Counter,
+        "Answered requests that two models translated, by the model's part.",
+        step=PIVOT_STEPS,
+    )
     placeholder_losses = metric(Counter, "Texts answered as they were, because their translation lost a placeholder.")
     glossary_matches = metrics_by(
         Counter,

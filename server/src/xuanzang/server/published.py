@@ -33,6 +33,11 @@ def default_repository(environment: Mapping[str, str]) -> Path:
     return Path(data) / "xuanzang" / "models"
 
 
+def is_pair(model: str) -> bool:
+    """Return whether a name is that of models of Firefox Translations, such as "firefox:zh-en"."""
+    return model.startswith("firefox:")
+
+
 def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
     """Return the newest bundle that was made of a published model, at some commit or any; None if there is none."""
     for origin, folder in pulled_bundles(repository):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -104,6 +104,10 @@ class FakeEngine:
         if model not in {"", "tiny"} or target_language not in {"", "en"}:
             raise ModelNotFoundError(f"no model named {model!r}")
         return Route(model=self.models[0], target_language="en")
+
+    def with_pivots(self, models: Iterable[ServedModel]) -> Iterable[ServedModel]:
+        """Return the models, which are no two of a pair."""
+        return models
 
     def require_pair(self, source_language: str, target_language: str) -> None:
         if source_language == "fr":

@@ -88,6 +88,11 @@ def _add_translation(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="without --source: count texts in languages that no model translates as done, not as refused",
     )
+    group.add_argument(
+        "--allow-pivot",
+        action=argparse.BooleanOptionalAction,
+        help="whether two models may translate a pair of languages that no model does (default: the server's)",
+    )
 
 
 def _translate_documents(client: TranslationClient, arguments: argparse.Namespace) -> int:
@@ -212,5 +217,6 @@ def _options(arguments: argparse.Namespace) -> TranslateOptions:
         "suppressed_texts": arguments.suppressed_texts,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
         "pass_through_unserved": arguments.pass_through_unserved or None,
+        "allow_pivot": arguments.allow_pivot,
         **term_options(arguments),
     }

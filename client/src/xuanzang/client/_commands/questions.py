@@ -53,7 +53,10 @@ def _models(client: TranslationClient, arguments: argparse.Namespace) -> int:
 def _table(models: Iterable[Model]) -> Iterator[str]:
     rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "WEIGHTS", "LICENCE", "MANIFEST")]
     for model in models:
-        languages = _listed(model.source_languages), _listed(model.target_languages)
+        sources = _listed(model.source_languages)
+        if model.pivoted_source_languages:
+            sources += f" ({_listed(model.pivoted_source_languages)} through {model.pivot_language})"
+        languages = sources, _listed(model.target_languages)
         default = "yes" if model.is_default else "no"
         weights = model.residency.replace("_", " ") or "-"
         facts = model.precision, default, weights, model.licence or "-", model.manifest_sha256[:12]

@@ -167,6 +167,8 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
     about |= {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    if result.pivot:
+        about["pivot"] = {"language": result.pivot.language, "model": result.pivot.model}
     if result.detected_language:
         about["detected_language"] = result.detected_language
         about["detected_language_confidence"] = result.detected_language_confidence

@@ -150,6 +150,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
         "return_quality": arguments.quality or None,
         "pass_through_unserved": arguments.pass_through_unserved or None,
+        "allow_pivot": arguments.allow_pivot,
         **term_options(arguments),
     }
 
@@ -224,6 +225,11 @@ def _add_translation(group: argparse._ArgumentGroup) -> None:
         "--pass-through-unserved",
         action="store_true",
         help="without --source: write texts in languages that no model translates as they are, instead of an error",
+    )
+    group.add_argument(
+        "--allow-pivot",
+        action=argparse.BooleanOptionalAction,
+        help="whether two models may translate a pair of languages that no model does (default: the server's)",
     )
 
 

@@ -27,6 +27,7 @@ SWITCHES = frozenset(
     {
         *("return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance"),
         "pass_through_unserved",
+        "allow_pivot",
     }
 )
 """Options that select the results; on the wire they are next to the search options."""

@@ -26,7 +26,7 @@ from xuanzang.client._values.results import (
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import DecodingDefaults, Model
-from xuanzang.values.provenance import provenance_of
+from xuanzang.values.provenance import pivot_of, provenance_of
 
 _RESIDENCIES = {
     pb.MODEL_RESIDENCY_LOADED: "loaded",
@@ -152,6 +152,7 @@ def _translation(
         glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
         provenance=provenance,
         exchange=exchange,
+        pivot=pivot_of(message),
     )
 
 
@@ -218,6 +219,8 @@ def _model(message: pb.Model) -> Model:
         residency=_RESIDENCIES.get(message.residency, ""),
         residency_since=float(message.residency_time.seconds),
         residency_fault=message.residency_fault,
+        pivoted_source_languages=tuple(message.pivoted_source_language_codes),
+        pivot_language=message.pivot_language_code,
     )
 
 

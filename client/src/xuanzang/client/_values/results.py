@@ -13,7 +13,7 @@ from xuanzang.client._errors import TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._values.capsule import Capsule, Exchange
 from xuanzang.client._values.options import ProtectedPattern
-from xuanzang.values.provenance import Provenance
+from xuanzang.values.provenance import Pivot, Provenance
 
 if TYPE_CHECKING:
     from xuanzang.documents import DocumentSummary
@@ -221,6 +221,8 @@ class Translation:
     """Probability of that language, 0 to 1; None if it was not detected."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()
     """Terms and protected texts that occur in the text, in its order."""
+    pivot: Pivot | None = None
+    """First of two models, if the text was translated through another language; `model` is then the second."""
 
     @property
     def text(self) -> str:

@@ -890,6 +890,7 @@ class TranslationSettings(google.protobuf.message.Message):
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     PASS_THROUGH_UNSERVED_FIELD_NUMBER: builtins.int
     PLACEHOLDERS_FIELD_NUMBER: builtins.int
+    ALLOW_PIVOT_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
     """BCP-47 code of the source language, such as "zh". If it is empty, the server detects the language of each content.
     It refuses contents in languages that no model in question translates, and asks for the code if it cannot choose.
@@ -921,6 +922,12 @@ class TranslationSettings(google.protobuf.message.Message):
     pass_through_unserved: builtins.bool
     """If true, a text whose detected language no model translates is answered unchanged, finish reason UNSERVED_LANGUAGE,
     instead of INVALID_ARGUMENT with an ErrorInfo of the reason LANGUAGE_NOT_SERVED.
+    """
+    allow_pivot: builtins.bool
+    """If true, a pair of languages that no model translates is translated by two models, through one of the languages
+    that the server is set to (`--pivot`); if false, the pair is NOT_FOUND. Unset: true if the server has such
+    languages. The first model takes `options.beam_size` and `options.refuse_long_sentences`, else its defaults; all
+    other options are those of the second, which writes the hypotheses. Not in ExplainTranslation, nor with `model`.
     """
     @property
     def options(self) -> global___DecodingOptions:
@@ -963,9 +970,11 @@ class TranslationSettings(google.protobuf.message.Message):
         return_provenance: builtins.bool = ...,
         pass_through_unserved: builtins.bool = ...,
         placeholders: collections.abc.Iterable[global___PlaceholderFamily.ValueType] | None = ...,
+        allow_pivot: builtins.bool | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "pass_through_unserved", b"pass_through_unserved", "placeholders", b"placeholders", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_allow_pivot", b"_allow_pivot", "allow_pivot", b"allow_pivot", "options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_allow_pivot", b"_allow_pivot", "allow_pivot", b"allow_pivot", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "pass_through_unserved", b"pass_through_unserved", "placeholders", b"placeholders", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_allow_pivot", b"_allow_pivot"]) -> typing.Literal["allow_pivot"] | None: ...
 
 global___TranslationSettings = TranslationSettings
 
@@ -1167,6 +1176,7 @@ class Translation(google.protobuf.message.Message):
     DETECTED_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     PROVENANCE_FIELD_NUMBER: builtins.int
     DETECTED_LANGUAGE_CONFIDENCE_FIELD_NUMBER: builtins.int
+    PIVOT_FIELD_NUMBER: builtins.int
     detected_language_code: builtins.str
     """Language of the content, if the request named none, spelled as models spell it: the detected one or, without
     evidence, the source language used. Otherwise empty.
@@ -1187,6 +1197,12 @@ class Translation(google.protobuf.message.Message):
     def provenance(self) -> global___Provenance:
         """Its provenance. Only with `return_provenance`."""
 
+    @property
+    def pivot(self) -> global___Pivot:
+        """The first of two models, if the text was translated through another language; `model` of the response is then the
+        second. Otherwise unset.
+        """
+
     def __init__(
         self,
         *,
@@ -1195,12 +1211,53 @@ class Translation(google.protobuf.message.Message):
         detected_language_code: builtins.str = ...,
         provenance: global___Provenance | None = ...,
         detected_language_confidence: builtins.float | None = ...,
+        pivot: global___Pivot | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_detected_language_confidence", b"_detected_language_confidence", "detected_language_confidence", b"detected_language_confidence", "provenance", b"provenance"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_detected_language_confidence", b"_detected_language_confidence", "detected_language_code", b"detected_language_code", "detected_language_confidence", b"detected_language_confidence", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_detected_language_confidence", b"_detected_language_confidence", "detected_language_confidence", b"detected_language_confidence", "pivot", b"pivot", "provenance", b"provenance"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_detected_language_confidence", b"_detected_language_confidence", "detected_language_code", b"detected_language_code", "detected_language_confidence", b"detected_language_confidence", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "pivot", b"pivot", "provenance", b"provenance"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_detected_language_confidence", b"_detected_language_confidence"]) -> typing.Literal["detected_language_confidence"] | None: ...
 
 global___Translation = Translation
+
+@typing.final
+class Pivot(google.protobuf.message.Message):
+    """First step of a translation by two models."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    MODEL_VERSION_FIELD_NUMBER: builtins.int
+    MANIFEST_SHA256_FIELD_NUMBER: builtins.int
+    PRECISION_FIELD_NUMBER: builtins.int
+    SENTENCES_FIELD_NUMBER: builtins.int
+    language_code: builtins.str
+    """Language that the first model translated into and the second from, as the second spells it."""
+    model: builtins.str
+    """Name of the first model."""
+    model_version: builtins.str
+    """Version of that model, such as "1"."""
+    manifest_sha256: builtins.str
+    """SHA-256 of its bundle's manifest, as in Provenance. This and the following fields are set only in a Provenance."""
+    precision: builtins.str
+    """Number format of its weights: "float32", "float16" or "int8"."""
+    @property
+    def sentences(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SentenceProvenance]:
+        """Its searches of the sentences of the text, in the order of the text."""
+
+    def __init__(
+        self,
+        *,
+        language_code: builtins.str = ...,
+        model: builtins.str = ...,
+        model_version: builtins.str = ...,
+        manifest_sha256: builtins.str = ...,
+        precision: builtins.str = ...,
+        sentences: collections.abc.Iterable[global___SentenceProvenance] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["language_code", b"language_code", "manifest_sha256", b"manifest_sha256", "model", b"model", "model_version", b"model_version", "precision", b"precision", "sentences", b"sentences"]) -> None: ...
+
+global___Pivot = Pivot
 
 @typing.final
 class Hypothesis(google.protobuf.message.Message):
@@ -1381,6 +1438,7 @@ class Provenance(google.protobuf.message.Message):
     ONNXRUNTIME_VERSION_FIELD_NUMBER: builtins.int
     SETTINGS_FIELD_NUMBER: builtins.int
     SENTENCES_FIELD_NUMBER: builtins.int
+    PIVOT_FIELD_NUMBER: builtins.int
     method: builtins.str
     """Method that was called, such as "TranslateText". A progressive translation is never searched again."""
     model: builtins.str
@@ -1417,6 +1475,12 @@ class Provenance(google.protobuf.message.Message):
         several with `sampling` or `return_alternatives`.
         """
 
+    @property
+    def pivot(self) -> global___Pivot:
+        """The first of two models, if the text was translated through another language; all other fields are about the
+        second, which read the sentences that the first wrote.
+        """
+
     def __init__(
         self,
         *,
@@ -1433,9 +1497,10 @@ class Provenance(google.protobuf.message.Message):
         onnxruntime_version: builtins.str = ...,
         settings: global___TranslationSettings | None = ...,
         sentences: collections.abc.Iterable[global___SentenceProvenance] | None = ...,
+        pivot: global___Pivot | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["execution_provider", b"execution_provider", "kernels", b"kernels", "kernels_reason", b"kernels_reason", "manifest_sha256", b"manifest_sha256", "method", b"method", "model", b"model", "model_version", b"model_version", "onnxruntime_version", b"onnxruntime_version", "precision", b"precision", "sentences", b"sentences", "server_version", b"server_version", "settings", b"settings", "shortlist", b"shortlist"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["pivot", b"pivot", "settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["execution_provider", b"execution_provider", "kernels", b"kernels", "kernels_reason", b"kernels_reason", "manifest_sha256", b"manifest_sha256", "method", b"method", "model", b"model", "model_version", b"model_version", "onnxruntime_version", b"onnxruntime_version", "pivot", b"pivot", "precision", b"precision", "sentences", b"sentences", "server_version", b"server_version", "settings", b"settings", "shortlist", b"shortlist"]) -> None: ...
 
 global___Provenance = Provenance
 
@@ -1579,6 +1644,8 @@ class Model(google.protobuf.message.Message):
     RESIDENCY_FIELD_NUMBER: builtins.int
     RESIDENCY_TIME_FIELD_NUMBER: builtins.int
     RESIDENCY_FAULT_FIELD_NUMBER: builtins.int
+    PIVOTED_SOURCE_LANGUAGE_CODES_FIELD_NUMBER: builtins.int
+    PIVOT_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests, such as "zh-en"."""
     version: builtins.str
@@ -1603,6 +1670,8 @@ class Model(google.protobuf.message.Message):
     """Place of the weights."""
     residency_fault: builtins.str
     """Reason why the weights could not be loaded the last time; empty unless residency is MODEL_RESIDENCY_FAILING."""
+    pivot_language_code: builtins.str
+    """Language that those pairs go through; empty if there are none."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from."""
@@ -1618,6 +1687,12 @@ class Model(google.protobuf.message.Message):
     @property
     def residency_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Time since when the weights are there."""
+
+    @property
+    def pivoted_source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Languages of other models from which the server translates into this model's target languages by two models, of
+        which this is the second: each pair that no model translates directly. See `allow_pivot`.
+        """
 
     def __init__(
         self,
@@ -1638,9 +1713,11 @@ class Model(google.protobuf.message.Message):
         residency: global___ModelResidency.ValueType = ...,
         residency_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         residency_fault: builtins.str = ...,
+        pivoted_source_language_codes: collections.abc.Iterable[builtins.str] | None = ...,
+        pivot_language_code: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["default_options", b"default_options", "residency_time", b"residency_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "residency", b"residency", "residency_fault", b"residency_fault", "residency_time", b"residency_time", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "licence", b"licence", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "pivot_language_code", b"pivot_language_code", "pivoted_source_language_codes", b"pivoted_source_language_codes", "precision", b"precision", "residency", b"residency", "residency_fault", b"residency_fault", "residency_time", b"residency_time", "source_language_codes", b"source_language_codes", "source_model", b"source_model", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
 
 global___Model = Model
 

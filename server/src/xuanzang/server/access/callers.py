@@ -108,10 +108,11 @@ class KeyCaller(Caller):
     def limited(self, resolve: Resolve) -> Resolve:
         async def resolved(**wanted: Any) -> Route:
             route = await resolve(**wanted)
-            if not self.allows(route.model):
+            refused = [each for each in (route.origin.model, route.model) if not self.allows(each)]
+            if refused:
                 self._metrics.refusals["model"].inc()
                 allowed = ", ".join(sorted(set(self.key.models or ())))
-                name = f"{route.model.name}/{route.model.version}"
+                name = f"{refused[0].name}/{refused[0].version}"
                 description = f"{name} is not allowed with this API key; allowed: {allowed}"
                 raise ModelNotAllowedError(FieldViolation(field="settings.model", description=description))
             return route

@@ -161,7 +161,13 @@ class Engine:
         self.promoter = self._new_promoter(shared, promotion)
         self._detector = shared_detector(cache) if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
-        self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector, metrics.server.unserved_texts)
+        self.router = RequestRouter(
+            self.live,
+            self._threads.tokenizing,
+            self._detector,
+            metrics.server.unserved_texts,
+            pivots=settings.pivot_languages,
+        )
         reads = metrics.server.glossary_reads
         self.glossaries = GlossaryFolder(models / FOLDER, count=lambda ok: reads["ok" if ok else "error"].inc())
         self._watching: list[asyncio.Task[None]] = []
@@ -274,7 +280,8 @@ class Engine:
             DeadlineExceededError: The deadline passed first.
         """
         context, writer = self._context(call, caller, deadline)
-        return self._calls.run(call, context, record=record, writer=writer, watch=watch)
+        first = self._context(call.first, caller, deadline)[0] if call.first else None
+        return self._calls.run(call, context, first=first, record=record, writer=writer, watch=watch)
 
     def translate_progressively(
         self,
@@ -294,7 +301,8 @@ class Engine:
         """
         context, writer = self._context(call, caller, deadline)
         record = record or CallRecord()
-        return self._calls.run_progressively(call, context, record=record, writer=writer)
+        first = self._context(call.first, caller, deadline)[0] if call.first else None
+        return self._calls.run_progressively(call, context, record=record, first=first, writer=writer)
 
     def _context(
         self, call: Call, caller: CallerId, deadline: float | None

@@ -62,9 +62,21 @@ class RequestRouter:
     """Finds the model and the languages that requests mean. Belongs to the event loop."""
 
     def __init__(
-        self, live: LiveModels, threads: Executor, detector: LanguageDetector, unserved: Mapping[str, Counter]
+        self,
+        live: LiveModels,
+        threads: Executor,
+        detector: LanguageDetector,
+        unserved: Mapping[str, Counter],
+        *,
+        pivots: tuple[str, ...] = (),
     ) -> None:
-        """Choose among models; none is loaded yet. `unserved` counts texts by outcome."""
+        """Choose among models; none is loaded yet.
+
+        Args:
+            unserved: Counters of texts by outcome.
+            pivots: Languages that a pair may go through that no model translates.
+        """
+        self._pivots = pivots
         self._unserved = unserved
         self._detector = detector
         self._live = live
@@ -74,8 +86,8 @@ class RequestRouter:
         self._read.set()
         # Results for the catalog, which never changes: another one takes its place.
         self._catalog = live.catalog
-        self._routes: dict[tuple[str, str, str], Route] = {}
-        self._choices: dict[tuple[str, str], LanguageChoice] = {}
+        self._routes: dict[tuple[str, str, str, bool], Route] = {}
+        self._choices: dict[tuple[str, str, bool], LanguageChoice] = {}
 
     @property
     def _models(self) -> tuple[ServedModel, ...]:
@@ -87,31 +99,53 @@ class RequestRouter:
         self._routes.clear()
         self._choices.clear()
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+    def resolve(
+        self, *, model: str, source_language: str, target_language: str, allow_pivot: bool | None = None
+    ) -> Route:
         """Find the model that a request means by its names, and the target language, as `resolve` does."""
         if self._live.catalog is not self._catalog or len(self._routes) >= _MAX_KEPT:
             self._forget()
-        key = model, source_language, target_language
+        pivots = self._pivots if allow_pivot in (True, None) else ()
+        key = model, source_language, target_language, bool(pivots)
         if (route := self._routes.get(key)) is None:
-            route = self._routes[key] = resolve(
-                self._models, model=model, source_language=source_language, target_language=target_language
-            )
+            try:
+                route = resolve(
+                    self._models,
+                    model=model,
+                    source_language=source_language,
+                    target_language=target_language,
+                    pivots=pivots,
+                )
+            except ModelNotFoundError as error:
+                if allow_pivot and not pivots:
+                    message = f"{error}; allow_pivot has no language to go through: the server is without --pivot"
+                    raise ModelNotFoundError(message, model=error.model) from None
+                if allow_pivot is False and (
+                    route := through(self._models, source_language, target_language, self._pivots)
+                ):
+                    through_what = f"two models do, through {route.source_language}"
+                    message = f"{error}; {through_what}, which allow_pivot: false and explanations exclude"
+                    raise ModelNotFoundError(message, model=error.model) from None
+                raise
+            self._routes[key] = route
         return route
 
-    def _choice(self, model: str, target_language: str) -> LanguageChoice:
+    def _choice(self, model: str, target_language: str, *, allow_pivot: bool | None) -> LanguageChoice:
         """Return the languages that a request without a source language may mean."""
         if self._live.catalog is not self._catalog or len(self._choices) >= _MAX_KEPT:
             self._forget()
-        key = model, target_language
+        pivots = self._pivots if allow_pivot in (True, None) else ()
+        key = model, target_language, bool(pivots)
         if (choice := self._choices.get(key)) is None:
-            choice = language_choice(self._models, model=model, target_language=target_language)
+            choice = language_choice(self._models, model=model, target_language=target_language, pivots=pivots)
             self._choices[key] = choice
         return choice
 
     def require_pair(self, source_language: str, target_language: str) -> None:
-        """Raise InvalidInputError for a pair of languages that no model translates."""
+        """Raise InvalidInputError for a pair of languages that neither one model nor two translate."""
         try:
-            _fits(self._models, source_language, target_language)
+            if not through(self._models, source_language, target_language, self._pivots):
+                _fits(self._models, source_language, target_language)
         except ModelNotFoundError as error:
             raise InvalidInputError([FieldViolation(field="target_language_code", description=str(error))]) from None
 
@@ -123,6 +157,7 @@ class RequestRouter:
         target_language: str,
         texts: Sequence[str],
         pass_through_unserved: bool = False,
+        allow_pivot: bool | None = None,
         offload: Offload | None = None,
     ) -> Route:
         """Find the model that a request means by its names, as `resolve` does, or by its texts.
@@ -139,7 +174,7 @@ class RequestRouter:
         readings: list[Reading] = []
         unserved = 0
         if not source_language and texts:
-            choice = self._choice(model, target_language)
+            choice = self._choice(model, target_language, allow_pivot=allow_pivot)
             if choice.sources:
                 readings = await self._readings(texts, choice, offload)
                 unserved = sum([each.kind is TextKind.UNSERVED for each in readings])
@@ -147,12 +182,18 @@ class RequestRouter:
                     self._unserved["refused"].inc(unserved)
                     require_served(readings, choice)
                 source_language = self._source(readings, choice)
-        route = self.resolve(model=model, source_language=source_language, target_language=target_language)
+        route = self.resolve(
+            model=model, source_language=source_language, target_language=target_language, allow_pivot=allow_pivot
+        )
         if not readings:
             return route
         if unserved:
             self._unserved["passed"].inc(unserved)
         return replace(route, readings=tuple(readings))
+
+    def with_pivots(self, models: Iterable[ServedModel]) -> list[ServedModel]:
+        """Return some models with the languages from which two of them translate, where none does so alone."""
+        return with_pivots(list(models), self._pivots)
 
     def _source(self, readings: Sequence[Reading], choice: LanguageChoice) -> str:
         """Return the language to translate texts from; empty if it need not be named, or the caller must name it."""
@@ -241,14 +282,22 @@ def _detected(texts: Iterable[str], detector: LanguageDetector, codes: tuple[str
     ]
 
 
-def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
-    """Find the only model that fits a request best, and those of its languages that fit.
+def resolve(
+    models: Sequence[ServedModel],
+    *,
+    model: str,
+    source_language: str,
+    target_language: str,
+    pivots: Sequence[str] = (),
+) -> Route:
+    """Find the only model that fits a request best, and those of its languages that fit; or else two models.
 
     Args:
         models: Served models.
         model: "zh-en" for its default version, "zh-en/1" for that version, empty for the model of the languages.
         source_language: BCP-47 code or empty. "zh-Hans-CN" also finds a model for "zh-Hans", else one for "zh".
         target_language: BCP-47 code or empty, matched in the same way.
+        pivots: Languages between two models, in order of preference.
 
     Raises:
         ModelNotFoundError: No model fits.
@@ -260,17 +309,81 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
         names = ", ".join(sorted({served.name for served in models})) or "none"
         raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}", model=model)
     languages = source_language, target_language
+    if not model and (route := through(models, *languages, pivots)):
+        return route
     fits = _fits(candidates, *languages)
     best, _ = min(fits, key=itemgetter(0))
     return _route(_only_one([served for fit, served in fits if fit == best], *languages), *languages)
 
 
-def language_choice(models: Sequence[ServedModel], *, model: str, target_language: str) -> LanguageChoice:
-    """Return the target, and the source languages of all models that fit a request without one; none if none does."""
+def through(
+    models: Sequence[ServedModel], source_language: str, target_language: str, pivots: Sequence[str]
+) -> Route | None:
+    """Find two models for a pair that none translates, each by the rules of `resolve`, with the first pivot that works.
+
+    Raises:
+        InvalidInputError: Several models translate from or into the pivot language.
+    """
+    is_pair = source_language and target_language and primary(source_language) != primary(target_language)
+    defaults = [served for served in models if served.is_default]
+    if not is_pair or any(_fit(served, source_language, target_language) is not None for served in defaults):
+        return None
+    for pivot in pivots:
+        legs = (source_language, pivot), (pivot, target_language)
+        if all(any(_fit(served, *leg) is not None for served in defaults) for leg in legs):
+            first, second = (
+                resolve(defaults, model="", source_language=source, target_language=target) for source, target in legs
+            )
+            return replace(second, first=first)
+    return None
+
+
+def with_pivots(models: Sequence[ServedModel], pivots: Sequence[str]) -> list[ServedModel]:
+    """Return models with the languages from which two of them translate, each with those of the pairs that it ends."""
+    defaults = [served for served in models if served.is_default] if pivots else []
+    direct = {
+        (source, target) for each in defaults for source in each.source_languages for target in each.target_languages
+    }
+
+    def completed(served: ServedModel) -> ServedModel:
+        for pivot in pivots if served.is_default else ():
+            language = matched(pivot, served.source_languages)
+            codes = {
+                code
+                for target in served.target_languages
+                for code in (_sources_through(defaults, target, pivot) if language else ())
+                if (code, target) not in direct and (primary(code), target) not in direct
+            }
+            if language and codes:
+                return replace(served, pivot_language=language, pivoted_source_languages=tuple(sorted(codes)))
+        return served
+
+    return list(map(completed, models))
+
+
+def _sources_through(models: Iterable[ServedModel], target: str, pivot: str) -> set[str]:
+    """Return the languages that are translated into a pivot language, for the way to a target language."""
+    ends = {primary(target), primary(pivot)}
+    sources = (served.source_languages for served in models if _fit(served, "", pivot) is not None)
+    return {code for codes in sources for code in codes if primary(code) not in ends and len(ends) > 1}
+
+
+def language_choice(
+    models: Sequence[ServedModel], *, model: str, target_language: str, pivots: Sequence[str] = ()
+) -> LanguageChoice:
+    """Return the target, and the source languages of all models that fit a request without one; none if none does.
+
+    Languages that get to the target through one of the pivots are among the sources.
+    """
     fitting = [
         served for served in models if _has_name(served, model) and _fit(served, "", target_language) is not None
     ]
     sources = {code for served in fitting for code in served.source_languages}
+    if not model and pivots:
+        defaults = [served for served in models if served.is_default]
+        for pivot in pivots if target_language else ():
+            if any(_fit(served, pivot, target_language) is not None for served in defaults):
+                sources |= _sources_through(defaults, target_language, pivot)
     targets = {code for served in fitting for code in served.target_languages}
     target = matched_target(target_language, targets) or ""
     if len(set(map(primary, targets))) == 1:

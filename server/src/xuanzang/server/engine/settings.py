@@ -18,6 +18,7 @@ Promotion = Literal["direct", "gate", "manual"]
 _PIN = re.compile(r"([^/\s]+)/([1-9][0-9]{0,8})")
 _LIMIT = re.compile(r"([^=\s]+)=([1-9][0-9]{0,6})")
 _SIZE = re.compile(r"([1-9][0-9]{0,6}(?:\.[0-9]{1,3})?) ?([MGT])B")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8}){0,4}")
 _MEGABYTE = 10**6
 _UNITS = {"M": _MEGABYTE, "G": 10**9, "T": 10**12}
 
@@ -46,6 +47,13 @@ _SIZES = (
 def _checked_size(text: str) -> str:
     if text and not _SIZE.fullmatch(text):
         raise ValueError(_SIZES)
+    return text
+
+
+def _checked_languages(text: str) -> str:
+    languages = text.split(",") if text else []
+    if not all(_LANGUAGE.fullmatch(each.strip()) for each in languages):
+        raise ValueError("must be codes of languages, separated by commas, such as en,fr")
     return text
 
 
@@ -100,6 +108,9 @@ class EngineSettings(BaseModel):
     """Detect languages by their words, if the libraries of the extra `detection` are installed; they are
     read once the server serves, and take up to 75 MB where texts come without a language. Without them only scripts
     tell languages apart."""
+    pivot: Annotated[str, AfterValidator(_checked_languages)] = ""
+    """Languages that a pair goes through that no model translates, as en or en,fr: zh to de by a model into English and
+    one from it; the first language that works is taken; unset: none."""
     max_batch_sentences: int = Field(default=32, ge=1, le=1024)
     """Maximum sentences decoded together by one worker; those with wide beams count several times."""
     max_join_source_tokens: int = Field(default=600, ge=1, le=1_000_000)
@@ -136,6 +147,11 @@ class EngineSettings(BaseModel):
     that are gone are unloaded; 0: only at the start, and by command."""
     pin: Annotated[str, AfterValidator(partial(_checked, _PIN, _PINS))] = ""
     """Versions that answer requests that name none, as zh-en/1,en-zh/3; other models: the highest."""
+
+    @property
+    def pivot_languages(self) -> tuple[str, ...]:
+        """Languages that a pair may go through, in their order."""
+        return tuple(language.strip() for language in self.pivot.split(",") if language.strip())
 
     @property
     def pins(self) -> dict[str, int]:

@@ -188,6 +188,10 @@ class ServedModel:
     """Time since when they are there, in seconds since 1970; 0 if unknown."""
     residency_fault: str = ""
     """Reason why they could not be loaded the last time; empty unless residency is FAILING."""
+    pivoted_source_languages: tuple[str, ...] = ()
+    """Languages that get to its target languages through `pivot_language`, by two models, of which it is the second."""
+    pivot_language: str = ""
+    """Source language in which it reads the translations of a first model; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +218,13 @@ class Route:
     """Source language as the model spells it: the requested one, else empty, which means its first."""
     readings: tuple[Reading, ...] = ()
     """How the texts are read, one by one, if the request named no source language; else empty."""
+    first: Route | None = None
+    """Route of the first of two models, whose translations this one's model reads; None for one model."""
+
+    @property
+    def origin(self) -> Route:
+        """Route of the model that reads the texts."""
+        return self.first or self
 
 
 class CallerId(NamedTuple):

@@ -35,12 +35,12 @@ from xuanzang.server.in_process.translations import (
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.published import folder_of
 from xuanzang.server.rpc.messages import requests
-from xuanzang.server.rpc.messages.responses import Provenance, detection_fields
+from xuanzang.server.rpc.messages.responses import Provenance, detection_fields, pivot_message
 from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
 from xuanzang.values.options import TranslateOptions
-from xuanzang.values.provenance import provenance_of
+from xuanzang.values.provenance import pivot_of, provenance_of
 
 # As many as the full batches of a worker hold, so that texts of similar lengths find each other.
 _TEXTS_PER_WORKER = 256
@@ -60,6 +60,8 @@ class TranslatorSettings(TypedDict, total=False):
     """True if the C++ kernels of xuanzang-kernels are used, where those were built; True by default."""
     shortlist: str
     """Models to decode with the shortlists of their bundles, as "zh-en,en-zh"; "*" for all that have one."""
+    pivot: str
+    """Languages that a pair goes through that no model translates, as "en" or "en,fr"; "", the default: none."""
     detection: bool
     """True if languages are detected, where the libraries of the extra `detection` are installed; True by default."""
     max_batch_sentences: int
@@ -220,7 +222,7 @@ class AsyncTranslator:
     def list_models(self) -> list[Model]:
         """List the models, by name and version."""
         self._require("open")
-        return [model_of(model) for model in self._engine.live.served()]
+        return [model_of(model) for model in self._engine.router.with_pivots(self._engine.live.served())]
 
     def _require(self, state: Literal["new", "open"]) -> None:
         if self._state != state:
@@ -260,6 +262,7 @@ class AsyncTranslator:
             detected_language=detection.get("detected_language_code", ""),
             detected_language_confidence=confidence and single(confidence),
             glossary_matches=found[0].matches,
+            pivot=pivot_of(pb.Translation(pivot=pivot_message(call))),
         )
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ from xuanzang.server.engine.types import Hypothesis as FoundHypothesis
 from xuanzang.text.language_detection import DetectedLanguage
 from xuanzang.text.types import GlossaryMatch, TokenDetail
 from xuanzang.values.models import DecodingDefaults, Model
-from xuanzang.values.provenance import Provenance
+from xuanzang.values.provenance import Pivot, Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,8 @@ class Translation:
     """Probability of that language, 0 to 1; None if it was not detected."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()
     """Terms and protected texts that occur in the text, in its order."""
+    pivot: Pivot | None = None
+    """First of two models, if the text was translated through another language; `model` is then the second."""
 
     @property
     def text(self) -> str:

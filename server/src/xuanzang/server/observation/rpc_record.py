@@ -48,6 +48,8 @@ class RpcRecord:
     model: str | None = None
     """Model of the last call, None before the first. It and the following fields hold once the calls are summed up."""
     version: int | None = None
+    first_model: str | None = None
+    """First of two models of the last call that had two, such as "zh-en/1"; `model` is the second."""
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SIZES, 0))
     """Sizes of all calls together."""
     longest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PHASES, 0.0))
@@ -62,6 +64,9 @@ class RpcRecord:
 
     def call_ended(self, record: CallRecord) -> None:
         """Take an ended call; one that never reached the engine adds nothing."""
+        if record.first:
+            self.call_ended(record.first)
+            self.first_model = f"{record.first.model}/{record.first.version}"
         if not record.model:
             return
         self._calls.append(record)
@@ -101,6 +106,7 @@ class RpcRecord:
             **{f"{phase}_seconds": round(seconds, 6) for phase, seconds in self.longest.items()},
             "model": self.model,
             "version": self.version,
+            "first_model": self.first_model,
             **self.sums,
             "caller_kind": self.caller.kind,
             "caller_key": self.caller.key,
@@ -116,6 +122,8 @@ class RpcRecord:
         }
         if self.model is not None and self.version is not None:
             attributes |= {"xuanzang.model": self.model, "xuanzang.version": self.version}
+        if self.first_model is not None:
+            attributes["xuanzang.first_model"] = self.first_model
         return attributes
 
     def _add(self, record: CallRecord) -> None:

@@ -327,7 +327,7 @@ class _Sharing:
 
 
 def _rendered(search: PlannedSearch, found: Found) -> SentenceResult:
-    sentence, renderer, _ = search
+    sentence, renderer, *_ = search
     hypotheses = [renderer.render(sentence, each, cut=FinishReason.MAX_LENGTH) for each in found]
     now = time.monotonic()
     timeline = SentenceTimeline(

@@ -34,7 +34,7 @@ from xuanzang.text.traditional import TraditionalWriter, settled_by
 from xuanzang.text.types import ContentFormat
 
 # Characters that are tokenised in the time that a thread takes to start, a fraction of a millisecond.
-_SHORT_CHARACTERS = 300
+SHORT_CHARACTERS = 300
 # Fewer than any tokeniser makes of ordinary text.
 _MIN_TOKENS_PER_CHARACTER = 0.15
 # Characters at the beginning of a text that tell whether it is only white space.
@@ -93,6 +93,7 @@ class RunningCall:
         self._codec = context.codec
         # Tags find their places by the alignment of tokens.
         self._options = replace(call.options, token_details=True) if self._has_markup else call.options
+        self._languages = context
         self._writer = writer
         self._emit = None if self._has_markup else emit
         self._watch = watch
@@ -143,11 +144,11 @@ class RunningCall:
         ]
         if not self._options.quality:
             return answer
-        return assessed(prepared.texts, answer, self._context, self._shared.detector, has_markup=self._has_markup)
+        return assessed(prepared.texts, answer, self._languages, self._shared.detector, has_markup=self._has_markup)
 
     def _is_short(self) -> bool:
         """Return whether the texts are prepared at once; refuse excessive texts that are not."""
-        if sum(map(len, self._call.texts)) <= _SHORT_CHARACTERS:
+        if sum(map(len, self._call.texts)) <= SHORT_CHARACTERS:
             return True
         # A refusal before tokenising takes less time, which is what counts when there is much to refuse. But faults are
         # named first, for another try would not help: all those of short texts, and of others those seen at once.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.calls.record import Call
-from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer
+from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceOrigin, SentenceRenderer
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality import SentenceAssessor
@@ -57,6 +57,16 @@ class _Sentences(NamedTuple):
     """Places of untranslated parts."""
     words: Sequence[Inline] = ()
     """Placeholders that words stand in for."""
+    terms: Sequence[FoundTerm] = ()
+    """Terms that are found already, as in the sentences of a first model."""
+
+
+class Onward(NamedTuple):
+    """The second model of a call, which reads the translations of the first."""
+
+    codec: TextCodec
+    options: DecodingOptions
+    """Options of the caller, which are the second model's."""
 
 
 def prepare(
@@ -68,15 +78,17 @@ def prepare(
     writer: TraditionalWriter | None,
     settings: EngineSettings,
     carries: bool = True,
+    onward: Onward | None = None,
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call; `writer` converts the model's output, None leaves it unchanged.
 
-    `carries`: whether white space and invisible characters are carried, too.
+    `carries`: whether white space and invisible characters are carried, too. `onward`: the second model of the call,
+    which keeps the entries of glossaries.
 
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
-    preparation = _Preparation(call, context.model, codec, options, writer, settings, carries=carries)
+    preparation = Preparation(call, context.model, codec, options, writer, settings, carries=carries, onward=onward)
     prepared, violations = preparation.prepared, preparation.violations
     kept = call.kept_texts if call.readings else ()
     max_cost = settings.max_queue_tokens // 2
@@ -101,7 +113,7 @@ def has_plain_faults(call: Call, model: LoadedModel, options: DecodingOptions, s
     return bool((options.target_prefix or options.suppressed_texts) and _target_constraints(model, options)[1])
 
 
-class _Preparation:
+class Preparation:
     """Texts of a call under preparation, and all their faults."""
 
     def __init__(
@@ -114,7 +126,9 @@ class _Preparation:
         settings: EngineSettings,
         *,
         carries: bool,
+        onward: Onward | None = None,
     ) -> None:
+        self._onward = onward
         self._terms_wanted, self._format = call.terms, call.content_format
         self._families, self._carries = call.placeholders, carries or bool(call.placeholders)
         self._model, self._codec, self._writer = model, codec, writer
@@ -152,26 +166,44 @@ class _Preparation:
                 options = replace(options, token_details=True)
             for block in blocks:
                 of_text += block.segments
-                start = 0
-                for segment in block.segments:
-                    if segment.source_ids:
-                        search = self._search(segment, start, block, options)
-                        prepared.searches.append(search)
-                        prepared.source_tokens += len(search.sentence.source_ids)
-                        prepared.cost += self._searches_per_sentence * predicted_cost(search.sentence)
-                    start += len(segment.text)
+                self._plan(block, options)
         except InvalidInputError as error:
             self.violations += error.violations
             return
         prepared.documents.append(document)
         prepared.texts.append(of_text)
 
+    def add_sentence(self, field: str, text: str, terms: Sequence[FoundTerm], *, token_details: bool) -> list[Segment]:
+        """Prepare the sentence of a first model, whole if this one takes that; return its segments.
+
+        `token_details`: whether elements find their places by the alignment of tokens.
+
+        Raises:
+            InvalidInputError: An option does not fit the sentence.
+        """
+        block = _Sentences(self._codec.split(text, unbroken=[(0, len(text))]), terms=terms)
+        self._require_fitting(field, [block])
+        options = self._options
+        self._plan(block, replace(options, token_details=True) if token_details else options)
+        return list(block.segments)
+
+    def _plan(self, block: _Sentences, options: DecodingOptions) -> None:
+        """Plan the searches for the sentences of a block."""
+        prepared, start = self.prepared, 0
+        for segment in block.segments:
+            if segment.source_ids:
+                search = self._search(segment, start, block, options)
+                prepared.searches.append(search)
+                prepared.source_tokens += len(search.sentence.source_ids)
+                prepared.cost += self._searches_per_sentence * predicted_cost(search.sentence)
+            start += len(segment.text)
+
     def _require_fitting(self, field: str, blocks: Iterable[_Sentences]) -> None:
         """Raise InvalidInputError for faults of a text's sentences, by their source tokens."""
         lengths = [len(each.source_ids) for block in blocks for each in block.segments if each.source_ids]
         if not lengths:
             return
-        options, violations = self._options, []
+        options, violations = self._onward.options if self._onward else self._options, []
         longest, limit = max(lengths), self._codec.max_source_length
         if longest > limit:
             unit = (
@@ -179,7 +211,7 @@ class _Preparation:
             )
             violations.append(_too_long(field, longest, limit, unit))
         # One token is justified by any sentence.
-        if options.min_target_length > 1 or options.target_prefix:
+        if not self._onward and (options.min_target_length > 1 or options.target_prefix):
             violations += self._forced_violations(field, min(lengths))
         if len(lengths) > 1:
             description = f"only for texts of a single sentence, {field} has {len(lengths)}"
@@ -238,13 +270,21 @@ class _Preparation:
 
     def _is_usable(self, word: str) -> bool:
         """Return whether the model reads and writes a word as it is, such as one that stands in for a placeholder."""
-        return self._codec.can_copy(word) and not any(text in word for text in self._options.suppressed_texts)
+        codecs, options = [self._codec], self._options
+        if self._onward:
+            codecs, options = [self._codec, self._onward.codec], self._onward.options
+        return all(codec.can_copy(word) for codec in codecs) and not any(
+            text in word for text in options.suppressed_texts
+        )
 
     def _search(self, segment: Segment, start: int, block: _Sentences, options: DecodingOptions) -> PlannedSearch:
         """Plan the search for a sentence that begins at a place of its text."""
-        terms = NO_SENTENCE_TERMS
-        if self._terms_wanted.fields or block.words:
-            terms = self._terms(segment, start, block)
+        terms, later = NO_SENTENCE_TERMS, list[FoundTerm]()
+        if self._terms_wanted.fields or block.words or block.terms:
+            terms = self._terms(segment, start, block, later)
+            if later and not options.token_details:
+                # The second model keeps the terms where the alignment puts them.
+                options = replace(options, token_details=True)
         renderer = SentenceRenderer(
             codec=self._codec,
             source_spans=terms.offsets(segment, self._codec, start) if options.token_details else (),
@@ -261,7 +301,8 @@ class _Preparation:
             terms.added_to(self._constraints) if terms.target else self._constraints,
             language_ids=self._codec.target_prefix_ids,
         )
-        return PlannedSearch(sentence, renderer, self._lexicon_ids(segment, terms))
+        origin = SentenceOrigin(segment.text, start, later) if self._onward else None
+        return PlannedSearch(sentence, renderer, self._lexicon_ids(segment, terms, is_asked=bool(later)), origin)
 
     def _assessor(self, segment: Segment, terms: SentenceTerms) -> SentenceAssessor:
         model = self._model
@@ -270,11 +311,12 @@ class _Preparation:
         spans = () if terms.source else self._codec.sentence_offsets(segment.text)
         return SentenceAssessor(estimator=model.quality_estimator, source=segment.text, spans=spans)
 
-    def _lexicon_ids(self, segment: Segment, terms: SentenceTerms) -> tuple[int, ...]:
+    def _lexicon_ids(self, segment: Segment, terms: SentenceTerms, *, is_asked: bool = False) -> tuple[int, ...]:
         """Return the translation in the lexicon; none for a sentence whose caller has a say in its words."""
         options = self._options
         is_asked_otherwise = (
-            terms.target
+            is_asked
+            or terms.target
             or terms.source
             or options.target_prefix
             or options.suppressed_texts
@@ -285,9 +327,22 @@ class _Preparation:
         fits = options.min_target_length < len(target_ids) <= _max_target_length(self._model, options)
         return target_ids if fits else ()
 
-    def _terms(self, segment: Segment, start: int, block: _Sentences) -> SentenceTerms:
-        """Find the terms of a sentence outside untranslated parts, and the words for placeholders."""
+    def _terms(self, segment: Segment, start: int, block: _Sentences, later: list[FoundTerm]) -> SentenceTerms:
+        """Find the terms of a sentence outside untranslated parts, and the words for placeholders.
+
+        The terms that a second model keeps are added to `later`.
+        """
         found = [term for term in self._terms_wanted.find(segment.text, start) if not _overlaps(term, block.verbatim)]
+        if self._onward:
+            later += [term for term in found if term.pattern is None]
+            found = [term for term in found if term.pattern is not None]
+        if block.terms:
+            found += [
+                term
+                for term in block.terms
+                if start <= term.start and term.end <= start + len(segment.text)
+                if self._can_require or term.pattern is not ProtectedPattern.PLACEHOLDER
+            ]
         words = list(_words_of(segment, start, block.words))
         if self._can_require and len(words) <= MAX_REQUIRED_WORDS:
             found = sorted((*found, *words), key=lambda term: term.start)

@@ -42,6 +42,8 @@ class Call:
     """Detected languages of the texts, if the caller names no source language; else empty."""
     return_scores: bool = False
     return_provenance: bool = False
+    first: Call | None = None
+    """Call of the first of two models, whose translations this one's model reads; None for one model."""
 
     @property
     def kept_texts(self) -> dict[int, FinishReason]:
@@ -107,6 +109,8 @@ class CallRecord:
     searches: list[SearchRecord] = field(default_factory=list)
     found: list[tuple[int, int, SentenceTimeline]] = field(default_factory=list)
     """Text, sentence of the text, and timeline of each search, if the call asks for its provenance."""
+    first: CallRecord | None = None
+    """Record of the first of two models; None for one model."""
 
     def begin(self, model: str, version: int, texts: Sequence[str]) -> None:
         """Record the work and its start."""

@@ -13,6 +13,7 @@ from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.text.codec import TextCodec
 from xuanzang.text.offsets import Span
 from xuanzang.text.terminology.target_terms import TargetTerms
+from xuanzang.text.terminology.terms import FoundTerm
 from xuanzang.text.traditional import Kept, TraditionalWriter
 from xuanzang.text.types import GlossaryOutcome, TokenDetail
 
@@ -123,6 +124,16 @@ class SentenceRenderer:
         )
 
 
+class SentenceOrigin(NamedTuple):
+    """The text of a sentence whose translation a second model reads."""
+
+    text: str
+    start: int
+    """Its first character in its text or block."""
+    terms: Sequence[FoundTerm]
+    """Terms that the second model keeps, with places in the text or block."""
+
+
 class PlannedSearch(NamedTuple):
     """A sentence to search, and the renderer of its hypotheses."""
 
@@ -130,6 +141,8 @@ class PlannedSearch(NamedTuple):
     renderer: SentenceRenderer
     lexicon_ids: tuple[int, ...] = ()
     """The whole translation, if the lexicon of the bundle has it; see `expansion.lexicon_first`."""
+    origin: SentenceOrigin | None = None
+    """The sentence as a text, if a second model reads its translation."""
 
 
 class SentenceResult(NamedTuple):

@@ -6,24 +6,31 @@ import asyncio
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from xuanzang.server.engine.calls.call import Emit, RunningCall, SharedResources
 from xuanzang.server.engine.calls.jobs import SearchWatch
+from xuanzang.server.engine.calls.pivoting import FirstOfTwo, SecondOfTwo
+from xuanzang.server.engine.calls.preparation import Onward
 from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
     DrainingError,
+    EngineError,
     InvalidInputError,
     MemoryLimitError,
     OverloadedError,
 )
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.usage import ModelUsage
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metric_series import Histogram
-from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
+from xuanzang.server.metrics import LENGTH_CLASSES, PIVOT_STEPS, ModelMetrics
 from xuanzang.text.traditional import TraditionalWriter
 
 _LOGGER = logging.getLogger(__name__)
@@ -51,6 +58,7 @@ class RunningCalls:
         call: Call,
         context: CallContext,
         *,
+        first: CallContext | None = None,
         record: CallRecord | None = None,
         writer: TraditionalWriter | None = None,
         emit: Emit | None = None,
@@ -58,7 +66,8 @@ class RunningCalls:
     ) -> list[list[Hypothesis]]:
         """Translate the texts of a call, record it from its beginning to its end, and count it.
 
-        The arguments are those of `RunningCall`; without a record to fill in only metrics are written.
+        The arguments are those of `RunningCall`, and the context of the first of two models, if there are two; without
+        a record to fill in only metrics are written.
 
         Returns:
             Hypotheses of each text, best first.
@@ -66,17 +75,62 @@ class RunningCalls:
         Raises:
             EngineError: The texts are not translated, as `Engine.translate` says.
         """
-        model, record = context.model, record or CallRecord()
+        record = record or CallRecord()
+        if call.first and first:
+            return await self._run_both(call, call.first, (first, context), record, writer=writer, emit=emit)
+        make = partial(RunningCall, self._shared, call, context, record, writer=writer, emit=emit, watch=watch)
+        return await self._counted(make, call, context, record)
+
+    async def _run_both(
+        self,
+        call: Call,
+        first_call: Call,
+        contexts: tuple[CallContext, CallContext],
+        record: CallRecord,
+        *,
+        writer: TraditionalWriter | None,
+        emit: Emit | None,
+    ) -> list[list[Hypothesis]]:
+        """Let one model translate, and another its translations; each is in use only while it works."""
+        first_context, context = contexts
+        first_record = record.first = CallRecord(exemplar=record.exemplar, hold_sentences=record.hold_sentences)
+        language = first_call.source_language or first_call.model.source_languages[0]
+        made: list[FirstOfTwo] = []
+
+        def make_first(onward: Onward) -> FirstOfTwo:
+            made.append(FirstOfTwo(self._shared, first_call, first_context, first_record, onward=onward))
+            return made[0]
+
+        self._running += 1
+        try:
+            with self._usage.kept(context.model):
+                with _naming(context.model):
+                    async with self._usage.of(context.model, context.deadline):
+                        second = SecondOfTwo(
+                            self._shared, call, context, record, source_language=language, writer=writer, emit=emit
+                        )
+                await self._counted(partial(make_first, second.onward), first_call, first_context, first_record)
+                with _naming(context.model):
+                    answer = await self._counted(partial(second.follow, made[0]), call, context, record)
+                for context, step in zip(contexts, PIVOT_STEPS, strict=True):
+                    context.model.metrics.pivoted_requests[step].inc()
+                return answer
+        finally:
+            self._left()
+
+    async def _counted(
+        self, make: Callable[[], RunningCall], call: Call, context: CallContext, record: CallRecord
+    ) -> list[list[Hypothesis]]:
+        model = context.model
         record.begin(model.name, model.version, call.texts)
         self._usage.begin(model)
         self._running += 1
         try:
-            if self._refuses:
+            if self._refuses and not call.first:
                 raise DrainingError("the server is stopping")  # noqa: TRY301 - counted below
             if model.is_resting:
                 await self._usage.wake(model, context.deadline)
-            running = RunningCall(self._shared, call, context, record, writer=writer, emit=emit, watch=watch)
-            answer = await running.run()
+            answer = await make().run()
             outcome, record.target_tokens = _outcome(model.metrics, answer)
             record.ended_at = time.monotonic()
             _count(model.metrics, call, record, outcome)
@@ -87,11 +141,14 @@ class RunningCalls:
             _count(model.metrics, call, record, _FAILED_AS.get(reason, "error"))
             raise
         finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
             self._usage.end(model)
+            self._left()
         return answer
+
+    def _left(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
 
     async def run_progressively(
         self,
@@ -99,6 +156,7 @@ class RunningCalls:
         context: CallContext,
         *,
         record: CallRecord,
+        first: CallContext | None = None,
         writer: TraditionalWriter | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is final; closing the generator cancels the work.
@@ -111,7 +169,8 @@ class RunningCalls:
         """
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self.run(call, context, record=record, writer=writer, emit=emitted.put_nowait))
+        run = self.run(call, context, first=first, record=record, writer=writer, emit=emitted.put_nowait)
+        running = asyncio.ensure_future(run)
         running.add_done_callback(lambda _: emitted.put_nowait(None))
         try:
             while (more := await emitted.get()) is not None:
@@ -150,6 +209,21 @@ class RunningCalls:
         for request in self._shared.requests:
             request.fail(DrainingError("the server stopped before the translation was done"))
         return done
+
+
+@contextmanager
+def _naming(model: LoadedModel) -> Iterator[None]:
+    """Name the second of two models in the errors of its part."""
+    name = f"{model.name}/{model.version}, the second of two models"
+    try:
+        yield
+    except InvalidInputError as error:
+        raise error.with_violations(
+            replace(fault, description=f"{fault.description} ({name})") for fault in error.violations
+        ) from None
+    except EngineError as error:
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 def _failure_reason(error: BaseException) -> str:

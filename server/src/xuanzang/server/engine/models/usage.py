@@ -6,8 +6,9 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from xuanzang.server.bundles.errors import BundleError
@@ -80,6 +81,8 @@ class ModelUsage:
         self._on_demand = on_demand or OnDemand()
         self._load, self._drop, self._metrics = load, drop, metrics
         self._calls: dict[LoadedModel, int] = {}
+        self._kept: Counter[LoadedModel] = Counter()
+        """Calls that will use a model later."""
         self._used_at: dict[LoadedModel, float] = {}
         """Time of each model's last call, if it is over."""
         self._waiting: dict[LoadedModel, list[asyncio.Future[None]]] = {}
@@ -125,20 +128,32 @@ class ModelUsage:
             self._used_at[model] = time.monotonic()
             self._changed.set()
 
+    @contextmanager
+    def kept(self, model: LoadedModel) -> Iterator[None]:
+        """Keep a model served that a call will use later; it may rest until then."""
+        self._kept[model] += 1
+        try:
+            yield
+        finally:
+            self._kept[model] -= 1
+            if not self._kept[model]:
+                del self._kept[model]
+                self._changed.set()
+
     @asynccontextmanager
-    async def of(self, model: LoadedModel) -> AsyncIterator[None]:
+    async def of(self, model: LoadedModel, deadline: float = math.inf) -> AsyncIterator[None]:
         """Count a call while it is in progress, of a model that is in memory meanwhile; errors are those of `wake`."""
         self.begin(model)
         try:
             if model.is_resting:
-                await self.wake(model)
+                await self.wake(model, deadline)
             yield
         finally:
             self.end(model)
 
     async def ended(self, model: LoadedModel) -> None:
         """Wait until no call of a model is in progress or waits for it; no new one may begin."""
-        while model in self._calls or model in self._waiting:
+        while model in self._calls or model in self._waiting or model in self._kept:
             await self._until_changed()
 
     async def wake(self, model: LoadedModel, deadline: float = math.inf) -> None:

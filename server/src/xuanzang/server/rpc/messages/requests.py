@@ -45,7 +45,7 @@ _TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<[a-z/!?][^<>]*>?|&#?\w
 # Settings that accept any value.
 _ALWAYS_VALID = frozenset(
     {
-        *("model", "source_language_code", "target_language_code", "pass_through_unserved"),
+        *("model", "source_language_code", "target_language_code", "pass_through_unserved", "allow_pivot"),
         *("return_scores", "return_provenance", "return_quality", "return_alternatives"),
     }
 )
@@ -207,14 +207,17 @@ async def completed(
     if not present.isdisjoint(OPTION_FIELDS):
         options = with_defaults(settings, route.model)
         faults += mutual_violations(options, route.model)
-    fields = checked.term_fields
+    fields, first = checked.term_fields, None
+    if route.first:
+        first = first_options(settings, options, route.first.model)
+        faults += (fault for fault in mutual_violations(first, route.first.model) if fault not in faults)
     if fields:
         faults += search_violations(fields, options)
     if faults:
         raise InvalidInputError(faults)
     if fields:
         terms = read_terms(settings, fields, checked.entries, route, glossaries)
-    return Call(
+    call = Call(
         texts=checked.texts,
         model=route.model,
         source_language=route.source_language,
@@ -227,6 +230,32 @@ async def completed(
         content_format=_FORMATS[settings.content_format],
         placeholders=frozenset(map(_FAMILIES.__getitem__, settings.placeholders)),
     )
+    return call if first is None or route.first is None else _with_first(call, route.first, first)
+
+
+def first_options(settings: pb.TranslationSettings, options: DecodingOptions, model: ServedModel) -> DecodingOptions:
+    """Return the options of the first of two models: its defaults, and what is of the whole translation."""
+    asked = settings.options
+    return dataclasses.replace(
+        model.default_options,
+        num_hypotheses=1,
+        beam_size=asked.beam_size if asked.HasField("beam_size") else model.default_options.beam_size,
+        refuse_long_sentences=options.refuse_long_sentences,
+        token_details=options.token_details,
+        quality=options.quality,
+    )
+
+
+def _with_first(call: Call, route: Route, options: DecodingOptions) -> Call:
+    """Return a call with that of the first of its two models."""
+    first = dataclasses.replace(
+        call,
+        model=route.model,
+        source_language=route.source_language,
+        target_language=route.target_language,
+        options=options,
+    )
+    return dataclasses.replace(call, first=first)
 
 
 async def _resolved(checked: CheckedRequest, resolve: Resolve, offload: Offload | None) -> Route:
@@ -239,6 +268,7 @@ async def _resolved(checked: CheckedRequest, resolve: Resolve, offload: Offload 
             target_language=settings.target_language_code,
             texts=checked.samples,
             pass_through_unserved=settings.pass_through_unserved,
+            allow_pivot=settings.allow_pivot if settings.HasField("allow_pivot") else None,
             offload=offload,
         )
     except InvalidInputError as error:

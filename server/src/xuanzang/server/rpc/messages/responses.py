@@ -65,11 +65,17 @@ class Provenance:
             onnxruntime_version=runtime.onnxruntime_version,
             settings=effective_settings(call),
         )
+        if call.first:
+            self._shared.pivot.CopyFrom(pivot_message(call))
+            self._shared.pivot.manifest_sha256 = call.first.model.manifest_sha256
+            self._shared.pivot.precision = call.first.model.precision
 
     def of_text(self, text_index: int) -> pb.Provenance:
         """Say how a text was translated."""
         message = pb.Provenance(sentences=[_sentence(*each) for each in self._record.of_text(text_index)])
         message.MergeFrom(self._shared)
+        if self._record.first:
+            message.pivot.sentences.extend(_sentence(*each) for each in self._record.first.of_text(text_index))
         return message
 
 
@@ -180,6 +186,17 @@ def translation(
         provenance=provenance.of_text(text_index) if provenance else None,
         glossary_matches=map(glossary_match, hypotheses[0].matches) if hypotheses[0].matches else None,
         **(detection_fields(call, text_index) if call.readings else {}),
+        pivot=pivot_message(call),
+    )
+
+
+def pivot_message(call: Call) -> pb.Pivot | None:
+    """Say what the first of a call's two models was; None of a call with one model."""
+    first = call.first
+    return first and pb.Pivot(
+        language_code=call.source_language or call.model.source_languages[0],
+        model=first.model.name,
+        model_version=str(first.model.version),
     )
 
 
@@ -190,7 +207,8 @@ def detection_fields(call: Call, text_index: int) -> dict[str, Any]:
     reading = call.readings[text_index]
     code = reading.language
     if reading.kind is TextKind.UNCERTAIN and reading.has_letters:
-        code = code or call.source_language or call.model.source_languages[0]
+        origin = call.first or call
+        code = code or origin.source_language or origin.model.source_languages[0]
     return {"detected_language_code": code, "detected_language_confidence": reading.confidence or None}
 
 
@@ -236,4 +254,6 @@ def _model(model: ServedModel) -> pb.Model:
         residency=_RESIDENCIES[model.residency],
         residency_time=Timestamp(seconds=int(model.residency_since)),
         residency_fault=model.residency_fault,
+        pivoted_source_language_codes=model.pivoted_source_languages,
+        pivot_language_code=model.pivot_language,
     )

@@ -97,7 +97,7 @@ def read_terms(
 
 def _serves(route: Route, source: str, target: str) -> bool:
     """Return whether a model translates between two languages, regions and scripts left out."""
-    sources = {primary(code) for code in route.model.source_languages}
+    sources = {primary(code) for code in route.origin.model.source_languages}
     return primary(source) in sources and primary(target) == primary(route.target_language)
 
 

@@ -37,6 +37,7 @@ _NOT_RETURNED = "must be false: explanations do not have it"
 _NOT_KEPT = "cannot be explained: no terms may be kept"
 _REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
+        "allow_pivot": "cannot be explained: only a translation by one model is",
         "glossary": _NOT_KEPT,
         "glossary_entries": _NOT_KEPT,
         "placeholders": "cannot be explained: no placeholders may be carried",
@@ -151,7 +152,8 @@ class TranslationService(GlossaryRpcs):
     async def ListModels(self, request: pb.ListModelsRequest, rpc: RpcContext) -> pb.ListModelsResponse:
         """List the models being served that the caller may use."""
         with rpc.caller.charged(()):
-            return responses.models_response(filter(rpc.caller.allows, self._engine.live.served()))
+            models = filter(rpc.caller.allows, self._engine.live.served())
+            return responses.models_response(self._engine.router.with_pivots(models))
 
     async def _completed(self, checked: requests.CheckedRequest, rpc: RpcContext) -> Call:
         """Fill in the defaults of a request, with a model that the caller may use."""
@@ -240,10 +242,12 @@ class ChargedCall:
         rpc.has_calls = True
         caller, record = rpc.caller, CallRecord(exemplar=None if rpc.record is None else rpc.record.exemplar)
         self._rpc, self._forced_tokens = rpc, call.forced_tokens
-        self._characters = sum(map(len, call.texts))
+        # Two models translate each text.
+        texts = [*call.texts, *call.texts] if call.first else call.texts
+        self._characters = sum(map(len, texts))
         self._charge: AbstractContextManager[None] | None = None
         if isinstance(caller, KeyCaller):
-            self._charge = caller.charged(call.texts)
+            self._charge = caller.charged(texts)
             record.hold_sentences = partial(
                 caller.hold_sentences, characters=self._characters, forced_tokens=self._forced_tokens
             )
@@ -262,7 +266,8 @@ class ChargedCall:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Count the texts, or refund the charge of failed ones."""
-        rpc, sentences = self._rpc, self.record.sentences
+        rpc, first = self._rpc, self.record.first
+        sentences = self.record.sentences + (first.sentences if first else 0)
         if rpc.record is not None:
             rpc.record.call_ended(self.record)
         if self._charge is not None:
@@ -285,6 +290,7 @@ def _answer_bytes(call: Call, record: CallRecord) -> int:
 def _checked_explanation(request: pb.ExplainTranslationRequest, *, max_characters: int) -> requests.CheckedRequest:
     """Check a request, as `requests.check_settings` does."""
     violations = list(_explanation_violations(request))
+    request.settings.allow_pivot = False
     texts = (request.content,)
     return requests.check_settings(request.settings, texts, max_characters=max_characters, violations=violations)
 

@@ -1,0 +1,187 @@
+"""Pairs of languages that two models translate: Chinese to English, and English to what the tests call Japanese."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.conftest import BUNDLED, RunningServer, StartServer
+
+from xuanzang.client import AsyncTranslationClient, GlossaryOutcome, InvalidRequestError, ModelNotFoundError
+from xuanzang.server import Translator
+
+HELD_BACK = Path(__file__).parents[1] / "support" / "held_back_sentences.tsv"
+PAIR: Any = {"source_language": "zh", "target_language": "ja"}
+SENTENCES = ["今天天气很好。", "我有一只猫。"]
+TEXT = "".join(SENTENCES)
+
+
+def copied(bundle: str, model: Path, **changes: Any) -> None:
+    """Copy a bundled model under another name."""
+    [version] = (BUNDLED / bundle).iterdir()
+    folder = Path(shutil.copytree(version, model / version.name, copy_function=os.link))
+    manifest = folder / "manifest.json"
+    content = json.loads(manifest.read_text()) | {"model": model.name} | changes
+    manifest.unlink()
+    manifest.write_text(json.dumps(content))
+
+
+def sources(count: int) -> list[str]:
+    """Return Chinese sentences."""
+    with HELD_BACK.open(encoding="utf-8", newline="") as file:
+        found = [row[1] for row in csv.reader(file, delimiter="\t") if row[0] == "zh-en"]
+    return (found * (count // len(found) + 1))[:count]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model into English and one from it."""
+    root = tmp_path_factory.mktemp("models")
+    copied("zh-en", root / "zh-en")
+    copied("en-zh", root / "en-ja", target_language_codes=["ja"])
+    return root
+
+
+@pytest.fixture
+async def running(start_server: StartServer, repository: Path) -> AsyncIterator[RunningServer]:
+    async with start_server(models=repository, pivot="en") as running:
+        yield running
+
+
+@pytest.fixture
+async def client(running: RunningServer) -> AsyncIterator[AsyncTranslationClient]:
+    async with AsyncTranslationClient(running.address) as opened:
+        yield opened
+
+
+async def test_a_pair_without_a_model_is_translated_by_two(
+    client: AsyncTranslationClient, running: RunningServer
+) -> None:
+    english = [each.text for each in await client.translate(SENTENCES, target_language="en")]
+    direct = await client.translate(english, source_language="en", target_language="ja")
+    found = await client.translate_one(TEXT, return_provenance=True, **PAIR)
+    assert found.text == "".join(part.text for part in direct)
+    assert direct[0].pivot is None
+    assert found.pivot is not None
+    assert (found.model, found.pivot.model, found.pivot.language) == ("en-ja", "zh-en", "en")
+    assert found.provenance is not None
+    assert found.provenance.pivot is not None
+    assert [len(each.sentences) for each in (found.provenance, found.provenance.pivot)] == [2, 2]
+    detected = await client.translate_one(TEXT, target_language="ja")
+    assert (detected.text, detected.detected_language) == (found.text, "zh")
+    streamed = {each.index: each async for each in client.translate_stream(SENTENCES, **PAIR)}
+    assert [streamed[index].translation.text for index in range(2)] == [part.text for part in direct]
+    progressive = [part async for part in client.translate_progressively(TEXT, **PAIR)]
+    assert "".join(part.text_delta for part in progressive) == found.text
+    assert len(progressive) > 2
+    scrape = await running.scrape()
+    assert scrape.value("nmt_pivoted_requests_total", model="zh-en", step="first") == 5
+    assert scrape.value("nmt_pivoted_requests_total", model="en-ja", step="second") == 5
+
+
+async def test_tags_and_placeholders_of_500_sentences_are_exact(client: AsyncTranslationClient) -> None:
+    tags = re.compile("<[^>]+>")
+    pages = [
+        f'<p><a href="/{number}">{text[: len(text) // 2]}</a>{text[len(text) // 2 :]}<br/><b>猫</b></p>'
+        for number, text in enumerate(sources(500))
+    ]
+    translated = [
+        each
+        for start in range(0, 500, 100)
+        for each in await client.translate(pages[start : start + 100], content_format="html", **PAIR)
+    ]
+    for page, each in zip(pages, translated, strict=True):
+        assert sorted(tags.findall(each.text)) == sorted(tags.findall(page))
+    filled = await client.translate(
+        [f"%s 有 {{count}} 只猫。{text}" for text in sources(20)], placeholders=["printf", "braces"], **PAIR
+    )
+    for each in filled:
+        lost = each.hypotheses[0].lost_placeholders
+        assert lost or (each.text.count("%s"), each.text.count("{count}")) == (1, 1)
+    assert sum(not each.hypotheses[0].lost_placeholders for each in filled) >= 15
+
+
+async def test_terms_are_those_of_the_whole_pair_and_reported(client: AsyncTranslationClient) -> None:
+    texts = ["我有一只猫。", "猫在桌子上。", "今天天气很好。"]
+    found = await client.translate(texts, glossary={"猫": "泽菲"}, **PAIR)
+    for text, each in zip(texts, found, strict=True):
+        assert [match.source for match in each.glossary_matches] == ["猫"] * text.count("猫")
+        for match in each.glossary_matches:
+            assert text[match.source_start : match.source_end] == "猫"
+            assert (match.outcome is GlossaryOutcome.HONOURED) == (match.target in each.text and match.target != "")
+    assert "泽菲" in found[0].text
+    kept = await client.translate_one("请看 https://example.org/a 这一页。", protected_patterns=["url"], **PAIR)
+    assert "https://example.org/a" in kept.text
+    [match] = kept.glossary_matches
+    assert (match.source, match.outcome) == ("https://example.org/a", GlossaryOutcome.HONOURED)
+
+
+async def test_tokens_name_places_in_the_source(client: AsyncTranslationClient) -> None:
+    found = await client.translate_one(TEXT, token_details=True, **PAIR)
+    tokens = found.hypotheses[0].tokens
+    assert "".join(token.text for token in tokens) == found.text
+    assert all(0 <= token.source_start <= token.source_end <= len(TEXT) for token in tokens)
+    cat = next(token for token in tokens if "猫" in token.text)
+    assert "猫" in TEXT[cat.source_start : cat.source_end]
+    several = await client.translate_one(SENTENCES[0], num_hypotheses=3, **PAIR)
+    assert len({each.text for each in several.hypotheses}) == 3
+
+
+async def test_what_two_models_cannot_do_is_refused_by_name(client: AsyncTranslationClient) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"two models do, through en, which .* explanations exclude"):
+        await client.explain(SENTENCES[0], **PAIR)
+    with pytest.raises(InvalidRequestError, match=r"num_hypotheses: more than 1 only for texts of a single sentence"):
+        await client.translate_one(TEXT, num_hypotheses=2, **PAIR)
+    with pytest.raises(InvalidRequestError, match=r"en-ja/\d+, the second of two models"):
+        await client.translate_one(SENTENCES[0], target_prefix="字" * 400, **PAIR)
+    for options in ({"allow_pivot": False}, {"model": "en-ja"}):
+        with pytest.raises(ModelNotFoundError, match="zh to ja"):
+            await client.translate_one(TEXT, **PAIR, **options)
+    with pytest.raises(ModelNotFoundError, match="zh to zh"):
+        await client.translate_one(TEXT, source_language="zh", target_language="zh")
+
+
+async def test_lists_tell_direct_pairs_from_pivoted_ones(start_server: StartServer, repository: Path) -> None:
+    for pivot, expected in (("en", ("en", ("zh",))), ("", ("", ()))):
+        async with (
+            start_server(models=repository, pivot=pivot) as running,
+            AsyncTranslationClient(running.address) as client,
+        ):
+            listed = {each.name: each for each in await client.list_models()}
+            assert (listed["en-ja"].pivot_language, listed["en-ja"].pivoted_source_languages) == expected
+            assert listed["zh-en"].pivoted_source_languages == ()
+            if not pivot:
+                with pytest.raises(ModelNotFoundError, match="no language to go through"):
+                    await client.translate_one(TEXT, allow_pivot=True, **PAIR)
+
+
+@pytest.fixture
+def room_for_one(repository: Path) -> str:
+    """Return a value of --model-memory that holds either model, and not both."""
+    sizes = [sum(path.stat().st_size for path in folder.glob("*/*")) for folder in repository.iterdir()]
+    return f"{(max(sizes) + min(sizes) / 2) / 1e6 + 4:.1f}MB"
+
+
+async def test_two_models_work_where_memory_has_room_for_one(
+    start_server: StartServer, repository: Path, room_for_one: str
+) -> None:
+    async with (
+        start_server(models=repository, pivot="en", model_memory=room_for_one) as running,
+        AsyncTranslationClient(running.address) as client,
+    ):
+        found = await client.translate_one(TEXT, timeout=60, **PAIR)
+        assert found.pivot is not None
+
+
+def test_translation_in_one_process_goes_through_a_language_too(repository: Path) -> None:
+    with Translator(repository, pivot="en") as translator:
+        found = translator.translate_one(TEXT, **PAIR)
+        assert found.pivot is not None
+        assert (found.pivot.model, found.model) == ("zh-en", "en-ja")
