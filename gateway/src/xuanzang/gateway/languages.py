@@ -177,12 +177,39 @@ def base(code: str) -> str:
 
 
 def targets_by_source(models: Iterable[Model]) -> dict[str, list[str]]:
-    """Return the languages that each source language is translated into, both in order."""
+    """Return the languages that each source language is translated into, by one model or two, both in order."""
+    listed = list(models)
+    pairs = _direct(listed)
+    for source, targets in _through(listed).items():
+        pairs.setdefault(source, set()).update(targets)
+    return {source: sorted(pairs[source]) for source in sorted(pairs)}
+
+
+def pivoted_targets(models: Iterable[Model]) -> dict[str, list[str]]:
+    """Return the languages that each source language is translated into by two models only, both in order."""
+    listed = list(models)
+    direct, through = _direct(listed), _through(listed)
+    left = {source: sorted(through[source] - direct.get(source, set())) for source in sorted(through)}
+    return {source: targets for source, targets in left.items() if targets}
+
+
+def _direct(models: Iterable[Model]) -> dict[str, set[str]]:
     pairs: dict[str, set[str]] = {}
     for model in models:
         for source in model.source_languages:
             pairs.setdefault(source, set()).update(set(model.target_languages) - {source})
-    return {source: sorted(pairs[source]) for source in sorted(pairs)}
+    return pairs
+
+
+def _through(models: Iterable[Model]) -> dict[str, set[str]]:
+    """Return the targets of the pairs that two models translate, some of which one may translate as well."""
+    pairs: dict[str, set[str]] = {}
+    for model in models:
+        ends = {base(model.pivot_language)}
+        for source in model.pivoted_source_languages:
+            targets = {each for each in model.target_languages if base(each) not in ends | {base(source)}}
+            pairs.setdefault(source, set()).update(targets)
+    return pairs
 
 
 def sources_into(target: str, models: Iterable[Model]) -> list[str]:

@@ -16,7 +16,7 @@ from xuanzang.documents import SUFFIXES
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError
-from xuanzang.gateway.languages import name_of, targets_by_source
+from xuanzang.gateway.languages import name_of, pivoted_targets, targets_by_source
 from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -150,11 +150,16 @@ class LibreTranslate(Api):
 
     async def languages(self, call: Call) -> Response:
         """Answer /languages: source languages with their targets, then languages that are targets only."""
-        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
+        models = await call.client.list_models(timeout=call.seconds)
+        pairs, pivoted = targets_by_source(models), pivoted_targets(models)
         others = {target: list[str]() for targets in pairs.values() for target in targets if target not in pairs}
         listed = pairs | dict(sorted(others.items()))
         return JSONResponse(
-            [{"code": code, "name": name_of(code), "targets": targets} for code, targets in listed.items()]
+            [
+                {"code": code, "name": name_of(code), "targets": targets}
+                | ({"pivoted_targets": pivoted[code]} if code in pivoted else {})
+                for code, targets in listed.items()
+            ]
         )
 
     async def frontend_settings(self, call: Call) -> Response:

@@ -67,6 +67,7 @@ PARAMETERS: Mapping[str, Callable[[Any, str], Any]] = MappingProxyType(
         "source_language_code": _text,
         "target_language_code": _text,
         "pass_through_unserved": _truth,
+        "allow_pivot": _truth,
         "beam_size": _integer,
         "length_penalty": _number,
         "min_target_length": _integer,

@@ -54,6 +54,7 @@ _BESIDE_OPTIONS = {
     "return_quality",
     "return_provenance",
     "pass_through_unserved",
+    "allow_pivot",
 }
 
 
@@ -268,6 +269,7 @@ def rendered(result: Translated) -> dict[str, Any]:
         "hypotheses": [_hypothesis(each) for each in made.hypotheses],
         "glossary_matches": [_match(each) for each in made.glossary_matches],
         "provenance": asdict(made.provenance) if made.provenance else None,
+        "pivot": {name: getattr(made.pivot, name) for name in messages.Pivot.model_fields} if made.pivot else None,
     }
 
 

@@ -94,6 +94,10 @@ class BaseRequest(Message):
         default=None,
         description="Whether a text whose detected language is not served is answered as it is, not refused.",
     )
+    allow_pivot: bool | None = Field(
+        default=None,
+        description="Whether two models may translate a pair that no model does; unset: where the server allows it.",
+    )
     options: Options = Field(default_factory=Options)
     timeout_seconds: float | None = Field(default=None, gt=0, description="At most the gateway's own limit.")
 
@@ -164,6 +168,14 @@ class GlossaryMatch(Message):
     pattern: str = Field(description="Pattern that found it; unspecified for a term.")
 
 
+class Pivot(Message):
+    """The first of two models, if a text was translated through another language; model is then the second."""
+
+    language: str
+    model: str
+    model_version: str
+
+
 class Translation(Message):
     """The translation of one text."""
 
@@ -175,6 +187,7 @@ class Translation(Message):
     hypotheses: list[DetailedHypothesis]
     glossary_matches: list[GlossaryMatch]
     provenance: dict[str, Any] | None = Field(description="How it was made: docs/replay.md. Null unless asked for.")
+    pivot: Pivot | None = Field(description="Null for a translation by one model.")
 
 
 class TranslateResponse(Message):
@@ -218,6 +231,10 @@ class Model(Message):
     )
     residency_since: float = Field(description="Time since when, in seconds since 1970; 0 if the server does not say.")
     residency_fault: str = Field(description="Reason why they could not be loaded; empty unless failing.")
+    pivoted_source_languages: list[str] = Field(
+        description="Languages translated into this model's by two models, where no model does so directly."
+    )
+    pivot_language: str = Field(description="Language between the two models; empty if there are no such pairs.")
 
 
 class OpenAIModel(Message):

@@ -40,6 +40,7 @@ export class Languages {
   /** Reads the models; throws if the server does not answer. */
   async load() {
     ({ models: this.#models } = await get("/v1/models"));
+    for (const each of this.#models) each.source_languages.push(...(each.pivoted_source_languages ?? []));
     this.#offer();
     const targets = codes(this.#models, "target_languages");
     // The target is the reader's language, unless another was chosen before.
