@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateways import running_gateway
+from keyed_rpcs import KeysFile
 from tests.integration.conftest import BUNDLED, RunningServer, StartServer
 
-from xuanzang.client import AsyncTranslationClient, GlossaryOutcome, InvalidRequestError, ModelNotFoundError
+from xuanzang.client import (
+    AccessDeniedError,
+    AsyncTranslationClient,
+    GlossaryOutcome,
+    InvalidRequestError,
+    ModelNotFoundError,
+    OverloadedError,
+)
 from xuanzang.server import Translator
 
 HELD_BACK = Path(__file__).parents[1] / "support" / "held_back_sentences.tsv"
@@ -148,6 +157,26 @@ async def test_what_two_models_cannot_do_is_refused_by_name(client: AsyncTransla
         await client.translate_one(TEXT, source_language="zh", target_language="zh")
 
 
+async def test_a_key_needs_both_models_and_pays_for_both(
+    start_server: StartServer, repository: Path, tmp_path: Path
+) -> None:
+    file, quota = tmp_path / "keys.json", 3 * len(TEXT)
+    keys = {
+        name: KeysFile(file).add(name, models=models, characters_per_minute=quota)
+        for name, models in (("both", ["zh-en", "en-ja"]), ("first", ["zh-en"]), ("second", ["en-ja"]))
+    }
+    async with start_server(models=repository, pivot="en", keys_file=file) as running:
+        for name, missing in (("first", "en-ja"), ("second", "zh-en")):
+            async with AsyncTranslationClient(running.address, api_key=keys[name]) as client:
+                with pytest.raises(AccessDeniedError, match=f"{missing}/.* is not allowed"):
+                    await client.translate_one(TEXT, **PAIR)
+                assert not any(each.pivot_language for each in await client.list_models())
+        async with AsyncTranslationClient(running.address, api_key=keys["both"]) as client:
+            await client.translate_one(TEXT, **PAIR)
+            with pytest.raises(OverloadedError, match="characters per minute, is used up"):
+                await client.translate_one(TEXT, timeout=5, **PAIR)
+
+
 async def test_lists_tell_direct_pairs_from_pivoted_ones(start_server: StartServer, repository: Path) -> None:
     for pivot, expected in (("en", ("en", ("zh",))), ("", ("", ()))):
         async with (
@@ -185,3 +214,24 @@ def test_translation_in_one_process_goes_through_a_language_too(repository: Path
         found = translator.translate_one(TEXT, **PAIR)
         assert found.pivot is not None
         assert (found.pivot.model, found.model) == ("zh-en", "en-ja")
+
+
+async def test_the_gateway_lists_pivoted_pairs_apart_and_translates_them(running: RunningServer) -> None:
+    async with running_gateway(running.address) as gateway:
+        listed = {each["name"]: each for each in (await gateway.get("/v1/models")).json["models"]}
+        assert (listed["en-ja"]["pivoted_source_languages"], listed["en-ja"]["pivot_language"]) == (["zh"], "en")
+        languages = {each["code"]: each for each in (await gateway.get("/languages")).json}
+        assert languages["zh"]["targets"] == ["en", "ja"]
+        assert languages["zh"]["pivoted_targets"] == ["ja"]
+        assert "pivoted_targets" not in languages["en"]
+        answer = await gateway.post("/v1/translate", json={"texts": [TEXT], **PAIR})
+        [translation] = answer.json["translations"]
+        assert translation["pivot"] == {
+            "language": "en",
+            "model": "zh-en",
+            "model_version": translation["pivot"]["model_version"],
+        }
+        libre = await gateway.post("/translate", json={"q": TEXT, "source": "auto", "target": "ja"})
+        assert libre.json["translatedText"] == translation["text"]
+        refused = await gateway.post("/v1/translate", json={"texts": [TEXT], "allow_pivot": False, **PAIR})
+        assert refused.status == 404

@@ -77,6 +77,7 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         token_details=True,
         return_quality=True,
         return_provenance=True,
+        allow_pivot=False,
     )
     options = pb.DecodingOptions(
         beam_size=5,
@@ -111,6 +112,7 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
             token_details=True,
             return_quality=True,
             return_provenance=True,
+            allow_pivot=False,
         ),
     )
     for message in (options, script.requests[0].settings):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from xuanzang.client import DecodingDefaults, Model
-from xuanzang.gateway.languages import name_of, source_for, sources_into, targets_by_source
+from xuanzang.gateway.languages import name_of, pivoted_targets, source_for, sources_into, targets_by_source
 
 
 def model(sources: tuple[str, ...], targets: tuple[str, ...]) -> Model:
@@ -29,6 +30,16 @@ MODELS = [model(("zh",), ("en",)), model(("de", "zh"), ("de", "fr")), model(("zh
 
 def test_pairs_of_all_models_are_joined_and_no_language_is_its_own_target() -> None:
     assert targets_by_source(MODELS) == {"de": ["fr"], "zh": ["de", "en", "fr"], "zh-Hant": ["en"]}
+
+
+def test_pairs_of_two_models_are_told_from_those_of_one() -> None:
+    through = dataclasses.replace(
+        model(("en",), ("de", "en-GB", "zh")), pivoted_source_languages=("fr", "zh"), pivot_language="en"
+    )
+    models = [*MODELS, through]
+    assert targets_by_source(models)["fr"] == ["de", "zh"]
+    assert pivoted_targets(models) == {"fr": ["de", "zh"]}
+    assert pivoted_targets(MODELS) == {}
 
 
 @pytest.mark.parametrize(

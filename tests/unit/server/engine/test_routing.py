@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError, UnservedLanguageError
-from xuanzang.server.engine.request_router import language_choice, language_of, require_served, resolve
+from xuanzang.server.engine.request_router import language_choice, language_of, require_served, resolve, with_pivots
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.text.language_detection import LanguageChoice
 from xuanzang.text.types import Reading, TextKind
@@ -230,3 +230,68 @@ def test_each_text_in_an_unserved_language_is_named() -> None:
 def test_what_is_no_code_is_answered_with_the_one_that_is_meant(wanted: str) -> None:
     with pytest.raises(ModelNotFoundError, match=f"; '{wanted}': did you mean 'zh'?"):
         find(source=wanted, target="en", models=(ZH_EN,))
+
+
+EN_DE = served("en-de", "en", "de")
+FR_DE = served("fr-de", "fr", "de")
+ZH_FR = served("zh-fr", "zh", "fr")
+CHAINED = (ZH_EN_1, ZH_EN, EN_DE, FR_DE, ZH_FR, EN_ZH)
+
+
+def chain(source: str, target: str, *pivots: str, models: tuple[ServedModel, ...] = CHAINED) -> list[ServedModel]:
+    route = resolve(models, model="", source_language=source, target_language=target, pivots=pivots)
+    return [each.model for each in (route.first, route) if each]
+
+
+def test_a_pair_without_a_model_goes_through_the_first_language_that_works() -> None:
+    assert chain("zh", "de", "en", "fr") == [ZH_EN, EN_DE]
+    assert chain("zh", "de", "fr", "en") == [ZH_FR, FR_DE]
+    assert chain("zh", "de", "es", "fr") == [ZH_FR, FR_DE]
+    assert chain("zh-CN", "de-AT", "en") == [ZH_EN, EN_DE]
+    assert chain("zh", "en", "fr") == [ZH_EN]
+    two = resolve(CHAINED, model="", source_language="zh-CN", target_language="de", pivots=("en",))
+    assert two.first is not None
+    assert [two.first.source_language, two.first.target_language, two.source_language, two.target_language] == [
+        *("zh", "en"),
+        *("en", "de"),
+    ]
+
+
+def test_versions_of_a_chain_are_those_of_direct_requests() -> None:
+    pinned = tuple(dataclasses.replace(each, is_default=not each.is_default) for each in (ZH_EN_1, ZH_EN))
+    assert chain("zh", "de", "en", models=(*pinned, EN_DE)) == [pinned[0], EN_DE]
+    with pytest.raises(InvalidInputError, match="several models translate these languages: en-de, other"):
+        chain("zh", "de", "en", models=(ZH_EN, EN_DE, served("other", "en", "de")))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "pivots"),
+    [("zh", "de", ()), ("zh", "zh-Hant", ("en",)), ("de", "zh", ("en",)), ("", "es", ("en",))],
+)
+def test_nothing_goes_through_a_language_without_two_models(source: str, target: str, pivots: tuple[str, ...]) -> None:
+    with pytest.raises(ModelNotFoundError, match="no model translates"):
+        chain(source, target, *pivots)
+
+
+def test_languages_before_a_pivot_are_sources_of_texts_without_one() -> None:
+    models = ZH_EN, EN_DE, EN_ZH
+    assert language_choice(models, model="", target_language="de", pivots=("en",)).sources == ("en", "zh")
+    assert language_choice(models, model="", target_language="de").sources == ("en",)
+    assert language_choice(models, model="", target_language="zh", pivots=("en",)).sources == ("en",)
+    assert language_choice(models, model="en-de", target_language="de", pivots=("en",)).sources == ("en",)
+
+
+def test_models_are_listed_with_the_pairs_that_they_end() -> None:
+    listed = {each.name: each for each in with_pivots(CHAINED, ("en",))}
+    assert {name: each.pivoted_source_languages for name, each in listed.items() if each.pivot_language} == {
+        "en-de": ("zh",)
+    }
+    spanish = served("es-en", "es", "en")
+    listed = {each.name: each for each in with_pivots((*CHAINED, spanish), ("en", "fr"))}
+    assert listed["en-de"].pivoted_source_languages == ("es", "zh")
+    assert listed["en-zh"].pivoted_source_languages == ("es",)
+    assert not listed["fr-de"].pivot_language
+    for each in with_pivots((*CHAINED, spanish), ("fr", "en")):
+        for source in each.pivoted_source_languages:
+            *_, last = chain(source, each.target_languages[0], "fr", "en", models=(*CHAINED, spanish))
+            assert (last.name, last.version) == (each.name, each.version)

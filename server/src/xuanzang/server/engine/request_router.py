@@ -341,22 +341,28 @@ def through(
 def with_pivots(models: Sequence[ServedModel], pivots: Sequence[str]) -> list[ServedModel]:
     """Return models with the languages from which two of them translate, each with those of the pairs that it ends."""
     defaults = [served for served in models if served.is_default] if pivots else []
-    direct = {
+    reached = {
         (source, target) for each in defaults for source in each.source_languages for target in each.target_languages
     }
+    found: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
+    for pivot in pivots:
+        ended: set[tuple[str, str]] = set()
+        for served in defaults:
+            language = matched(pivot, served.source_languages)
+            pairs = {
+                (code, target)
+                for target in (served.target_languages if language else ())
+                for code in _sources_through(defaults, target, pivot)
+                if (code, target) not in reached and (primary(code), target) not in reached
+            }
+            ended |= pairs
+            if language and pairs:
+                found.setdefault((served.name, served.version), (language, tuple(sorted({code for code, _ in pairs}))))
+        reached |= ended
 
     def completed(served: ServedModel) -> ServedModel:
-        for pivot in pivots if served.is_default else ():
-            language = matched(pivot, served.source_languages)
-            codes = {
-                code
-                for target in served.target_languages
-                for code in (_sources_through(defaults, target, pivot) if language else ())
-                if (code, target) not in direct and (primary(code), target) not in direct
-            }
-            if language and codes:
-                return replace(served, pivot_language=language, pivoted_source_languages=tuple(sorted(codes)))
-        return served
+        language, sources = found.get((served.name, served.version), ("", ()))
+        return replace(served, pivot_language=language, pivoted_source_languages=sources) if sources else served
 
     return list(map(completed, models))
 

@@ -65,10 +65,9 @@ class Provenance:
             onnxruntime_version=runtime.onnxruntime_version,
             settings=effective_settings(call),
         )
-        if call.first:
-            self._shared.pivot.CopyFrom(pivot_message(call))
-            self._shared.pivot.manifest_sha256 = call.first.model.manifest_sha256
-            self._shared.pivot.precision = call.first.model.precision
+        if call.first and (pivot := pivot_message(call)):
+            pivot.manifest_sha256, pivot.precision = call.first.model.manifest_sha256, call.first.model.precision
+            self._shared.pivot.CopyFrom(pivot)
 
     def of_text(self, text_index: int) -> pb.Provenance:
         """Say how a text was translated."""
@@ -192,8 +191,9 @@ def translation(
 
 def pivot_message(call: Call) -> pb.Pivot | None:
     """Say what the first of a call's two models was; None of a call with one model."""
-    first = call.first
-    return first and pb.Pivot(
+    if (first := call.first) is None:
+        return None
+    return pb.Pivot(
         language_code=call.source_language or call.model.source_languages[0],
         model=first.model.name,
         model_version=str(first.model.version),
