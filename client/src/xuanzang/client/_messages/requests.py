@@ -171,11 +171,14 @@ def repeatable_request(
 ) -> pb.TranslateTextRequest:
     """Build the request that reproduces one answer: by the same model, with the same draws.
 
+    A translation by two models names its languages, because a request names one model at most.
+
     Args:
         provenance: How its translation was made.
     """
     request = pb.TranslateTextRequest(contents=[text], settings=settings)
-    request.settings.model = f"{provenance.model}/{provenance.model_version}"
+    if not provenance.HasField("pivot"):
+        request.settings.model = f"{provenance.model}/{provenance.model_version}"
     request.settings.target_language_code = provenance.settings.target_language_code
     if request.settings.options.HasField("sampling"):
         request.settings.options.sampling.seed = provenance.settings.options.sampling.seed

@@ -138,7 +138,7 @@ class SecondOfTwo(RunningCall):
                     of_text.append(segment)
                     continue
                 search, hypothesis = next(translated)
-                middle = _middle(search.origin, hypothesis)
+                middle = _middle(search, hypothesis)
                 middle.segments += self._sentences.add_sentence(
                     f"contents[{index}]", hypothesis.text, middle.terms, token_details=document is not None
                 )
@@ -223,22 +223,22 @@ class _Middle:
         return replace(match, source=term.source, source_start=term.start, source_end=term.end, pattern=term.pattern)
 
 
-def _middle(origin: SentenceOrigin | None, hypothesis: Hypothesis) -> _Middle:
+def _middle(search: PlannedSearch, hypothesis: Hypothesis) -> _Middle:
     """Find the places of a sentence's terms in its translation."""
-    if origin is None:
+    if (origin := search.origin) is None:
         raise ValueError("the first call did not keep the sentence")
+    required = {
+        (term.start, term.end): term for term, _ in (search.renderer.terms.found if search.renderer.terms else ())
+    }
     terms, sources, lost = list[FoundTerm](), dict[Span, FoundTerm](), list[GlossaryMatch]()
 
     def keep(term: FoundTerm, start: int, end: int, targets: tuple[str, ...]) -> None:
-        written = hypothesis.text[start:end]
-        terms.append(FoundTerm(start=start, end=end, source=written, targets=targets, pattern=term.pattern))
+        terms.append(replace(term, start=start, end=end, source=hypothesis.text[start:end], targets=targets))
         sources[start, end] = term
 
     for match in hypothesis.matches:
-        term = FoundTerm(
-            start=match.source_start, end=match.source_end, source=match.source, targets=(), pattern=match.pattern
-        )
         if match.target:
+            term = required[match.source_start, match.source_end]
             keep(term, match.target_start, match.target_start + len(match.target), (match.target,))
         else:
             lost.append(match)
