@@ -83,6 +83,9 @@ async def test_a_pair_without_a_model_is_translated_by_two(
     assert found.provenance is not None
     assert found.provenance.pivot is not None
     assert [len(each.sentences) for each in (found.provenance, found.provenance.pivot)] == [2, 2]
+    [replay] = await client.replay(found.capsule())
+    assert replay.is_identical
+    assert not replay.conditions
     detected = await client.translate_one(TEXT, target_language="ja")
     assert (detected.text, detected.detected_language) == (found.text, "zh")
     streamed = {each.index: each async for each in client.translate_stream(SENTENCES, **PAIR)}
@@ -91,8 +94,8 @@ async def test_a_pair_without_a_model_is_translated_by_two(
     assert "".join(part.text_delta for part in progressive) == found.text
     assert len(progressive) > 2
     scrape = await running.scrape()
-    assert scrape.value("nmt_pivoted_requests_total", model="zh-en", step="first") == 5
-    assert scrape.value("nmt_pivoted_requests_total", model="en-ja", step="second") == 5
+    assert scrape.value("nmt_pivoted_requests_total", model="zh-en", step="first") == 6
+    assert scrape.value("nmt_pivoted_requests_total", model="en-ja", step="second") == 6
 
 
 async def test_tags_and_placeholders_of_500_sentences_are_exact(client: AsyncTranslationClient) -> None:

@@ -12,7 +12,7 @@ from xuanzang.client._values.capsule import Exchange, messages
 from xuanzang.client._values.results import Translation
 
 # Fields that describe an answer's origin and do not change it.
-_CIRCUMSTANCES = {"provenance.method", "provenance.sentences"}
+_CIRCUMSTANCES = {"provenance.method", "provenance.sentences", "provenance.pivot.sentences"}
 _EXCERPT_CHARACTERS = 40
 
 
