@@ -90,7 +90,7 @@ def test_durations_below_ten_milliseconds_fall_into_different_buckets() -> None:
 
 def own_label(labels: dict[str, str]) -> str:
     return next(
-        (labels[name] for name in ("reason", "finish_reason", "length", "outcome", "flag") if name in labels),
+        (labels[name] for name in ("reason", "finish_reason", "length", "outcome", "flag", "step") if name in labels),
         "",
     )
 
