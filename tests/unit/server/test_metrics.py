@@ -13,7 +13,7 @@ from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, QUALITY_F
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
-    *("live", "outcome", "result", "tier", "source"),
+    *("live", "outcome", "result", "step", "tier", "source"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "flag", "le"),
 }
 OF_THE_SERVER = {
