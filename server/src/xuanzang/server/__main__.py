@@ -100,9 +100,9 @@ def _with_models(settings: ServeCommand) -> ServeCommand:
         if "model_memory" in changed:
             say(f"models are loaded by their first requests: --model-memory {_MEMORY_OF_MANY} unless you set another")
         # Firefox's models are all with English: two of them given together serve what lies between their languages.
-        if "pivot" not in settings.model_fields_set and (len(settings.pull) > 1 or "model_memory" in changed):
-            if all(map(is_pair, settings.pull)):
-                changed["pivot"] = "en"
+        are_many = sum(map(is_pair, settings.pull)) > 1 or "firefox:all" in settings.pull
+        if are_many and "pivot" not in settings.model_fields_set:
+            changed["pivot"] = "en"
         return settings.model_copy(update=changed)
     if named or settings.models.is_dir():
         return settings
