@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -35,10 +34,9 @@ TEXT = "".join(SENTENCES)
 def copied(bundle: str, model: Path, **changes: Any) -> None:
     """Copy a bundled model under another name."""
     [version] = (BUNDLED / bundle).iterdir()
-    folder = Path(shutil.copytree(version, model / version.name, copy_function=os.link))
+    folder = Path(shutil.copytree(version, model / version.name))
     manifest = folder / "manifest.json"
     content = json.loads(manifest.read_text()) | {"model": model.name} | changes
-    manifest.unlink()
     manifest.write_text(json.dumps(content))
 
 
