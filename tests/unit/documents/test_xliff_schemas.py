@@ -26,7 +26,7 @@ class _Local(etree.Resolver):
 
     def resolve(self, url: str, public_id: str, context: object) -> object:
         assert public_id is None or public_id
-        return self.resolve_filename(str(Path(_FOLDER, "xml.xsd")), context) if "xml.xsd" in url else None  # type: ignore[attr-defined]
+        return self.resolve_filename(str(Path(_FOLDER, "xml.xsd")), context) if "xml.xsd" in url else None
 
 
 def _schema(version: str) -> etree.XMLSchema:
