@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from document_texts import translated
@@ -24,9 +25,9 @@ pytestmark = pytest.mark.skipif(not _FOLDER, reason="XLIFF_SCHEMAS names no fold
 class _Local(etree.Resolver):
     """Finds the schema of the attributes of XML in the folder, and nothing on a network."""
 
-    def resolve(self, url: str, public_id: str, context: object) -> object:
-        assert public_id is None or public_id
-        return self.resolve_filename(str(Path(_FOLDER, "xml.xsd")), context) if "xml.xsd" in url else None
+    def resolve(self, system_url: str | None, public_id: str | None, context: Any) -> Any:
+        is_known = system_url is not None and "xml.xsd" in system_url
+        return self.resolve_filename(str(Path(_FOLDER, "xml.xsd")), context) if is_known else None
 
 
 def _schema(version: str) -> etree.XMLSchema:
