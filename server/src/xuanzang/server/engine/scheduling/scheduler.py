@@ -205,10 +205,11 @@ class Scheduler:
         self.interrupts[worker].clear()
         state = self._state
         running = bool(state.workers[worker].sentences)
-        if running and not state.queue.count:
-            return decide(state, worker, time.monotonic())
         waited_in_vain = False
         with self._lock:
+            # Not before the lock: what is submitted between the two would join without leaving the queue.
+            if running and not state.queue.count:
+                return decide(state, worker, time.monotonic())
             while True:
                 if self._stopped:
                     return NOTHING if running else None
