@@ -17,7 +17,6 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
-from xuanzang.server.observation.rpc_log import Reason
 from xuanzang.server.rpc.errors import Refusal
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,7 +24,6 @@ SUPPORTED_GRPC: Final = "1.85"
 """Minor version of grpcio whose private names are known; `tests/unit/server/rpc/test_grpc_private.py` tries each."""
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
-_UNKNOWN_METHOD = Refusal(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method", (), Reason("unknown_method"))
 
 
 class Accepted(NamedTuple):
@@ -101,7 +99,14 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     async def _request_call(self) -> NoReturn:
         """Refuse RPCs of unknown methods; the serving loop, which awaits one of them, never gets it."""
         while True:  # Without a local variable for an RPC, as above.
-            self._refuse(await super()._request_call(), _UNKNOWN_METHOD)
+            self._refuse_unknown(await super()._request_call())
+
+    def _refuse_unknown(self, call: object) -> None:
+        """Refuse an RPC of an unknown method."""
+        context = cygrpc._ServicerContext(call, None, None, self._loop)
+        refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
+        refused = cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown")
+        self._loop.create_task(refused)  # gRPC holds it as long as it writes
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
         """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""
