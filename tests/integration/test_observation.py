@@ -27,7 +27,7 @@ UNARY = "xuanzang.translation.v1.TranslationService/TranslateText"
 CONTENTS = {
     *("time", "request_id", "trace_id", "method", "code", "seconds"),
     *("tokenize_seconds", "queue_seconds", "encode_seconds", "decode_seconds"),
-    *("model", "version", "texts", "characters", "sentences", "source_tokens", "target_tokens"),
+    *("model", "version", "first_model", "texts", "characters", "sentences", "source_tokens", "target_tokens"),
     *("caller_kind", "caller_key", "caller_address", "reason", "fields"),
 }
 
