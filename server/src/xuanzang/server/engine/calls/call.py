@@ -298,3 +298,5 @@ class RunningCall:
             record.started |= request.started
             timelines = list(map(jobs.timelines.__getitem__, sorted(jobs.timelines)))
             record.searches.append(SearchRecord(request.submitted_at, time.monotonic(), sentences, timelines))
+            # Its future holds the error that the workers have set, and the traceback of that this frame.
+            del request
