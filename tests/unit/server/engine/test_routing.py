@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError, UnservedLanguageError
-from xuanzang.server.engine.request_router import language_choice, language_of, require_served, resolve, with_pivots
+from xuanzang.server.engine.routing import language_choice, language_of, require_served, resolve, with_pivots
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.text.language_detection import LanguageChoice
 from xuanzang.text.types import Reading, TextKind
