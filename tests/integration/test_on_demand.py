@@ -85,12 +85,12 @@ async def test_the_fault_of_a_load_is_listed_and_leaves_other_models_alone(
 ) -> None:
     async with (
         start_server(models=repository, model_memory=room_for_two) as running,
-        AsyncTranslationClient(running.address, timeout=2) as client,
+        AsyncTranslationClient(running.address) as client,
         running_gateway(running.address) as gateway,
     ):
         (repository / "second" / "1" / "weights.bin").unlink()
         with pytest.raises(ServerUnavailableError, match=r"second/1 cannot be loaded: .*weights\.bin") as refused:
-            await client.translate_one("hello", model="second")
+            await client.translate_one("hello", model="second", timeout=2)
         assert str(repository) not in str(refused.value)
         await client.translate_one("hello", model="third")
         assert (await gateway.get("/health")).json["models"] == {"loaded": 1, "failing": 1, "on_demand": 1}
