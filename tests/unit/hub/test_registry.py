@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.hub.commands import available_command
-from xuanzang.hub.registry import Registry, is_student_name, parse_registry
-from xuanzang.server.published import HubError
+from xuanzang.hub.registry import Registry, parse_registry
+from xuanzang.server.published import HubError, is_student_name
 
 DIGEST = "0123456789abcdef" * 4
 

@@ -15,9 +15,9 @@ from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import known_models
 from xuanzang.hub.packages import require_client, require_student_import
 from xuanzang.hub.pulling import PullRequest, bundle_name, pull
-from xuanzang.hub.registry import EVERY_PAIR, LICENCE, MODELS_URL, Addresses, is_student_name
+from xuanzang.hub.registry import LICENCE, MODELS_URL, Addresses
 from xuanzang.hub.several import pull_every_pair
-from xuanzang.server.published import HubError, default_repository
+from xuanzang.server.published import EVERY_PAIR, HubError, default_repository, is_student_name
 
 # Names of branches and tags that cannot be taken for paths out of a folder.
 _REVISION = re.compile(r"[A-Za-z0-9][\w.@+/-]{0,254}")

@@ -25,12 +25,12 @@ from xuanzang.command.files import PathName
 from xuanzang.hub.endpoint import require_endpoint
 from xuanzang.hub.known_models import forbids_commerce, is_pair, known_models
 from xuanzang.hub.packages import require_client, require_conversion, require_student_import
-from xuanzang.hub.registry import LICENCE, Addresses, LanguagePair, Registry, is_student_name
+from xuanzang.hub.registry import LICENCE, Addresses, LanguagePair, Registry
 from xuanzang.hub.unfinished import UnfinishedPull
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.published import HubError, pulled_bundle
+from xuanzang.server.published import HubError, is_student_name, pulled_bundle
 from xuanzang.server.whole_files import write_whole
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from xuanzang.server.published import HubError
+from xuanzang.server.published import EVERY_PAIR, STUDENT_PREFIX, HubError
 
 RECORDS_URL = "https://firefox.settings.services.mozilla.com/v1/buckets/main/collections/translations-models-v2/records"
 ATTACHMENTS_URL = "https://firefox-settings-attachments.cdn.mozilla.net/"
@@ -27,10 +27,6 @@ LICENCE = (
 )
 """As a bundle and its server state it."""
 
-EVERY_PAIR = "firefox:all"
-"""Name that stands for the models of all pairs."""
-
-_PREFIX = "firefox:"
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)")
 _ARCHITECTURES = ("tiny", "base-memory", "base")
 _MAX_BYTES = 1 << 30
@@ -86,15 +82,10 @@ class LanguagePair(NamedTuple):
     @classmethod
     def of_name(cls, name: str) -> LanguagePair:
         """Return the pair of a name such as "firefox:zh-en"; raise HubError if it has none."""
-        match = _PAIR.fullmatch(name.removeprefix(_PREFIX))
+        match = _PAIR.fullmatch(name.removeprefix(STUDENT_PREFIX))
         if not match:
-            raise HubError(f"{name[:80]!r} names no pair of languages, as {_PREFIX}zh-en does")
+            raise HubError(f"{name[:80]!r} names no pair of languages, as {STUDENT_PREFIX}zh-en does")
         return cls(*match.groups())
-
-
-def is_student_name(name: str) -> bool:
-    """Return whether a name is that of a model of Firefox Translations, such as "firefox:zh-en"."""
-    return name.startswith(_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +123,7 @@ class RegistryModel:
     @property
     def name(self) -> str:
         """The pair that it is asked for by, such as "firefox:zh-en"."""
-        return f"{_PREFIX}{'-'.join(self.languages)}"
+        return f"{STUDENT_PREFIX}{'-'.join(self.languages)}"
 
     @property
     def languages(self) -> LanguagePair:
@@ -181,7 +172,7 @@ class Registry:
 
     def of_name(self, name: str) -> list[RegistryModel]:
         """Return the models of a pair, or of all for "firefox:" and "firefox:all"; raise HubError if there is none."""
-        pair = None if name in (_PREFIX, EVERY_PAIR) else LanguagePair.of_name(name)
+        pair = None if name in (STUDENT_PREFIX, EVERY_PAIR) else LanguagePair.of_name(name)
         found = [model for model in self.models if pair is None or model.translates(pair)]
         if not found:
             instead = self._instead(pair) if pair else ""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from xuanzang.hub.packages import require_student_import
 from xuanzang.hub.pulling import STUDENT_DISK, PullRequest, bundle_name, pull, require_room
-from xuanzang.hub.registry import EVERY_PAIR, Addresses, Registry, RegistryModel, is_student_name
-from xuanzang.server.published import HubError, pulled_bundles
+from xuanzang.hub.registry import Addresses, Registry, RegistryModel
+from xuanzang.server.published import EVERY_PAIR, HubError, is_student_name, pulled_bundles
 
 Report = Callable[[str], None]
 

@@ -19,7 +19,7 @@ from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.member import VARIABLE
-from xuanzang.server.published import HubError, default_repository, is_pair, published_bundles
+from xuanzang.server.published import EVERY_PAIR, HubError, default_repository, is_student_name, published_bundles
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
@@ -100,7 +100,7 @@ def _with_models(settings: ServeCommand) -> ServeCommand:
         if "model_memory" in changed:
             say(f"models are loaded by their first requests: --model-memory {_MEMORY_OF_MANY} unless you set another")
         # Firefox's models are all with English: two of them given together serve what lies between their languages.
-        are_many = sum(map(is_pair, settings.pull)) > 1 or "firefox:all" in settings.pull
+        are_many = sum(map(is_student_name, settings.pull)) > 1 or EVERY_PAIR in settings.pull
         if are_many and "pivot" not in settings.model_fields_set:
             changed["pivot"] = "en"
         return settings.model_copy(update=changed)

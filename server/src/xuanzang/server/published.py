@@ -16,6 +16,10 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.bundles.repository import find_bundles
 
+STUDENT_PREFIX = "firefox:"
+EVERY_PAIR = f"{STUDENT_PREFIX}all"
+"""Name that stands for the models of all pairs of Firefox Translations."""
+
 _LOGGER = logging.getLogger(__name__)
 # On a hub, or a pair of languages of Firefox Translations.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*|firefox:[A-Za-z-]+")
@@ -33,9 +37,9 @@ def default_repository(environment: Mapping[str, str]) -> Path:
     return Path(data) / "xuanzang" / "models"
 
 
-def is_pair(model: str) -> bool:
-    """Return whether a name is that of models of Firefox Translations, such as "firefox:zh-en"."""
-    return model.startswith("firefox:")
+def is_student_name(name: str) -> bool:
+    """Return whether a name is that of a model of Firefox Translations, such as "firefox:zh-en", or of all of them."""
+    return name.startswith(STUDENT_PREFIX)
 
 
 def pulled_bundle(repository: Path, model: str, revision: str = "") -> Path | None:
@@ -76,7 +80,7 @@ def published_bundles(
 ) -> Sequence[Path]:
     """Return the bundles that a name stands for, pulling those that are not there; HubError: none can be had.
 
-    A name stands for one bundle, except "firefox:all". `report` gets lines on the progress; an exception of
+    A name stands for one bundle, except `EVERY_PAIR`. `report` gets lines on the progress; an exception of
     `before_pull` ends the call.
     """
     if there := pulled_bundle(repository, name):
