@@ -21,7 +21,7 @@ from xuanzang.server.bundles.repository import read_bundle, read_outline
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrases
-from xuanzang.server.engine.hardware import usable_cores
+from xuanzang.server.engine.hardware import default_workers
 from xuanzang.server.engine.quality import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.runtime.shapes import CacheShape
@@ -233,8 +233,8 @@ class LoadedModel:
         """Take over the limits of the model; refuse weights that leave no memory for keys and values, or exceed it."""
         in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
         self._uses_shortlist = self.name in settings.shortlists or in_all_with_shortlist
-        workers = settings.workers or usable_cores() // settings.intra_op_threads
-        self.memory_bytes = self._bytes_of_files + _MEMORY_BESIDE_FILES + max(1, workers) * _MEMORY_OF_A_WORKER
+        workers = settings.workers or default_workers(settings.provider, settings.intra_op_threads)
+        self.memory_bytes = self._bytes_of_files + _MEMORY_BESIDE_FILES + workers * _MEMORY_OF_A_WORKER
         available = settings.on_demand.memory_bytes if settings.on_demand else None
         if available and self.memory_bytes > available:
             reason = f"it takes {self.memory_bytes} bytes of memory, and --model-memory allows {available} in all"
