@@ -55,7 +55,7 @@ class TargetTerms:
         """Say what became of each term in a translation."""
         places = _Places(text, is_english=self.is_english)
         kept = {term.start: places.take(term) for term, _ in self._longest_first()}
-        return tuple(_match(term, *kept[term.start], reason) for term, reason in self.found)
+        return tuple(match_of(term, *kept[term.start], reason) for term, reason in self.found)
 
     def missed(self, text: str) -> int:
         """Return how many terms a translation lacks that a search can require."""
@@ -251,7 +251,10 @@ def _forms(target: str, *, is_english: bool) -> Iterator[str]:
             yield f"{target}{'es' if _SYLLABLE.fullmatch(target) else 's'}"
 
 
-def _match(term: FoundTerm, target: str, place: int, reason: GlossaryOutcome | None) -> GlossaryMatch:
+def match_of(
+    term: FoundTerm, target: str = "", place: int = -1, reason: GlossaryOutcome | None = None
+) -> GlossaryMatch:
+    """Report a term with its translation and the place of this in the text; without one, `reason` says why."""
     missed = reason or GlossaryOutcome.NOT_REACHED
     return GlossaryMatch(
         source=term.source,

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, Search
 from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, lexicon_first, openings
 from xuanzang.server.engine.calls.jobs import SearchWatch, SentenceJobs, SentenceListener
-from xuanzang.server.engine.calls.preparation import PreparedTexts, has_plain_faults, prepare
+from xuanzang.server.engine.calls.preparation import Onward, PreparedTexts, has_plain_faults, prepare
 from xuanzang.server.engine.calls.record import Call, CallRecord, SearchRecord
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
 from xuanzang.server.engine.calls.results import TextStreamer, joined, ranked, with_markup
@@ -165,6 +165,12 @@ class RunningCall:
             return await asyncio.get_running_loop().run_in_executor(shared.tokenizing, self._prepared)
 
     def _prepared(self) -> PreparedTexts:
+        # An explanation, details of tokens and a prefix refer to the unchanged text.
+        carries = not (self._watch or self._call.options.token_details or self._options.target_prefix)
+        return self._split(carries=carries)
+
+    def _split(self, *, carries: bool, onward: Onward | None = None) -> PreparedTexts:
+        """Split and tokenise the texts, as `prepare` does."""
         return prepare(
             self._call,
             self._context,
@@ -172,8 +178,8 @@ class RunningCall:
             codec=self._codec,
             writer=self._writer,
             settings=self._shared.settings,
-            # An explanation, details of tokens and a prefix refer to the unchanged text.
-            carries=not (self._watch or self._call.options.token_details or self._options.target_prefix),
+            carries=carries,
+            onward=onward,
         )
 
     def _note_prepared(self, prepared: PreparedTexts) -> None:

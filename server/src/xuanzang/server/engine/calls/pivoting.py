@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from xuanzang.server.engine.calls.call import SHORT_CHARACTERS, Emit, RunningCall, SharedResources
 from xuanzang.server.engine.calls.jobs import SentenceListener
-from xuanzang.server.engine.calls.preparation import Onward, Preparation, PreparedTexts, prepare
+from xuanzang.server.engine.calls.preparation import Onward, Preparation, PreparedTexts
 from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceOrigin, SentenceResult
 from xuanzang.server.engine.calls.results import joined
@@ -29,9 +29,10 @@ from xuanzang.text.markup.alignment import Alignment, Stretch, aligned_words
 from xuanzang.text.markup.document import Inline
 from xuanzang.text.markup.placement import placed
 from xuanzang.text.offsets import Span
+from xuanzang.text.terminology.target_terms import match_of
 from xuanzang.text.terminology.terms import FoundTerm, Terms
 from xuanzang.text.traditional import TraditionalWriter
-from xuanzang.text.types import GlossaryMatch, GlossaryOutcome, TokenDetail
+from xuanzang.text.types import GlossaryMatch, TokenDetail
 
 
 class FirstOfTwo(RunningCall):
@@ -50,16 +51,7 @@ class FirstOfTwo(RunningCall):
     @override
     def _prepared(self) -> PreparedTexts:
         options = self._onward.options
-        return prepare(
-            self._call,
-            self._context,
-            self._options,
-            codec=self._codec,
-            writer=None,
-            settings=self._shared.settings,
-            carries=not (options.token_details or options.target_prefix),
-            onward=self._onward,
-        )
+        return self._split(carries=not (options.token_details or options.target_prefix), onward=self._onward)
 
     @override
     async def _search(self, prepared: PreparedTexts) -> Sequence[Sequence[Hypothesis]]:
@@ -108,15 +100,11 @@ class SecondOfTwo(RunningCall):
         self._first: FirstOfTwo | None = None
         self._middles: list[_Middle] = []
 
-    @property
-    def onward(self) -> Onward:
-        """What the first model's preparation needs to know of the second."""
-        return Onward(self._codec, self._options)
-
-    def follow(self, first: FirstOfTwo) -> SecondOfTwo:
-        """Return the call, which reads the translations of a call that is done."""
-        self._first = first
-        return self
+    def first(self, call: Call, context: CallContext, record: CallRecord) -> FirstOfTwo:
+        """Make the call of the first model, whose translations this one reads once it is done."""
+        onward = Onward(self._codec, self._options)
+        self._first = FirstOfTwo(self._shared, call, context, record, onward=onward)
+        return self._first
 
     @override
     def _is_short(self) -> bool:
@@ -191,7 +179,7 @@ class _Middle:
         A sentence without anything to translate is the first model's.
         """
         if not any(segment.source_ids for segment in self.segments):
-            missed = [_missed(term) for term in self.sources.values()]
+            missed = [match_of(term) for term in self.sources.values()]
             return [replace(self.hypothesis, matches=_in_order([*self.lost, *missed]))]
         return [self._of_source(each) for each in joined(self.segments, translated, codec)]
 
@@ -247,7 +235,7 @@ def _middle(search: PlannedSearch, hypothesis: Hypothesis) -> _Middle:
         if number in places:
             keep(term, *places[number], term.targets)
         else:
-            lost.append(_missed(term))
+            lost.append(match_of(term))
     terms.sort(key=lambda term: term.start)
     return _Middle(origin=origin, hypothesis=hypothesis, terms=terms, sources=sources, lost=lost, segments=[])
 
@@ -272,18 +260,6 @@ def _places(origin: SentenceOrigin, hypothesis: Hypothesis, taken: Sequence[Span
         if translation[each.start : each.end].strip()
         and not any(start < each.end and each.start < end for start, end in taken)
     }
-
-
-def _missed(term: FoundTerm) -> GlossaryMatch:
-    return GlossaryMatch(
-        source=term.source,
-        source_start=term.start,
-        source_end=term.end,
-        target="",
-        outcome=GlossaryOutcome.NOT_REACHED,
-        pattern=term.pattern,
-        target_start=-1,
-    )
 
 
 def _in_order(matches: Sequence[GlossaryMatch]) -> tuple[GlossaryMatch, ...]:

@@ -14,8 +14,7 @@ from types import MappingProxyType
 
 from xuanzang.server.engine.calls.call import Emit, RunningCall, SharedResources
 from xuanzang.server.engine.calls.jobs import SearchWatch
-from xuanzang.server.engine.calls.pivoting import FirstOfTwo, SecondOfTwo
-from xuanzang.server.engine.calls.preparation import Onward
+from xuanzang.server.engine.calls.pivoting import SecondOfTwo
 from xuanzang.server.engine.calls.record import Call, CallRecord
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
@@ -95,12 +94,6 @@ class RunningCalls:
         first_context, context = contexts
         first_record = record.first = CallRecord(exemplar=record.exemplar, hold_sentences=record.hold_sentences)
         language = first_call.source_language or first_call.model.source_languages[0]
-        made: list[FirstOfTwo] = []
-
-        def make_first(onward: Onward) -> FirstOfTwo:
-            made.append(FirstOfTwo(self._shared, first_call, first_context, first_record, onward=onward))
-            return made[0]
-
         self._running += 1
         try:
             with self._usage.kept(context.model):
@@ -109,9 +102,10 @@ class RunningCalls:
                         second = SecondOfTwo(
                             self._shared, call, context, record, source_language=language, writer=writer, emit=emit
                         )
-                await self._counted(partial(make_first, second.onward), first_call, first_context, first_record)
+                make_first = partial(second.first, first_call, first_context, first_record)
+                await self._counted(make_first, first_call, first_context, first_record)
                 with _naming(context.model):
-                    answer = await self._counted(partial(second.follow, made[0]), call, context, record)
+                    answer = await self._counted(lambda: second, call, context, record)
                 for context, step in zip(contexts, PIVOT_STEPS, strict=True):
                     context.model.metrics.pivoted_requests[step].inc()
                 return answer
