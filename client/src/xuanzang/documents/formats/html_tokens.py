@@ -144,10 +144,11 @@ def _words(
 ) -> Iterator[Token]:
     """Yield the texts and directives of a span without tags."""
     for match in _MASKED_OR_NOT.finditer(masked, start, end):
-        at = match.start()
-        if match[0][0] != _MASK:
-            yield Token(kind=TokenKind.TEXT, start=at, raw=text[at : match.end()], masked=match[0])
-        while match[0][0] == _MASK and at < match.end():
+        at, last = match.span()
+        if masked[at] != _MASK:
+            yield Token(kind=TokenKind.TEXT, start=at, raw=text[at:last], masked=match[0])
+            continue
+        while at < last:
             until, kind = directives[at]
             yield Token(kind=kind, start=at, raw=text[at:until], masked=masked[at:until])
             at = until
