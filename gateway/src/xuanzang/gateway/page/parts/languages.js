@@ -39,8 +39,7 @@ export class Languages {
 
   /** Reads the models; throws if the server does not answer. */
   async load() {
-    ({ models: this.#models } = await get("/v1/models"));
-    for (const each of this.#models) each.source_languages.push(...(each.pivoted_source_languages ?? []));
+    this.#models = await models();
     this.#offer();
     const targets = codes(this.#models, "target_languages");
     // The target is the reader's language, unless another was chosen before.
@@ -50,8 +49,8 @@ export class Languages {
 
   /** Reads again which models are in memory; a server that does not answer leaves what was known. */
   async #refresh() {
-    const answer = await get("/v1/models").catch(() => null);
-    if (answer?.models.length) this.#models = answer.models;
+    const known = await models().catch(() => []);
+    if (known.length) this.#models = known;
     this.#offer();
   }
 
@@ -175,6 +174,13 @@ const isCopied = ({ hypotheses }) => hypotheses?.[0]?.finish_reason === "copied"
 const codes = (models, field) => [...new Set(models.flatMap((each) => each[field]))].sort();
 
 const base = (code) => code.split("-")[0].toLowerCase();
+
+/** The served models, each with the languages that it reaches through another one. */
+async function models() {
+  const answer = await get("/v1/models");
+  for (const each of answer.models) each.source_languages.push(...(each.pivoted_source_languages ?? []));
+  return answer.models;
+}
 
 /** A model, and the place of its weights where they are not in memory. */
 function label({ name, version, precision, residency }) {
