@@ -12,7 +12,7 @@ from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import report
-from xuanzang.client._commands.translation_arguments import add_search, add_terms, term_options
+from xuanzang.client._commands.translation_arguments import add_allow_pivot, add_search, add_terms, term_options
 from xuanzang.command.files import require_other_files
 from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, TranslationMemory
 from xuanzang.values.options import TranslateOptions
@@ -88,11 +88,7 @@ def _add_translation(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="without --source: count texts in languages that no model translates as done, not as refused",
     )
-    group.add_argument(
-        "--allow-pivot",
-        action=argparse.BooleanOptionalAction,
-        help="whether two models may translate a pair of languages that no model does (default: the server's)",
-    )
+    add_allow_pivot(group)
 
 
 def _translate_documents(client: TranslationClient, arguments: argparse.Namespace) -> int:

@@ -226,6 +226,11 @@ def _add_translation(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="without --source: write texts in languages that no model translates as they are, instead of an error",
     )
+    add_allow_pivot(group)
+
+
+def add_allow_pivot(group: argparse._ArgumentGroup) -> None:
+    """Add the flag that allows or forbids two models."""
     group.add_argument(
         "--allow-pivot",
         action=argparse.BooleanOptionalAction,
