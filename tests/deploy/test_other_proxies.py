@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from proxies import CONFIGURATIONS, proxy
 from replica_set import ReplicaSet, replica_set
 
 from xuanzang.admin.v1 import admin_pb2, admin_pb2_grpc
@@ -23,44 +20,6 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "server" / "models"
 TEXT = "我有一只猫。"
-CONFIGURATIONS = {"haproxy": "haproxy/haproxy.cfg", "nginx": "nginx/nginx.conf"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def proxy(name: str, servers: list[str], folder: Path) -> Iterator[str]:
-    """Run a proxy with its configuration, but for the addresses, and yield its address."""
-    program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
-    if program is None:
-        pytest.skip(f"NOT TESTED: nothing was sent through {name}: apt-get install {name}")
-    text = (ROOT / "deploy" / CONFIGURATIONS[name]).read_text(encoding="utf-8")
-    address = f"127.0.0.1:{free_port()}"
-    for old, new in zip(("127.0.0.1:50051", "127.0.0.1:50061", "127.0.0.1:50062"), (address, *servers), strict=True):
-        assert old in text
-        text = text.replace(old, new)
-    if name == "nginx":
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
-        text = text.replace("http {", f"http {{ access_log off; {places}", 1)
-    file = folder / "configuration"
-    file.write_text(text, encoding="utf-8")
-    flags = {
-        "haproxy": ["-db", "-f", str(file)],
-        "nginx": ["-c", str(file), "-e", "stderr", "-g", f"daemon off; pid {folder}/pid;"],
-    }
-    with subprocess.Popen([program, *flags[name]]) as process:
-        try:
-            with TranslationClient(address, wait_for_server=True) as client:
-                client.translate_one(TEXT)
-            yield address
-        finally:
-            process.terminate()
-            process.wait()
 
 
 @pytest.fixture(scope="module")

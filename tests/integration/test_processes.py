@@ -21,7 +21,7 @@ import grpc
 import pytest
 from api_keys import add_key
 from bundle_versions import add_good_version
-from tests.deploy.test_other_proxies import proxy
+from proxies import proxy
 from tests.integration.conftest import LOOPBACK, Scrape, ServerProcess, StartProcess
 
 from xuanzang.admin.v1 import admin_pb2 as pb
