@@ -41,15 +41,14 @@ def _part(title: str, settings: type[BaseSettings]) -> str:
     lines = [
         f"## {title}\n",
         f"Variables begin with `{prefix}`.\n",
-        "| flag | default | range | meaning |",
-        "|---|---|---|---|",
+        "| flag | default, range | meaning |",
+        "|---|---|---|",
     ]
     texts = field_texts(settings)
     for name, field in sorted(settings.model_fields.items()):
         cells = (
             f"`--{name.replace('_', '-')}`",
-            _default(field.get_default(call_default_factory=True, validated_data={})),
-            ", ".join(_range(field)),
+            "; ".join((_default(field.get_default(call_default_factory=True, validated_data={})), *_range(field))),
             " ".join(texts.get(name, "").split()).replace("|", "\\|"),
         )
         lines.append(f"| {' | '.join(cells)} |")

@@ -103,15 +103,15 @@ class Settings(BaseSettings):
     )
     anonymous: bool | None = Field(
         default=None,
-        description="Whether requests without an API key are passed on; unset: if all addresses are loopback ones.",
+        description="Pass on requests without an API key; unset: if all addresses are loopback ones.",
     )
     allow_insecure_keys: bool = Field(
         default=False, description="Send callers' API keys to a server on another machine without TLS, too."
     )
     listing_key: SecretStr | None = Field(
         default=None,
-        description="API key with which languages and models are listed for callers who send none, as clients of "
-        "LibreTranslate do; unset: they are refused where keys are asked for.",
+        description="API key for calls that list languages or models without one, as clients of LibreTranslate do; "
+        "unset: none.",
     )
     server_tls: bool = Field(default=False, description="Connect to the server over TLS; implied by the next two.")
     server_tls_ca: FilePath | None = Field(
@@ -134,7 +134,7 @@ class Settings(BaseSettings):
         '"mt.example,*.lan"; "loopback": localhost and loopback addresses; "addresses": IP addresses; "*": any; unset: '
         '"loopback" on a loopback --address, "loopback,addresses" on others without API keys, "*" with --no-anonymous.',
     )
-    page: bool = Field(default=True, description="Whether to serve the page for browsers at /.")
+    page: bool = Field(default=True, description="Serve the page for browsers at /.")
     max_body_bytes: int = Field(
         default=2**20, ge=1024, le=2**26, description="Maximum size of a request's body; larger ones are answered 413."
     )
@@ -146,21 +146,20 @@ class Settings(BaseSettings):
         default=1024,
         ge=1,
         le=100_000,
-        description="Maximum connections; further ones take the place of those that have no request in progress.",
+        description="Maximum connections; further ones replace those without a request in progress.",
     )
     address_share: float = Field(
         default=0.75,
         gt=0,
         le=1,
-        description="What one network address may take of connections, requests in progress, uploads, explanations, "
-        "memory for bodies, and documents; 1 behind a proxy, whose address all callers have.",
+        description="Share of connections, requests, uploads, explanations, memory for bodies, and documents that one "
+        "network address may take; 1 behind a proxy.",
     )
     caller_share: float = Field(
         default=0.5,
         gt=0,
         le=1,
-        description="What one caller may take of them, but for connections: a key or, where none is asked for, an "
-        "address.",
+        description="The same share, without connections, of one caller: a key or, where none is required, an address.",
     )
     max_body_memory_bytes: int | None = Field(
         default=None,
@@ -174,7 +173,7 @@ class Settings(BaseSettings):
         default=10, gt=0, le=3600, description="Maximum seconds for the head of a request to arrive, and for its body."
     )
     send_timeout_seconds: float = Field(
-        default=20, gt=0, le=3600, description="Maximum seconds in which a caller takes nothing of its answer."
+        default=20, gt=0, le=3600, description="Maximum seconds in which a caller reads nothing of its answer."
     )
     keep_alive_seconds: int = Field(
         default=75, ge=1, le=3600, description="Seconds after which a connection without requests is closed."
@@ -194,7 +193,7 @@ class Settings(BaseSettings):
         default=32,
         ge=0,
         le=100_000,
-        description="Maximum documents in memory, finished ones until they are fetched included; 0: none are taken.",
+        description="Maximum documents in memory, until they are fetched; 0: none are taken.",
     )
     max_running_documents: int = Field(
         default=4, ge=1, le=1000, description="Maximum documents in translation at a time; others wait."

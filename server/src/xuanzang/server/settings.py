@@ -83,24 +83,23 @@ class Locations(BaseModel):
     models: DirectoryPath = Field(default=Path("models"), validate_default=False)
     """Folder of the bundles to serve, laid out as MODEL/VERSION/."""
     tried_bundles: Path = Path("~/.cache/xuanzang/tried-bundles")
-    """File that remembers the bundles that were loaded in a trial process without harm; others are tried before they
-    are served. Its folder keeps the model that detects languages, unpacked."""
+    """File of the bundles that have passed a trial; others are tried before they are served. Its folder keeps the
+    unpacked language detector."""
     share_weights: bool = True
-    """Keep weights in the order of the kernels in the folder of --tried-bundles, too, as many bytes as the bundles
-    have, so that servers of a machine share them; off: each has its own in memory."""
+    """Keep packed weights in the folder of --tried-bundles, so that servers of a machine share them; off: each has
+    its own in memory."""
     address: Address = "127.0.0.1:50051"
     """Address to serve gRPC on; port 0: any free one."""
     metrics_address: Address = "127.0.0.1:9464"
     """Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one."""
     health_address: Address | None = None
-    """Address to serve grpc.health.v1 on, too, in plain text and apart from callers; port 0: any free one; unset: on
-    --address only."""
+    """Address to serve grpc.health.v1 on, too, in plain text; port 0: any free one; unset: on --address only."""
     processes: Annotated[str, AfterValidator(_checked_processes)] = "1"
-    """Servers on one address, each with a share of the cores and of the memory for keys and values; auto: one for each
-    three usable cores. Python holds one process to about three cores."""
+    """Servers on one address, which divide the cores and the memory for keys and values; auto: one per three usable
+    cores."""
     process_address: Address | None = None
-    """Address of the first of several processes alone, for a balancer that deals calls; the next has the next port;
-    unset: none."""
+    """Address of the first of several processes alone, for a balancer; the others have the next ports; unset:
+    none."""
     admin_address: Annotated[str, AfterValidator(_admin_address)] | None = None
     """Address to serve the administration of models on, or a port of 127.0.0.1; unset: none."""
 
@@ -129,8 +128,8 @@ class Operation(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     tracing: bool = False
-    """Send traces by OTLP over gRPC; OpenTelemetry's own environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
-    say where to and how many."""
+    """Send traces by OTLP over gRPC, as OpenTelemetry's environment variables say, such as
+    OTEL_EXPORTER_OTLP_ENDPOINT."""
     access_log: str | None = Field(default=None, min_length=1)
     """File to add a JSON object to for each RPC, without texts; - for standard output."""
     drain_timeout_seconds: float = Field(default=30, ge=0, le=3600)

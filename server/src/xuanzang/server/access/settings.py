@@ -39,14 +39,12 @@ class AccessSettings(BaseModel):
     keys_file: FilePath | None = None
     """File of API keys, as written by `xuanzang keys add`; read again when it changes."""
     anonymous: bool | None = None
-    """Answer callers without an API key. Unless set: on for a loopback --address, and with --tls-client-ca and no
-    --keys-file."""
+    """Answer callers without an API key; unset: on a loopback --address, or with --tls-client-ca and no --keys-file."""
     admin_anonymous: bool | None = None
-    """Answer administrators without an API key. Unless set: on for a loopback --admin-address, and with
-    --tls-client-ca; otherwise keys of the role admin are needed."""
+    """Answer administrators without an API key; unset: on a loopback --admin-address, or with --tls-client-ca."""
     trusted_proxies: Annotated[str, AfterValidator(_checked_networks)] = ""
-    """Network addresses of proxies that set x-client-id for their callers, such as 10.0.0.7,10.1.0.0/24: each name from
-    there is a separate caller. Unless set: none, and a name counts only within the network address that sends it."""
+    """Network addresses of proxies, such as 10.0.0.7,10.1.0.0/24, whose x-client-id names separate callers; unset:
+    none, and a name counts within its network address."""
     glossary_writers: Annotated[str, AfterValidator(_checked_writers)] = ""
-    """Callers who may store glossaries in the folder of the models, delete them and read their entries: ids of API
-    keys, separated by commas, or "*" for every caller that is answered. Unless set: none."""
+    """Callers who may store, delete and read glossaries: ids of API keys, separated by commas, or "*" for all;
+    unset: none."""

@@ -100,45 +100,38 @@ class EngineSettings(BaseModel):
     intra_op_threads: int = Field(default=1, ge=1, le=256)
     """Threads that each worker uses inside one operation."""
     kernels: bool = True
-    """Run the decoder's own operators as the C++ kernels of xuanzang-kernels, where they were built
-    (--kernels), or as standard operators of onnxruntime (--no-kernels)."""
+    """Run the decoder's operators as the C++ kernels of xuanzang-kernels, where they were built; off: as standard
+    operators of onnxruntime."""
     shortlist: str = ""
     """Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for all that have one."""
     detection: bool = True
-    """Detect languages by their words, if the libraries of the extra `detection` are installed; they are
-    read once the server serves, and take up to 75 MB where texts come without a language. Without them only scripts
-    tell languages apart."""
+    """Detect languages by their words, with the extra `detection` and up to 75 MB; off: by scripts alone."""
     pivot: Annotated[str, AfterValidator(_checked_languages)] = ""
-    """Languages that a pair goes through that no model translates, as en or en,fr: zh to de by a model into English and
-    one from it; the first language that works is taken; unset: none."""
+    """Languages between two models for pairs that none translates, as en or en,fr; the first that works is taken;
+    unset: none."""
     max_batch_sentences: int = Field(default=32, ge=1, le=1024)
     """Maximum sentences decoded together by one worker; those with wide beams count several times."""
     max_join_source_tokens: int = Field(default=600, ge=1, le=1_000_000)
-    """Maximum source tokens of the sentences that join a running batch at one step; the others wait while these are
-    encoded."""
+    """Maximum source tokens of the sentences that join a running batch at one step."""
     max_queue_tokens: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
     """Maximum tokens waiting, source and expected target times beam size; beyond it RESOURCE_EXHAUSTED."""
     answer_cache_mb: int = Field(default=0, ge=0, le=1_000_000)
-    """Megabytes for kept answers: a sentence that was translated with the same model and options is answered without a
-    search, to the last bit alike; 0: none are kept."""
+    """Megabytes for kept answers of sentences with the same model and options; 0: none."""
     share_answers: bool = False
-    """Share kept answers among callers. They can then tell by the time of a call whether somebody else has had the same
-    sentence translated."""
+    """Share kept answers among callers, who can then tell by the time of a call whether an answer was kept."""
     max_cache_mb: int = Field(default=0, ge=0, le=10_000_000)
-    """Maximum megabytes for the keys and values of all sentences in translation; further sentences wait; 0: half of the
-    memory that the weights leave."""
+    """Maximum megabytes for keys and values; further sentences wait; 0: half of the memory that the weights
+    leave."""
     model_workers: Limits = ""
     """Workers that may decode with a model at the same time, as zh-en=1,en-zh=2; others: all."""
     model_memory_mb: Annotated[str, AfterValidator(partial(_checked, _LIMIT, _MEMORY_LIMITS))] = ""
-    """Megabytes that the weights, keys and values of single models may take, as zh-en=500,en-zh=300; further sentences
-    of a model wait, and a bundle with larger weights is not loaded; --model-memory is for all models together."""
+    """Megabytes for the weights, keys and values of single models, as zh-en=500,en-zh=300; further sentences wait,
+    and a bundle with larger weights is refused."""
     model_memory: Annotated[str, AfterValidator(_checked_size)] = ""
     """Memory for the weights of all models together, as 2GB: a model is loaded by its first request, and the least
-    recently used one leaves where another needs its memory; unset: all models are loaded at the start and stay;
-    --model-memory-mb is for single models."""
+    recently used one leaves; unset: all are loaded at the start and stay."""
     idle_minutes: float = Field(default=0, ge=0, le=1_000_000)
-    """Minutes without a request after which a model leaves the memory until its next request loads it again; 0: none
-    leaves for that."""
+    """Minutes without a request after which a model leaves the memory until its next request; 0: none leaves."""
     max_content_characters: int = Field(default=20_000, ge=1, le=1_000_000)
     """Maximum characters of one text; a longer one gets INVALID_ARGUMENT."""
 
@@ -210,23 +203,22 @@ class PromotionSettings(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     promotion: Promotion = "direct"
-    """Rule by which a new version goes live and answers requests that name none: direct, once it is loaded, if it
-    is the highest; gate, once it has passed the gate; manual, by `xuanzang admin promote`, which asks the gate."""
+    """Rule by which a new version goes live: direct, once it is loaded, if it is the highest; gate, once it has
+    passed the gate; manual, by `xuanzang admin promote`."""
     promotion_state: Annotated[Path, AfterValidator(_in_a_folder)] | None = None
-    """File that keeps pins and live versions from one start to the next; unset: .promotion.json in the folder of the
-    models, if that can be written."""
+    """File for pins and live versions; unset: .promotion.json in the folder of the models, if it is writable."""
     golden_sets: DirectoryPath | None = None
-    """Folder of the golden sets, MODEL.tsv with lines of source, tab and reference, for the gate; a model
-    without one passes no gate."""
+    """Folder of the gate's golden sets, MODEL.tsv with lines of source, tab and reference; without one a model
+    passes no gate."""
     gate_max_chrf_loss: float = Field(default=1.0, ge=0, le=100)
-    """Maximum points of chrF by which a version may be worse than the live one on its golden set."""
+    """Maximum points of chrF below the live version on the golden set."""
     gate_max_certified_loss: float = Field(default=1.0, ge=0, le=100)
-    """Maximum points of chrF that the certificate of a version may state to be lost by its precision."""
+    """Maximum points of chrF lost by the precision, as the certificate states."""
     gate_min_agreement: float = Field(default=50.0, ge=0, le=100)
-    """Minimum chrF of the translations of a version with the live version's as references."""
+    """Minimum chrF with the live version's translations as references."""
     gate_min_exact_match: float = Field(default=0.0, ge=0, le=1)
-    """Minimum share of the golden set that a version translates exactly as the live version does."""
+    """Minimum share of translations equal to the live version's."""
     gate_max_length_change: float = Field(default=0.15, ge=0, le=10)
-    """Maximum change of the length of the translations, as a share of the live version's."""
+    """Maximum change of the translations' length, as a share."""
     gate_timeout_seconds: float = Field(default=300.0, gt=0, le=3600)
-    """Maximum seconds that the gate takes to translate a golden set, one sentence at a time."""
+    """Maximum seconds to translate a golden set."""

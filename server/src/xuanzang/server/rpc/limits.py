@@ -29,13 +29,13 @@ class RpcLimits(BaseModel):
     max_connection_rpcs: int = Field(default=256, ge=1, le=1_000_000)
     """Maximum RPCs in progress of one connection; clients hold the rest."""
     stream_idle_seconds: float = Field(default=300, gt=0, le=86_400)
-    """Maximum seconds that an RPC waits for a message of its caller while it owes no answer."""
+    """Maximum seconds that an RPC waits for its caller's message while it owes no answer."""
     connection_idle_seconds: float = Field(default=600, ge=1, le=86_400)
     """Seconds after which a connection without RPCs is closed."""
     connection_age_seconds: float | None = Field(default=None, ge=1, le=10**7)
-    """Seconds after which a caller must connect anew, so that its certificate is checked again and it finds servers
-    that were added; RPCs in progress are finished. Unless set: never."""
+    """Seconds after which a caller must connect anew and finds added servers; RPCs in progress are finished; unset:
+    never."""
     reflection: bool = True
     """Describe the API to tools such as grpcurl."""
     max_stream_texts: int = Field(default=64, ge=1, le=10_000)
-    """Maximum texts of one stream in translation; the next is read when one of them is answered."""
+    """Maximum texts of one stream in translation."""
