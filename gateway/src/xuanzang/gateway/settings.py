@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     )
     grpc_address: Annotated[str, AfterValidator(_checked_address)] | None = Field(
         default=None,
-        description="Address to serve APIs over gRPC on: the Open Inference Protocol and, with the extra google, "
-        "Google Cloud Translation v3; port 0: any free one; unset: none.",
+        description="Address to serve the Open Inference Protocol and, with the extra google, Google Translation v3 over "
+        "gRPC on; port 0: any free one; unset: none.",
     )
     anonymous: bool | None = Field(
         default=None,
@@ -130,9 +130,8 @@ class Settings(BaseSettings):
     )
     allowed_hosts: str = Field(
         default="",
-        description="Names by which callers address this gateway (header host), such as "
-        '"mt.example,*.lan"; "loopback": localhost and loopback addresses; "addresses": IP addresses; "*": any; unset: '
-        '"loopback" on a loopback --address, "loopback,addresses" on others without API keys, "*" with --no-anonymous.',
+        description='Names by which callers address this gateway, such as "mt.example,*.lan"; "loopback", "addresses" '
+        'and "*" stand for groups; unset: by --address and --anonymous.',
     )
     page: bool = Field(default=True, description="Serve the page for browsers at /.")
     max_body_bytes: int = Field(

@@ -143,7 +143,7 @@ class Operation(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged."""
     log_format: Literal["auto", "json", "console"] = "auto"
-    """Format of log lines: one JSON object per line, or text for people; auto: text on a terminal, else JSON."""
+    """Format of log lines; auto: text for people on a terminal, else JSON."""
     probe: bool = False
     """Do not serve; exit with 0 if the server at --address is serving, else with 1."""
 

@@ -136,8 +136,8 @@ class EngineSettings(BaseModel):
     """Maximum characters of one text; a longer one gets INVALID_ARGUMENT."""
 
     watch_models: float = Field(default=0, ge=0, le=86_400)
-    """Seconds between two looks at the folder of the models; new versions are loaded while others are served, and those
-    that are gone are unloaded; 0: only at the start, and by command."""
+    """Seconds between two looks for new and removed versions in the folder of the models; 0: only at the start, and
+    by command."""
     pin: Annotated[str, AfterValidator(partial(_checked, _PIN, _PINS))] = ""
     """Versions that answer requests that name none, as zh-en/1,en-zh/3; other models: the highest."""
 

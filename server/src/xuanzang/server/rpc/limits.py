@@ -25,7 +25,7 @@ class RpcLimits(BaseModel):
     reserved_rpcs: int = Field(default=64, ge=0, le=1_000_000)
     """Part of --max-concurrent-rpcs, a quarter at most, for network addresses without RPCs in progress."""
     max_connections: int = Field(default=8192, ge=1, le=1_000_000)
-    """Maximum connections, at most half of the files that the process may open; further ones are closed at once."""
+    """Maximum connections, at most half of the process's files; further ones are closed."""
     max_connection_rpcs: int = Field(default=256, ge=1, le=1_000_000)
     """Maximum RPCs in progress of one connection; clients hold the rest."""
     stream_idle_seconds: float = Field(default=300, gt=0, le=86_400)
