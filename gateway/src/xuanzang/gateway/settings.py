@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     )
     grpc_address: Annotated[str, AfterValidator(_checked_address)] | None = Field(
         default=None,
-        description="Address to serve the Open Inference Protocol and, with the extra google, Google Translation v3 over "
-        "gRPC on; port 0: any free one; unset: none.",
+        description="Address to serve the Open Inference Protocol and, with the extra google, Google Translation v3 "
+        "over gRPC on; port 0: any free one; unset: none.",
     )
     anonymous: bool | None = Field(
         default=None,
