@@ -83,11 +83,10 @@ class Locations(BaseModel):
     models: DirectoryPath = Field(default=Path("models"), validate_default=False)
     """Folder of the bundles to serve, laid out as MODEL/VERSION/."""
     tried_bundles: Path = Path("~/.cache/xuanzang/tried-bundles")
-    """File of the bundles that have passed a trial; others are tried before they are served. Its folder keeps the
-    unpacked language detector."""
+    """File of the bundles that have passed a trial; its folder keeps packed weights and the unpacked language
+    detector."""
     share_weights: bool = True
-    """Keep packed weights in the folder of --tried-bundles, so that servers of a machine share them; off: each has
-    its own in memory."""
+    """Share packed weights with other servers, in the folder of --tried-bundles."""
     address: Address = "127.0.0.1:50051"
     """Address to serve gRPC on; port 0: any free one."""
     metrics_address: Address = "127.0.0.1:9464"
@@ -98,8 +97,7 @@ class Locations(BaseModel):
     """Servers on one address, which divide the cores and the memory for keys and values; auto: one per three usable
     cores."""
     process_address: Address | None = None
-    """Address of the first of several processes alone, for a balancer; the others have the next ports; unset:
-    none."""
+    """Address of the first of several processes, for a balancer; the others have the next ports; unset: none."""
     admin_address: Annotated[str, AfterValidator(_admin_address)] | None = None
     """Address to serve the administration of models on, or a port of 127.0.0.1; unset: none."""
 

@@ -100,8 +100,7 @@ class EngineSettings(BaseModel):
     intra_op_threads: int = Field(default=1, ge=1, le=256)
     """Threads that each worker uses inside one operation."""
     kernels: bool = True
-    """Run the decoder's operators as the C++ kernels of xuanzang-kernels, where they were built; off: as standard
-    operators of onnxruntime."""
+    """Use the C++ kernels of xuanzang-kernels, where they were built; off: standard operators of onnxruntime."""
     shortlist: str = ""
     """Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for all that have one."""
     detection: bool = True
@@ -118,7 +117,7 @@ class EngineSettings(BaseModel):
     answer_cache_mb: int = Field(default=0, ge=0, le=1_000_000)
     """Megabytes for kept answers of sentences with the same model and options; 0: none."""
     share_answers: bool = False
-    """Share kept answers among callers, who can then tell by the time of a call whether an answer was kept."""
+    """Share kept answers among callers, who can then tell by the time of a call that an answer was kept."""
     max_cache_mb: int = Field(default=0, ge=0, le=10_000_000)
     """Maximum megabytes for keys and values; further sentences wait; 0: half of the memory that the weights
     leave."""
@@ -128,8 +127,8 @@ class EngineSettings(BaseModel):
     """Megabytes for the weights, keys and values of single models, as zh-en=500,en-zh=300; further sentences wait,
     and a bundle with larger weights is refused."""
     model_memory: Annotated[str, AfterValidator(_checked_size)] = ""
-    """Memory for the weights of all models together, as 2GB: a model is loaded by its first request, and the least
-    recently used one leaves; unset: all are loaded at the start and stay."""
+    """Memory for all models' weights, as 2GB: a model is loaded by its first request, and the least recently used
+    one leaves; unset: all stay loaded."""
     idle_minutes: float = Field(default=0, ge=0, le=1_000_000)
     """Minutes without a request after which a model leaves the memory until its next request; 0: none leaves."""
     max_content_characters: int = Field(default=20_000, ge=1, le=1_000_000)
