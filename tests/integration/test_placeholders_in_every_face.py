@@ -22,7 +22,7 @@ from xuanzang.text.types import PlaceholderFamily
 
 SIGNS = "0123456789 .,:;-+()%$/=*°€£¥"
 ALL = tuple(family.value for family in PlaceholderFamily)
-Api = tuple[str, Callable[[list[str]], Mapping[str, Any]], Callable[[Any], list[str]]]
+Api = tuple[str, Callable[[list[str]], Any], Callable[[Any], list[str]]]
 APIS: Mapping[str, Api] = {
     "json": (
         "/v1/translate",
@@ -43,6 +43,53 @@ APIS: Mapping[str, Api] = {
         "/translate",
         lambda texts: {"q": texts, "source": "auto", "target": "zh"},
         lambda answer: answer["translatedText"],
+    ),
+    "microsoft": (
+        "/translate?api-version=3.0&to=zh-Hans",
+        lambda texts: [{"Text": text} for text in texts],
+        lambda answer: [each["translations"][0]["text"] for each in answer],
+    ),
+    "mtranserver": (
+        "/translate/batch",
+        lambda texts: {"from": "auto", "to": "zh", "texts": texts},
+        lambda answer: answer["results"],
+    ),
+    "kiss-translator": (
+        "/kiss",
+        lambda texts: {"from": "auto", "to": "zh-CN", "texts": texts},
+        lambda answer: [each["text"] for each in answer["translations"]],
+    ),
+    "immersive-translate": (
+        "/imme",
+        lambda texts: {"source_lang": "auto", "target_lang": "zh-CN", "text_list": texts},
+        lambda answer: [each["text"] for each in answer["translations"]],
+    ),
+    "kserve": (
+        "/v2/models/en-zh/infer",
+        lambda texts: {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": texts}]},
+        lambda answer: answer["outputs"][0]["data"],
+    ),
+}
+ONE_TEXT_APIS: Mapping[str, tuple[str, Callable[[str], Mapping[str, Any]], Callable[[Any], str]]] = {
+    "mtranserver": (
+        "/translate",
+        lambda text: {"from": "auto", "to": "zh", "text": text},
+        lambda answer: answer["result"],
+    ),
+    "hcfy": (
+        "/hcfy",
+        lambda text: {"text": text, "destination": ["中文(简体)", "英语"]},
+        lambda answer: "\n".join(answer["result"]),
+    ),
+    "openai": (
+        "/v1/chat/completions",
+        lambda text: {"model": "auto-zh", "messages": [{"role": "user", "content": text}]},
+        lambda answer: answer["choices"][0]["message"]["content"],
+    ),
+    "deeplx": (
+        "/translate",
+        lambda text: {"text": text, "source_lang": "auto", "target_lang": "ZH"},
+        lambda answer: answer["data"],
     ),
 }
 
@@ -91,6 +138,14 @@ async def test_every_api_copies_digits_and_signs(gateway: RunningGateway, api: s
     for start in range(0, len(texts), 50):
         answer = await gateway.post(path, json=asked(texts[start : start + 50]))
         assert (answer.status, texts_of(answer.json)) == (200, texts[start : start + 50])
+
+
+@pytest.mark.parametrize("api", ONE_TEXT_APIS)
+async def test_every_api_of_single_texts_copies_digits_and_signs(gateway: RunningGateway, api: str) -> None:
+    path, asked, text_of = ONE_TEXT_APIS[api]
+    for text in texts_of_signs(100):
+        answer = await gateway.post(path, json=asked(text))
+        assert (answer.status, text_of(answer.json)) == (200, text), answer.body
 
 
 async def test_documents_copy_digits_and_signs(address: str) -> None:

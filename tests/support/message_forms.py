@@ -138,6 +138,20 @@ Press ⟦[ACTION_JUMP]⟧ to jump over the wall.
 ⟦#player#⟧ was killed by ⟦#enemy#⟧.
 You received ⟦<item>⟧ from ⟦<npc>⟧.
 ⟦\c[2]⟧Old man⟦\c[0]⟧: Take this sword.
+⟦§Y⟧Manpower⟦§!⟧ is too low to recruit this army.
+⟦&6&l⟧Shop ⟦&r&7⟧- click to open
+⟦^1⟧Red team ⟦^7⟧wins the match!
+⟦%s1⟧ killed ⟦%s2⟧ with ⟦%s3⟧.
+Dear ⟦###FIRST_NAME###⟧, please confirm your address ⟦###EMAIL###⟧.
+Dear ⟦{ MERGEFIELD Name }⟧, your order has arrived.
+The sum ⟦$x^2 + y$⟧ is positive, and ⟦\(a^2 + b^2\)⟧ is not.
+The fraction ⟦\frac{a}{b}⟧ is ⟦\textbf{⟧smaller⟦}⟧ than one.
+⟦%[1]s⟧ sent ⟦%[2]d⟧ messages.
+Copied ⟪%d⟫ of ⟪%d⟫ files.
+Page ⟪%d⟫ of ⟪%d⟫
+⟪%d⟫ percent of users
+Click ⟦&⟧Open to continue.
+Hello ⟦@@name@@⟧, thank you for your order.
 Dear ⟦<<FirstName>>⟧ ⟦<<LastName>>⟧, your order has been shipped.
 Dear ⟦«FirstName»⟧, thank you for your letter of ⟦«Date»⟧.
 Hi ⟦*|FNAME|*⟧, your order ⟦*|ORDER_ID|*⟧ is on its way.
@@ -284,6 +298,11 @@ CHINESE_FORMS = _forms(r"""
 ⟦%PLAYER%⟧ 找到了 ⟦%ITEM%⟧！
 ⟦§c⟧你没有足够的钱。
 ⟦&a⟧欢迎回来，⟦%player_name%⟧！
+⟦§Y⟧人力⟦§!⟧不足，无法招募这支军队。
+⟦%s2⟧被⟦%s1⟧杀死了。
+⟦###NAME###⟧给您发了一条消息。
+尊敬的⟦{ MERGEFIELD Name }⟧，您的订单已到。
+分数⟦\frac{a}{b}⟧小于一，和⟦$x^2 + y$⟧是正数。
 ⟦#player#⟧ 被 ⟦#enemy#⟧ 杀死了。
 你从 ⟦<npc>⟧ 那里得到了 ⟦<item>⟧。
 尊敬的 ⟦<<FirstName>>⟧，您的订单已发货。

@@ -13,17 +13,19 @@ from xuanzang.text.types import PlaceholderFamily as Family
 SPANS = {
     Family.PRINTF: (
         "%s %d %1$s %-10s %05.2f %lld %I64d %zu %@ %1$@ %% %1 %n %L1 %{name} %<count>d %(name)s %(count)03d %1!s! "
-        "%Y %*d %#@files@ %destination %dpx"
+        "%Y %*d %#@files@ %destination %dpx %s1 %[2]d"
     ),
     Family.BRACES: (
         "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "
-        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字}"
+        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字} {a|b} {\\i1} $[a,1]"
     ),
-    Family.TEMPLATES: "{%if%} {%-x-%} {{v}} <%x%> <%=x%> <?php?> <?=x?> {#c#} [%x%] <#if>",
+    Family.TEMPLATES: "{%if%} {%-x-%} {{v}} <%x%> <%=x%> <?php?> <?=x?> {#c#} [%x%] <#if> #=x#",
     Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
     Family.VARIABLES: (
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
-        r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] \c[2] \N[1]"
+        r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] \c[2] \N[1] "
+        r"###NAME### @@name@@ ~~x1~~ ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] \frac{a}{b} "
+        r"\cite[2]{a} \alpha \gamma_1 \neq"
     ),
     Family.ADDRESSES: (
         "https://example.com/a?b=c&d={id} http://localhost:3000/x www.example.org/a ftp://x.org bob@example.org "
@@ -80,6 +82,31 @@ def test_fields_without_a_number_are_ordered() -> None:
     assert found == ["%s", "%d", "{}", "{:>3}", "%dpx"]
 
 
+def test_fields_of_word_and_text_commands_of_tex_are_found_with_their_braces() -> None:
+    text = '{ MERGEFIELD Name } { IF { MERGEFIELD A } = "x" "y" "z" } \\textbf{bold words} $5 and $6, $10-$20'
+    assert [(text[each.start : each.end], each.role) for each in find(text, {Family.BRACES, Family.VARIABLES})] == [
+        ("{ MERGEFIELD Name }", Role.VALUE),
+        ('{ IF { MERGEFIELD A } = "x" "y" "z" }', Role.VALUE),
+        ("\\textbf{", Role.OPEN),
+        ("}", Role.CLOSE),
+        ("$5", Role.VALUE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        ("§YGold§! costs §R50§!", ["§Y", "§!", "§R", "§!"]),
+        ("&6&lShop &r&7- open", ["&6&l", "&r&7"]),
+        ("&Open (Save &As) R&D Q&A cats & dogs ?a=1&b=2", ["&", "&"]),
+        ("^1Red ^7wins 2^3x", ["^1", "^7"]),
+    ],
+)
+def test_colours_and_accelerators_are_points_that_names_and_formulas_have_not(text: str, marks: list[str]) -> None:
+    found = find(text, {Family.VARIABLES})
+    assert [(text[each.start : each.end], each.role) for each in found] == [(mark, Role.POINT) for mark in marks]
+
+
 def test_names_of_fields_and_colours_of_games_are_no_words() -> None:
     text = "§cHi [First Name], see §5 of the law. §6Gold [Laughs] [Customer Email] [well-known]"
     assert [text[each.start : each.end] for each in find(text, {Family.VARIABLES})] == [
@@ -116,7 +143,22 @@ def test_white_space_and_invisible_characters_within_sentences_are_found(
 
 @pytest.mark.parametrize(
     "text",
-    ["1 2 3", "5 5", "1000000000000", "①②", "-5°", "%s", "{{#if x}}", "<%= name %>", "@bob", "$USER$", "100%%", "。"],
+    [
+        "1 2 3",
+        "5 5",
+        "1000000000000",
+        "###NAME###",
+        "$x^2 + y$",
+        "①②",
+        "-5°",
+        "%s",
+        "{{#if x}}",
+        "<%= name %>",
+        "@bob",
+        "$USER$",
+        "100%%",
+        "。",
+    ],
 )
 def test_texts_without_language_are_known(text: str) -> None:
     assert is_no_language(text)

@@ -144,7 +144,8 @@ def test_what_extends_a_piece_is_joined_to_it_and_decides_what_follows() -> None
     ("part", "copied"),
     [
         *((part, True) for part in ("-----", "| --- | --- |", "═════", "——————", "...", "→", " ", "1.", "😀")),
-        *((part, False) for part in ("12:30", "……", "。", "- a", "§", "a-b", "第一")),
+        *((part, False) for part in ("12:30", "……", "。", "- a", "§", "a-b", "第一", "Q&A", "A & B", "I < 3 cats")),
+        *((part, True) for part in ("x = y + 2", "a < b && c > d © …")),
     ],
 )
 def test_what_has_no_words_is_copied(part: str, *, copied: bool) -> None:

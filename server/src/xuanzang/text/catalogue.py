@@ -64,6 +64,20 @@ _UNNUMBERED = (
     rf"%(?:{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSpn@]|[-_^]?[A-Za-z](?![A-Za-z])| [diouxXeEfFgGcrsa](?![A-Za-z]))"
 )
 
+# Names of fields of Word, with fields within them.
+_WORD_FIELDS = (
+    "MERGE(?:FIELD|REC|SEQ)|IF|NEXT(?:IF)?|SKIPIF|COMPARE|ASK|FILLIN|SET|QUOTE|(?:PAGE|NOTE|STYLE)?REF|SEQ|PAGE|"
+    "(?:NUM|SECTION)PAGES?|(?:CREATE|SAVE|PRINT)?DATE|TIME|HYPERLINK|INCLUDE(?:TEXT|PICTURE)|DOC(?:PROPERTY|VARIABLE)|"
+    "TOC|XE|INDEX|ADDRESSBLOCK|GREETINGLINE|FORM(?:TEXT|CHECKBOX|DROPDOWN)|AUTHOR|FILENAME|EQ|SYMBOL|MACROBUTTON|="
+)
+_IN_FIELD = r"\{(?:[^{}\n]|\{[^{}\n]{0,200}+\}){0,200}+\}"
+_ARGUMENT = r"\{(?:[^{}\n]|\{(?:[^{}\n]|\{[^{}\n]{0,64}+\}){0,64}+\}){0,200}+\}"
+# Commands of TeX whose names begin as an escape does, as \neq does.
+_TEX_NAMES = (
+    "alpha|approx|bar|beta|bf|bullet|chi|circ|footnotesize|forall|frac|nabla|neg|neq|newline|newpage|noindent|nu|"
+    "rangle|rho|right|rightarrow|rm|tau|textwidth|theta|times|tiny|to|triangle|vartheta|varphi|vec|vee|xi"
+)
+
 # By family, spans that begin with a mark: the mark, and the pattern from it on, by role.
 _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
     {
@@ -71,7 +85,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"%\([^()\s]{1,64}+\)" + _WIDTH + r"[diouxXeEfFgGcrsab]"),
             (Role.VALUE, "%", r"%\{[^{}\s]{1,64}+\}|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]"),
             (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:{_WIDTH}{_LENGTH}[A-Za-z@])"),
-            (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!"),
+            (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!|%\[\d{1,2}\]" + _WIDTH + r"[A-Za-z]|%s\d{1,2}(?![\d%])"),
             (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)|%#@[A-Za-z_][\w-]{0,64}+@"),
             # A name, as %destination, or a conversion with a unit, as %dpx.
             (Role.VALUE, "%", r"(?<![0-9])%[a-z][a-z_]{2,64}+(?![A-Za-z0-9%])"),
@@ -89,6 +103,10 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 r"\{\s?(?:[-$@.*!]\s?)?(?:[\w.-]{0,64}+(?:\[[^{}\[\]\n]{0,64}+\][\w.]{0,64}+)*+(?:![a-z])?(?:\s?[:,|][^{}\n]{0,100}+)?|[\w.-]{1,64}+/|[A-Z_]{2,32}+\([^{}\n]{0,100}+\)|\"[^\"\n]{0,64}+\"|@?html [^{}\n]{1,64}+)\s?\}",
             ),
             (Role.VALUE, "{", r"\{[\w.]{0,32}+:[^{}\n]{0,16}+\{[\w.]{0,32}+\}[^{}\n]{0,16}+\}"),
+            (Role.VALUE, "{", rf"\{{\s?(?:{_WORD_FIELDS})(?=[\s{{}}])(?:[^{{}}\n]|{_IN_FIELD}){{0,300}}+\}}"),
+            (Role.POINT, "{", r"\{\\[^{}\n]{1,100}+\}"),
+            (Role.VALUE, "{", r"\{(?![%#])[^{}\n]{1,64}+\}"),
+            (Role.VALUE, "$#@", r"[$#@]\[[^\[\]\n]{1,64}+\]"),
         ),
         Family.TEMPLATES: (
             (Role.BREAK, "{", r"\{%(?:[^%\n]|%(?!\})){0,300}+%\}|\{#(?:[^#\n]|#(?!\})){0,300}+#\}"),
@@ -97,6 +115,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.BREAK, "<", r"<%(?![=-])(?:[^%]|%(?!>)){0,300}+%>|<\?(?!=)(?:[^?]|\?(?!>)){0,300}+\?>"),
             (Role.BREAK, "<", r"</?[#@][a-z][\w.]{0,32}+(?:\s[^<>\n]{0,200}+)?/?>"),
             (Role.BREAK, "[", r"\[%(?:[^%\n]|%(?!\])){0,300}+%\]"),
+            (Role.VALUE, "#", r"#[=:](?=[^#\n]{0,64}[\w)\]]\s?#)[^#\n]{1,64}+#"),
         ),
         Family.TAGS: (
             (Role.VALUE, "<", r"<code(?:\s[^<>]{0,200}+)?>[^<]{1,200}+</code>"),
@@ -117,6 +136,27 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"%%=[^%\n]{1,200}+=%%"),
             (Role.VALUE, "%", r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?![%A-Za-z])"),
             (Role.VALUE, "$", rf"\${_NAME}\$|\$t\([^()\n]{{1,100}}+\)"),
+            # Mathematics of TeX, and its commands with what they have in braces.
+            (Role.VALUE, "$", r"\$\$(?=[^$\n]{0,400}\$\$)[^$\n]{1,400}+\$\$"),
+            (
+                Role.VALUE,
+                "$",
+                r"(?<![\w$\\])\$(?=[^\s$\d{]|\d{1,9}[^\s\d$.,])(?=[^$\n]{0,200}[\\^_=+*/<>|(-]|[A-Za-z]\$)[^$\n]{0,200}(?<=[^\s$\\-])\$(?![\w$])",
+            ),
+            (Role.VALUE, "\\", r"\\\((?:[^\\\n]|\\(?!\))){1,300}+\\\)|\\\[(?:[^\\\n]|\\(?!\])){1,300}+\\\]"),
+            (Role.VALUE, "\\", rf"\\(?:begin|end)\{{[a-z]{{1,32}}+\*?\}}(?:\[[^\[\]\n]{{0,64}}+\])?"),
+            (
+                Role.OPEN,
+                "\\",
+                r"\\(?:text(?:bf|it|tt|sc|rm|sf|up)|emph|underline|(?:sub){0,2}section\*?|chapter|title|caption|footnote)\{",
+            ),
+            (Role.CLOSE, "}", r"\}"),
+            (Role.VALUE, "\\", rf"\\[A-Za-z]{{2,32}}+\*?(?:\[[^\[\]\n]{{0,64}}+\])?(?:{_ARGUMENT}){{1,4}}+"),
+            (
+                Role.VALUE,
+                "\\",
+                rf"\\(?:(?![rnNtvfabhsuxcCiIpPV0])[A-Za-z]{{2,32}}+|(?:{_TEX_NAMES})(?![A-Za-z]))(?:[\^_](?:[A-Za-z0-9]|{_ARGUMENT}))*+",
+            ),
             (
                 Role.VALUE,
                 "$",
@@ -136,6 +176,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
             (Role.VALUE, "«", r"«[A-Za-z][A-Za-z0-9_.]{0,64}+»"),
             (Role.VALUE, "*", r"\*\|[^|\n]{1,64}+\|\*"),
+            # Colours of games.
+            (Role.POINT, "|", r"\|c[0-9a-fA-F]{8}|\|r(?![a-z])"),
             # It parts the forms of a plural, and the parts of a title.
             (Role.BREAK, "|", r"(?<!\|)\|(?!\|)"),
             (
@@ -143,9 +185,23 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 "_",
                 r"(?<![A-Za-z0-9_])__[A-Za-z][A-Za-z0-9]{0,40}+(?:_[A-Za-z0-9]{1,40}+){0,8}+__(?![A-Za-z0-9_])",
             ),
-            (Role.VALUE, "#", r"(?<![\w#&])#{1,2}[A-Za-z][A-Za-z0-9_]{1,40}+#{1,2}(?![\w#])"),
-            # Colours of games, and values of theirs.
-            (Role.POINT, "§", r"§(?:[a-fk-or](?=[^\W_]{2}|[\s§])|[0-9](?=[^\W\d_]|§))"),
+            (
+                Role.VALUE,
+                "#",
+                r"(?<![\w#&])#{1,2}[A-Za-z][A-Za-z0-9_]{1,40}+#{1,2}(?![\w#])|###[A-Za-z][A-Za-z0-9_]{1,40}+###",
+            ),
+            # A name between equal signs, as @@name@@.
+            (
+                Role.VALUE,
+                "@~|^+",
+                r"(?<![\w@~|^+])(?P<signs>[@~|^+]{1,3}+)(?:(?<=[@~|^+]{2})[A-Za-z]|[A-Z](?=[A-Z]))[A-Za-z0-9_]{0,40}+(?P=signs)(?![\w@~|^+])",
+            ),
+            # Other colours of games, and values of theirs.
+            (Role.POINT, "§", r"§(?:[A-Za-z!]|[0-9](?=[^\W\d_]|§))"),
+            (Role.POINT, "&", r"(?<![A-Za-z0-9])(?:&[0-9a-fk-or](?![a-z0-9;_=]))++"),
+            (Role.POINT, "&", r"(?<![^\s\"'“(\[])&(?=[A-Z][a-z]{1,32}(?![a-z;]))"),
+            (Role.POINT, "^", r"(?<![\w)\]}])\^[0-9](?=[^\W\d_])"),
+            (Role.POINT, "~", r"~[a-z]~"),
             (Role.POINT, "\\", r"\\(?:[cC]|[iI])\[\d{1,4}+\]"),
             (Role.VALUE, "\\", r"\\[nNpPvV]\[\d{1,4}+\]"),
             (Role.BREAK, "\\", r"(?:\\[rnNtvf]){1,32}+"),
@@ -162,7 +218,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "#", r"(?<![\w&#/])#[A-Za-z_]\w{0,99}+(?![#(])|(?<![\w&#/])#\d{1,10}+(?![\w.])"),
         ),
         Family.CODE: (
-            (Role.VALUE, "`", r"(?<!`)(`{1,3})(?!`)(?:(?!`)[^\n]){1,200}+\1(?!`)"),
+            (Role.VALUE, "`", r"(?<!`)(?P<ticks>`{1,3})(?!`)(?:(?!`)[^\n]){1,200}+(?P=ticks)(?!`)"),
             (
                 Role.VALUE,
                 "-",
@@ -233,7 +289,7 @@ _MARKED_ORDER = (
     *(Family.BRACES, Family.TEMPLATES, Family.VARIABLES, Family.PRINTF),
     *(Family.TAGS, Family.IDENTIFIERS, Family.HANDLES, Family.CODE),
 )
-_CLOSERS: Mapping[str, str] = MappingProxyType({"{": "}", "<": ">", "[": "]", "`": "`", "&": ";"})
+_CLOSERS: Mapping[str, str] = MappingProxyType({"{": "}", "<": ">", "[": "]", "`": "`"})
 _MAX_SPAN = 2000
 _PROTECTED: Mapping[ProtectedPattern, frozenset[Family]] = MappingProxyType(
     {

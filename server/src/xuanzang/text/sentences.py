@@ -30,7 +30,9 @@ _MARKER = r"(?:[-–—*+•·●○▪◦>]|#{1,6}|\[[ xX]\]|\d{1,3}[.)])"
 _PICTURES = r"[①-⑳\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\U0001f000-\U0001faff]++"
 _ORNAMENT = re.compile(rf"{_MARKER}|{_PICTURES}|\s+")
 _SIGNS = r"[!-/:-@\[-`{-~\s–—―·•\u2190-\u21ff\u2500-\u25ff＊－＝＿～]+"
-_IS_COPIED = re.compile(rf"{_MARKER}|{_PICTURES}|{_SIGNS}")
+# A formula: each letter stands alone among signs of arithmetic.
+_FORMULA = r"(?=[^<>=]*[<>=]|(?:[^&|+]*[&|+]){2})(?=[^A-Za-z]*[A-Za-z])(?:(?<![A-Za-z])[A-Za-z](?![A-Za-z])|[\W\d_])++"
+_IS_COPIED = re.compile(rf"{_MARKER}|{_PICTURES}|{_SIGNS}|{_FORMULA}")
 _MARKED = re.compile(rf"\s*(?:(?:{_MARKER}|{_PICTURES})\s+|{_PICTURES})+")
 _PICTURED = re.compile(rf"(?:{_PICTURES}|\s)++")
 
@@ -71,7 +73,7 @@ def is_plain(text: str) -> bool:
 def is_copied(seen: str) -> bool:
     """Return whether a part of a text, given by its visible characters, has no words and is copied.
 
-    That is white space, markers of lines, pictures, and rules of signs such as "-----" and "═════".
+    That is white space, markers of lines, pictures, rules of signs such as "-----" and "═════", and formulas.
     """
     return not seen or _IS_COPIED.fullmatch(seen) is not None
 

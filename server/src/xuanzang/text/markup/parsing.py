@@ -115,9 +115,18 @@ class BlockBuilder:
         self._add(Inline(start=start, end=start, opening=raw, is_space=True))
 
     def add_placeholder(
-        self, raw: str, word: str, *, is_ordered: bool = False, nested: tuple[str | Block, ...] = ()
+        self,
+        raw: str,
+        word: str,
+        *,
+        is_ordered: bool = False,
+        nested: tuple[str | Block, ...] = (),
+        written: str = "",
     ) -> None:
-        """Add a placeholder, which a word stands in for; `nested` are its parts if some are translated."""
+        """Add a placeholder, which a word stands in for; `nested` are its parts if some are translated.
+
+        `written`: the form of it in the translation; empty: its own.
+        """
         start = self._length
         self._take(raw, word)
         if nested:
@@ -126,7 +135,7 @@ class BlockBuilder:
             Inline(
                 start=start,
                 end=self._length,
-                opening=raw,
+                opening=written or raw,
                 is_verbatim=True,
                 placeholder=raw if word else "",
                 is_ordered=is_ordered,

@@ -24,6 +24,10 @@ MAX_PLACEHOLDERS = 2000
 """Maximum placeholders of one text."""
 # Characters between two placeholders that are read as one.
 _GLUE = re.compile(r" ?[-/:|=x×+*_@~]? ?|[.,]?")
+# Two numbers of which the first is a part of the second; a fraction says the same, and keeps their order.
+_PART_OF = re.compile(
+    r"(%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu]) (?:out )?of (?:the )?(%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu])"
+)
 # A text that has a word without any sign, and no bracket that may be around it.
 _PLAIN = re.compile(r"(?=(?:\S+ )?[A-Za-z]+[ ,.!?])[^{}<>\[\]%`\\]*$")
 _TAG_NAME = re.compile(r"[<\[]/?([^\s/>\]=]*)")
@@ -186,7 +190,7 @@ class Carrier:
             last = kept[-1] if kept else None
             if last and span.start < last.end:
                 continue
-            if last and span.role is last.role is Role.VALUE and _GLUE.fullmatch(text, last.end, span.start):
+            if last and span.role is last.role is Role.VALUE and _is_one(text, last, span):
                 kept[-1] = last._replace(end=span.end, is_ordered=last.is_ordered or span.is_ordered)
             else:
                 kept.append(span)
@@ -214,7 +218,7 @@ class Carrier:
                 sequence.end_block(raw)
             case Role.SPACE:
                 builder.add_space(raw)
-            case Role.POINT if raw[0] == "&":
+            case Role.POINT if raw[0] == "&" and raw[-1] == ";":
                 self._add_entity(sequence, span, raw)
             case Role.POINT:
                 builder.add_verbatim(raw)
@@ -226,7 +230,8 @@ class Carrier:
                 builder.close(MarkupToken(TokenKind.CLOSE, raw, _tag_name(raw)))
             case Role.VALUE:
                 # A caller that asks for nothing gets no refusal.
-                builder.add_placeholder(raw, self._word() if self._asks else "", is_ordered=span.is_ordered)
+                word = self._word() if self._asks else ""
+                builder.add_placeholder(raw, word, is_ordered=span.is_ordered, written=_PART_OF.sub(r"\1/\2", raw))
 
     def _add_entity(self, sequence: BlockSequence, span: Found, raw: str) -> None:
         decoded = html.unescape(raw)
@@ -285,6 +290,13 @@ class Carrier:
                 self._add_message(sequence, part)
                 yield from sequence.parts()
                 start += len(raw_of(part))
+
+
+def _is_one(text: str, first: Found, second: Found) -> bool:
+    """Return whether two placeholders are read as one."""
+    if _GLUE.fullmatch(text, first.end, second.start):
+        return True
+    return first.is_ordered and second.is_ordered and bool(_PART_OF.fullmatch(text, first.start, second.end))
 
 
 def _whole_name(text: str, entity: Found) -> Found:
