@@ -189,3 +189,23 @@ def test_a_translation_that_no_spelling_reads_back_is_reported(monkeypatch: pyte
     written = file.rewritten({"One": "Eins", 'A <g id="1">b</g> c.': 'x<g id="1">\u201cy\u201d</g>z'})
     assert written.content == b"# Eins\n\nA **b** c.\n"
     assert [refusal.where for refusal in written.refusals] == ["line 3"]
+
+
+@pytest.mark.parametrize(
+    "row", ["Use a | b here.\n", "Use a \\| b here.\n", "| a \\| x | b |\n|---|---|\n| c \\| d | e |\n"]
+)
+def test_pipes_are_written_as_they_were(row: str) -> None:
+    assert translated(".md", row) == row.upper().encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello %% a note %% world, 100%% sure and 5%% of.\n", "HELLO %% a note %% WORLD, 100%% SURE AND 5%% OF.\n"),
+        ("%%\nBlock\n\nmore\n%%\n\nText\n", "%%\nBlock\n\nmore\n%%\n\nTEXT\n"),
+        ("%% One line %%\n\nText\n", "%% One line %%\n\nTEXT\n"),
+        ("%% starts\nends %%\n\nText\n", "%% starts\nends %%\n\nTEXT\n"),
+    ],
+)
+def test_comments_of_obsidian_stay(text: str, expected: str) -> None:
+    assert translated(".md", text) == expected.encode()

@@ -1,4 +1,4 @@
-"""Catalogues of programs by translate-toolkit: .strings, .stringsdict, .properties, .resx, Android, Qt, Rails."""
+"""Catalogues of programs by translate-toolkit: .stringsdict, .properties, .resx, Android, Qt, Rails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ruamel.yaml.error import YAMLError
 from translate.misc.multistring import multistring
 from translate.storage.aresource import AndroidResourceFile
 from translate.storage.base import ParseError
-from translate.storage.properties import javafile, javautf8file, stringsfile, stringsutf8file
+from translate.storage.properties import javafile, javautf8file
 from translate.storage.resx import RESXFile
 from translate.storage.stringsdict import StringsDictFile
 from translate.storage.ts2 import tsfile
@@ -29,11 +29,8 @@ _ROOTS = {".xml": b"<resources", ".resx": b"<root", ".ts": b"<TS", ".stringsdict
 _XML_STORES = {".xml": AndroidResourceFile, ".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
 _EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
 """Empty lines that the library takes long for, as the square of their number."""
-_BACKSLASH_AT_THE_END = re.compile(r"(?<!\\)(?:\\\\)++\"")
-"""End of a value that the library takes for an escaped quotation mark."""
 _SHOWN_CHARACTERS = 200
 _VARIABLE = re.compile(r"%#@(\w+)@")
-_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # The library raises whatever its parsers do.
 _FAULTS = (
     ParseError,
@@ -163,13 +160,8 @@ def _store(raw: bytes, settings: ReadSettings) -> Any:
     text = EncodedText.decode(raw, settings.encoding).text
     if _EMPTY_LINES.search(text):
         raise DocumentError("more than 999 empty lines in a row")
-    if settings.suffix == ".strings" and _BACKSLASH_AT_THE_END.search(text):
-        raise DocumentError("a value ends in a backslash")
-    if settings.suffix == ".strings":
-        store: Any = stringsfile() if raw.startswith(_MARKS) else stringsutf8file()
-    else:
-        # Java reads ASCII with references in any version, and UTF-8 since version 9.
-        store = javafile() if raw.isascii() else javautf8file()
+    # Java reads ASCII with references in any version, and UTF-8 since version 9.
+    store: Any = javafile() if raw.isascii() else javautf8file()
     # The library would guess the encoding, sometimes wrongly.
     encoding = "iso-8859-1" if isinstance(store, javafile) else store.encoding
     store.detect_encoding = lambda _text, **_: (text, encoding)

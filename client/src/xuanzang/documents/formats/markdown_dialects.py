@@ -38,11 +38,11 @@ _TEMPLATE_LINE = re.compile(
 )
 _GRID = re.compile(r"\+[-=:+]{2,}\+")
 _CODE_TAG = re.compile(r"\{%-?\s*+(?:highlight|code|codeblock|schema|javascript|stylesheet|style|comment|mermaid)\b")
-_END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\{:/\w*+\}|\bend\w++(?=\s*+-?%\})")
+_END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\{:/\w*+\}|%%|\bend\w++(?=\s*+-?%\})")
 
 _OPENING = re.compile(
     r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|<<(?=[A-Za-z_])|!?\[\[|\+\+(?=\w)"
-    r"|\{(?=[:.#\w $`])|==(?=[^\s=])"
+    r"|\{(?=[:.#\w $`])|==(?=[^\s=])|(?<![\w%])%%(?!%)"
     r"|\[-?@|::?(?=[A-Za-z0-9_+-])|(?<![A-Za-z0-9<\"'=@/&])(?:(?:https?|ftp)://|www\.)(?=[^\s/.])"
     r"|(?<![\w.+<-])[A-Za-z0-9][\w.+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
     re.DOTALL | re.ASCII,
@@ -66,7 +66,7 @@ _WIKI = re.compile(r"!?\[\[([^\[\]\r\n`*]++)\]\]")
 _MARKED = re.compile(r"==(?=\S)[^=~\r\n]*[^=~\s]==(?!=)")
 _FORMULA = re.compile(r"[=^_{}+*/<>\\-]|\b\w\b")
 _RAW_BLOCK = re.compile(r"\{%-?\s*+(raw|comment|verbatim|highlight|code|schema)\b")
-_CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}", "{/*": "*/}", "<%": "%>", "\\(": "\\)"}
+_CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}", "{/*": "*/}", "<%": "%>", "\\(": "\\)", "%%": "%%"}
 # An address that goes on behind the value of a template.
 _PATH = re.compile(r"/[\w~%+-]++(?=[/.#?][\w~%/+-])[\w~%/+=&#-]*+(?:[.?][\w~%/+=&#-]++)*+")
 # A field of mail merge.
@@ -165,6 +165,8 @@ def _closing(content: str, start: int) -> str | None:
     """Return the end mark of a multi-line construct, empty for a blank line; None: the line begins none."""
     if content in ("$$", "\\["):
         return {"$$": "$$", "\\[": "\\]"}[content]
+    if content.startswith("%%") and content.count("%%") == 1:  # a comment of Obsidian
+        return "%%"
     if content in ("{::comment}", "{::nomarkdown}"):
         return content.replace("::", ":/")
     if content.startswith("\\begin{"):

@@ -22,7 +22,6 @@ _ADDRESS = re.compile(r"(?:(?:https?|ftp)://|www\.)[^\s<>]*", re.IGNORECASE)
 _GOES_ON = re.compile(r"[!-;=-~]*[^\x00-\x7f\s]")
 """Text that GitHub's Markdown takes for a part of the address before it, since no white space is between them."""
 _BEFORE_ADDRESS = (" ", "*", "_", "~", "(", "\n")
-_ALWAYS_ESCAPED = frozenset("|#")
 
 
 class Spelling(Protocol):
@@ -42,7 +41,7 @@ def kept_marks(pieces: Sequence[Piece], source: str) -> frozenset[str]:
     """Return the special characters that a source writes without a backslash."""
     raw = "".join(source[piece.start : piece.end] for piece in pieces if piece.kind is Kind.TEXT)
     escaped = {each[1] for each in re.findall(r"\\[!-/:-@\[-`{-~]", raw)}
-    return frozenset(raw) - escaped - _ALWAYS_ESCAPED
+    return frozenset(raw) - escaped - {"#"}
 
 
 def with_apart_addresses(pieces: Sequence[Piece]) -> list[Piece]:

@@ -25,9 +25,8 @@ MAX_PLACEHOLDERS = 2000
 # Characters between two placeholders that are read as one.
 _GLUE = re.compile(r" ?[-/:|=x×+*_@~]? ?|[.,]?")
 # Two numbers of which the first is a part of the second; a fraction says the same, and keeps their order.
-_PART_OF = re.compile(
-    r"(%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu]) (?:out )?of (?:the )?(%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu])"
-)
+_INTEGER = r"%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu]"
+_PART_OF = re.compile(rf"({_INTEGER}) (?:out )?of (?:the )?({_INTEGER})")
 # A text that has a word without any sign, and no bracket that may be around it.
 _PLAIN = re.compile(r"(?=(?:\S+ )?[A-Za-z]+[ ,.!?])[^{}<>\[\]%`\\]*$")
 _TAG_NAME = re.compile(r"[<\[]/?([^\s/>\]=]*)")
