@@ -172,6 +172,9 @@ def test_a_workbook_gives_its_strings_and_no_formulas_or_values() -> None:
     assert part(changed, "xl/s.xml").count("stays") == 2
     long = read(".xlsx", workbook("<si><t>a</t></si>"))
     assert long.render({"a": "b" * 32_768}) == long.render({})
+    assert [unit.text for unit in long.unwritten] == []  # of the last one
+    long.render({"a": "b" * 32_768})
+    assert [(unit.text, unit.where) for unit in long.unwritten] == [("a", "xl/t.xml")]
     assert "<t>C_x005F_x0041_</t>" in part(translated(".xlsx", workbook("<si><t>c_x005F_x0041_</t></si>")), "xl/t.xml")
     escaped = read(".xlsx", workbook("<si><t>a</t></si>")).render({"a": "_x0041_"})
     assert "<t>_x005F_x0041_</t>" in part(escaped, "xl/t.xml")
@@ -188,6 +191,52 @@ def test_cells_by_which_a_workbook_finds_others_stay() -> None:
         pivotCacheDefinition="<cacheFields><cacheField name='Region'/></cacheFields>",
     )  # fmt: skip
     assert texts(".xlsx", raw) == ["Free"]
+
+
+def test_messages_of_validations_and_tips_of_links_are_translated_within_the_limits_of_excel() -> None:
+    import openpyxl
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    made = openpyxl.Workbook()
+    made.active["A1"].hyperlink = "https://a.example"
+    made.active["A1"].hyperlink.tooltip = "tip"
+    rule = DataValidation(type="whole", promptTitle="title", prompt="enter", errorTitle="no", error="wrong")
+    made.active.add_data_validation(rule)
+    rule.add("A1")
+    output = io.BytesIO()
+    made.save(output)
+    document = read(".xlsx", output.getvalue())
+    asked = {"enter", "no", "tip", "title", "wrong"}
+    assert {unit.text for unit in document.units()} == asked
+    content = document.render({text: f"{text}{'x' * 40}" for text in asked})
+    [sheet] = openpyxl.load_workbook(io.BytesIO(content)).worksheets
+    [found] = sheet.data_validations.dataValidation
+    assert (found.promptTitle, found.errorTitle, found.prompt) == ("title", "no", f"enter{'x' * 40}")
+    assert sheet["A1"].hyperlink.tooltip == f"tip{'x' * 40}"
+    assert {unit.text for unit in document.unwritten} == {"no", "title"}
+
+
+def test_threaded_comments_of_a_workbook_are_translated() -> None:
+    space = "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments"
+    comments = f"<threadedComment ref='A1' xmlns='{space}'><text>hello</text></threadedComment>"
+    raw = workbook("<si><t>a</t></si>", threadedComment=comments)
+    assert texts(".xlsx", raw) == ["a", "hello"]
+    assert ">HELLO</text>" in part(translated(".xlsx", raw), "xl/threadedComment.xml")
+
+
+def test_tips_of_links_are_translated_with_the_words_of_their_paragraph() -> None:
+    import pptx
+
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    run = slide.shapes.add_textbox(0, 0, 1, 1).text_frame.paragraphs[0].add_run()
+    run.text, run.hyperlink.address = "link", "https://a.example"
+    run._r.rPr.hlinkClick.set("tooltip", "tip")
+    output = io.BytesIO()
+    presentation.save(output)
+    again = pptx.Presentation(io.BytesIO(translated(".pptx", output.getvalue())))
+    [paragraph] = again.slides[0].shapes[0].text_frame.paragraphs
+    assert (paragraph.text, paragraph.runs[0]._r.rPr.hlinkClick.get("tooltip")) == ("LINK", "TIP")
 
 
 def test_a_slide_gives_boxes_tables_notes_and_alternative_texts_but_no_prompts_of_layouts() -> None:

@@ -194,7 +194,7 @@ class DocumentFile:
         document = self.document()
         with _named(self.name):
             content = document.render(translations)
-        message = "the translation cannot be written in its place: no spelling has the same text and markup"
+        message = "the translation cannot be written: it is too long, or no spelling has its text and markup"
         refusals = tuple(Refusal(where=unit.where, message=message) for unit in document.unwritten)
         return WrittenFile(content=content, refusals=refusals)
 

@@ -84,6 +84,10 @@ class Archive:
 class Part(Protocol):
     """A file of an archive that holds texts."""
 
+    @property
+    def unwritten(self) -> tuple[Unit, ...]:
+        """Texts whose translations the last `render` could not write, so that they have stayed."""
+
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate."""
 
@@ -99,12 +103,12 @@ class ArchiveDocument:
     """
 
     placeholders = IN_PROSE
-    unwritten: tuple[Unit, ...] = ()
     is_html = True
 
     def __init__(self, archive: Archive, parts: Mapping[str, Part]) -> None:
         self._archive = archive
         self._parts = parts
+        self.unwritten: tuple[Unit, ...] = ()
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate with their parts."""
@@ -114,7 +118,9 @@ class ArchiveDocument:
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the archive with translations; if nothing changes, the same bytes."""
-        return self._archive.written({name: part.render(translations) for name, part in self._parts.items()})
+        changed = {name: part.render(translations) for name, part in self._parts.items()}
+        self.unwritten = tuple(unit for part in self._parts.values() for unit in part.unwritten)
+        return self._archive.written(changed)
 
 
 def _check(infos: Sequence[zipfile.ZipInfo], limits: Limits) -> None:

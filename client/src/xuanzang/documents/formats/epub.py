@@ -21,8 +21,10 @@ _PAGE = "application/xhtml+xml"
 _CONTENTS = "application/x-dtbncx+xml"
 
 VOCABULARY = Vocabulary(
-    prefixes={"http://www.daisy.org/z3986/2005/ncx/": "ncx", "http://purl.org/dc/elements/1.1/": "dc"},
-    paragraphs=frozenset(("ncx:text", "dc:title", "dc:description")),
+    prefixes={"http://www.daisy.org/z3986/2005/ncx/": "ncx", "http://purl.org/dc/elements/1.1/": "dc"}
+    | {"http://www.idpf.org/2007/opf": "opf"},
+    paragraphs=frozenset(("ncx:text", "dc:title", "dc:description", "dc:subject")),
+    attributes={"opf:reference": {"title": 0}},
     roles={},
     other=Role.BREAK,
     is_mixed=True,
@@ -60,6 +62,11 @@ class _Page:
         source = EncodedText.decode(content, declared_encoding(content))
         edits = html_edits(source.text, depth=depth, is_xml=True)
         self._document = SplicedDocument(source, edits, is_html=True, errors="xmlcharrefreplace")
+
+    @property
+    def unwritten(self) -> tuple[Unit, ...]:
+        """Texts whose translations the last `render` could not write."""
+        return tuple(Unit(text=unit.text, where=f"{self._name}, {unit.where}") for unit in self._document.unwritten)
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate."""

@@ -31,6 +31,7 @@ _PREFIXES = {
     f"{_OFFICE[0]}/officeDocument/2006/math": "m",
     f"{_OFFICE[1]}/officeDocument/math": "m",
     f"{_OFFICE[0]}/markup-compatibility/2006": "mc",
+    "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments": "xltc",
 }
 
 
@@ -44,10 +45,10 @@ _RANGES = (
 )
 VOCABULARY = Vocabulary(
     prefixes=_PREFIXES,
-    paragraphs=frozenset(("w:p", "a:p", "x:si", "x:is", "x:text", "p:cm")),
+    paragraphs=frozenset(("w:p", "a:p", "x:si", "x:is", "x:text", "p:cm", "xltc:threadedComment")),
     roles={
         **_named(Role.RUN, "w:r a:r x:r"),
-        **_named(Role.TEXT, "w:t a:t x:t p:text"),
+        **_named(Role.TEXT, "w:t a:t x:t p:text xltc:text"),
         **_named(Role.INLINE, "w:hyperlink w:ins w:moveTo w:smartTag w:customXml w:sdt w:fldSimple w:dir w:bdo w:ruby"),
         **_named(Role.HEAD, "w:pPr w:rPr w:smartTagPr w:customXmlPr a:pPr a:rPr x:rPr"),
         **_named(Role.HYPHEN, "w:noBreakHyphen"),
@@ -66,7 +67,13 @@ VOCABULARY = Vocabulary(
     other=Role.BREAK,
     inner={"w:sdt": "w:sdtContent", "w:ruby": "w:rubyBase"},
     untouched=frozenset(("w:del", "w:moveFrom", "w:rt", "m:oMath", "m:oMathPara", "a:fld")),
-    attributes=dict.fromkeys(("wp:docPr", "p:cNvPr", "xdr:cNvPr"), ("descr", "title")),
+    attributes={
+        **{name: {"descr": 0, "title": 0} for name in ("wp:docPr", "p:cNvPr", "xdr:cNvPr")},
+        **{name: {"tooltip": 0} for name in ("a:hlinkClick", "a:hlinkHover")},
+        "w:hyperlink": {"w:tooltip": 0},
+        "x:hyperlink": {"tooltip": 255},
+        "x:dataValidation": {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255},
+    },
     ranges={f"w:{name}{end}": name for name in _RANGES for end in ("Start", "End")},
     range_keys=("w:id",),
     unseen=frozenset(
@@ -108,7 +115,10 @@ _KINDS = {
         title="workbook",
         root="x:workbook",
         followed=frozenset(
-            f"worksheet chartsheet sharedStrings comments drawing table pivotCacheDefinition {_DRAWN}".split()
+            (
+                "worksheet chartsheet sharedStrings comments threadedComment drawing table pivotCacheDefinition "
+                f"{_DRAWN}"
+            ).split()
         ),
         vocabulary=replace(VOCABULARY, lines_break=True, longest=32_767),
     ),

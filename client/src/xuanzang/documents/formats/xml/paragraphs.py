@@ -35,6 +35,8 @@ class Paragraph:
         self._parts = list(_parts(flattened(vocabulary, element), kept))
         self.has_texts = any(isinstance(part, _Text) for part in self._parts)
         """True if there is a text to translate."""
+        self.unwritten: tuple[str, ...] = ()
+        """Texts whose translations the last `render` could not write."""
 
     def texts(self) -> Iterator[str]:
         """Yield the texts to translate."""
@@ -45,7 +47,10 @@ class Paragraph:
         found = [part.found(translations) if isinstance(part, _Text) else "" for part in self._parts]
         changed = [isinstance(part, _Text) and part.text != text for part, text in zip(self._parts, found, strict=True)]
         longest = self._vocabulary.longest
-        if not any(changed) or (longest and sum(map(len, found)) > longest):
+        if not any(changed):
+            return False
+        if longest and sum(map(len, found)) > longest:
+            self.unwritten = tuple(self.texts())
             return False
         writer = _Writer(self._vocabulary, self._element)
         for part, text, is_changed in zip(self._parts, found, changed, strict=True):

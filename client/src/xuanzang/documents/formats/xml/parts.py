@@ -48,6 +48,7 @@ class XmlPart:
         self._name, self._content, self._settings = name, content, settings
         self._opened: _Opened | None = _Opened(name, content, settings)
         self._texts = list(self._opened.texts())
+        self.unwritten: tuple[Unit, ...] = ()
         if not self._texts:
             self._opened = None
 
@@ -61,7 +62,9 @@ class XmlPart:
             return self._content
         opened = self._opened or _Opened(self._name, self._content, self._settings)
         self._opened = None
-        return opened.render(translations) or self._content
+        written = opened.render(translations)
+        self.unwritten = tuple(Unit(text=text, where=self._name) for text in opened.unwritten())
+        return written or self._content
 
 
 class _Opened:
@@ -79,8 +82,15 @@ class _Opened:
 
     def render(self, translations: Mapping[str, str]) -> bytes | None:
         """Return the part with translations; None: nothing changes."""
-        changed = [holder.render(translations) for holder in self._holders]
+        # A paragraph copies its runs, with the attributes of their properties.
+        attributes_first = sorted(self._holders, key=lambda holder: isinstance(holder, Paragraph))
+        changed = [holder.render(translations) for holder in attributes_first]
         return serialized(self._tree) if any(changed) else None
+
+    def unwritten(self) -> Iterator[str]:
+        """Yield the texts whose translations `render` could not write."""
+        for holder in self._holders:
+            yield from holder.unwritten
 
     def _found(self) -> Iterator[Paragraph | _Attribute]:
         """Yield paragraphs and attributes with texts, including paragraphs nested in objects of other paragraphs."""
@@ -94,10 +104,10 @@ class _Opened:
             name = vocabulary.name(element)
             if not name or name in vocabulary.untouched or settings.stays(element):
                 continue
-            for attribute in vocabulary.attributes.get(name, ()):
+            for attribute, longest in vocabulary.attributes.get(name, {}).items():
                 text = (vocabulary.attribute(element, attribute) or "").strip()
                 if translatable(text) and not _FILE_NAME.fullmatch(text):
-                    yield _Attribute(element, attribute)
+                    yield _Attribute(element, vocabulary.attribute_key(element, attribute), longest)
             if name in vocabulary.paragraphs and (len(element) or element.text):
                 paragraph = Paragraph(vocabulary, element, settings.kept)
                 if paragraph.has_texts:
@@ -107,11 +117,16 @@ class _Opened:
 
 
 class _Attribute:
-    """An attribute with text for readers."""
+    """An attribute with text for readers.
 
-    def __init__(self, element: Element, name: str) -> None:
-        self._element, self._name = element, name
+    Args:
+        longest: Maximum number of its characters; 0: unlimited.
+    """
+
+    def __init__(self, element: Element, name: str, longest: int) -> None:
+        self._element, self._name, self._longest = element, name, longest
         self._text = markup_text(element.get(name, "").strip())
+        self.unwritten: tuple[str, ...] = ()
 
     def texts(self) -> Iterator[str]:
         """Yield its text."""
@@ -122,5 +137,9 @@ class _Attribute:
         found = translations.get(self._text, self._text)
         if found == self._text:
             return False
-        self._element.set(self._name, without_forbidden(unescaped(found)))
+        value = without_forbidden(unescaped(found))
+        if self._longest and len(value) > self._longest:
+            self.unwritten = (self._text,)
+            return False
+        self._element.set(self._name, value)
         return True

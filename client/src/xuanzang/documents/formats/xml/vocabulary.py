@@ -60,8 +60,8 @@ class Vocabulary:
     """Name of the child that holds the words, by inline element."""
     untouched: frozenset[str] = frozenset()
     """Elements whose paragraphs are left alone."""
-    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Attributes with text for readers, by element."""
+    attributes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Attributes with text for readers, by element, each with its maximum number of characters; 0: unlimited."""
     range_keys: tuple[str, ...] = ()
     """Attributes that identify a range, the same at its start and end."""
     unseen: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ class Vocabulary:
     ranges: Mapping[str, str] = field(default_factory=dict)
     """Name of the range by the elements at its ends."""
     longest: int = 0
-    """Maximum number of characters in a paragraph, which otherwise stays untranslated; 0: unlimited."""
+    """Maximum number of characters in a paragraph, which otherwise stays and is reported; 0: unlimited."""
     lines_break: bool = False
     """True if a line end among words is a hard one."""
 
@@ -91,15 +91,19 @@ class Vocabulary:
 
     def attribute(self, element: Element, name: str) -> str | None:
         """Return the value of an attribute by its name with a prefix, or without one."""
+        return element.get(self.attribute_key(element, name))
+
+    def attribute_key(self, element: Element, name: str) -> str:
+        """Return the name of an attribute with its namespace, as the element has it."""
         prefix, _, local = name.rpartition(":")
         if not prefix:
-            return element.get(local)
+            return local
         found = (
-            value
-            for key, value in element.attrib.items()
+            key
+            for key in map(str, element.attrib)
             if key.rpartition("}")[2] == local and self.prefixes.get(key.rpartition("}")[0][1:]) == prefix
         )
-        return next(found, None)
+        return next(found, local)
 
     def look_key(self, run: Element) -> bytes:
         """Return the visible properties of a run."""
