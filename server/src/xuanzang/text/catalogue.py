@@ -136,7 +136,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"%%=[^%\n]{1,200}+=%%"),
             (Role.VALUE, "%", r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?![%A-Za-z])"),
             (Role.VALUE, "$", rf"\${_NAME}\$|\$t\([^()\n]{{1,100}}+\)"),
-            # Mathematics of TeX, and its commands with what they have in braces.
+            # Mathematics of TeX, and its commands with their arguments.
             (Role.VALUE, "$", r"\$\$(?=[^$\n]{0,400}\$\$)[^$\n]{1,400}+\$\$"),
             (
                 Role.VALUE,

@@ -57,10 +57,10 @@ def _replacement(value: re.Match[str], *, is_pair: bool) -> Iterator[Edit]:
     has_lines = "\n" in raw or "\r" in raw
 
     def written(translation: str) -> str:
-        escapes = {**_WRITTEN, mark: f"\\{mark}"}
-        if has_lines:
-            escapes = {character: each for character, each in escapes.items() if character not in "\r\n"}
-        quoted = mark + (before + translation + after).translate(str.maketrans(escapes)) + mark
+        escapes = {
+            ord(character): each for character, each in _WRITTEN.items() if not (has_lines and character in "\r\n")
+        }
+        quoted = mark + (before + translation + after).translate(escapes | {ord(mark): f"\\{mark}"}) + mark
         return quoted if is_pair else f" = {quoted}"
 
     yield from replacement(value.start() if is_pair else value.end(), value.end(), text, written)

@@ -24,7 +24,7 @@ MAX_PLACEHOLDERS = 2000
 """Maximum placeholders of one text."""
 # Characters between two placeholders that are read as one.
 _GLUE = re.compile(r" ?[-/:|=x×+*_@~]? ?|[.,]?")
-# Two numbers of which the first is a part of the second; a fraction says the same, and keeps their order.
+# A number that is a part of another one; a fraction has the same sense in any language, and keeps their order.
 _INTEGER = r"%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu]"
 _PART_OF = re.compile(rf"({_INTEGER}) (?:out )?of (?:the )?({_INTEGER})")
 # A text that has a word without any sign, and no bracket that may be around it.
