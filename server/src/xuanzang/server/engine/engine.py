@@ -248,7 +248,10 @@ class Engine:
     def _load_model(self, directory: Path) -> LoadedModel:
         rests, packed = self._settings.on_demand is not None, self._packed_weights
         model = LoadedModel(directory, self._metrics, self._settings, packed_weights=packed, rests=rests)
-        model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
+        scheduler, metrics = self._threads.scheduler, model.metrics
+        metrics.estimated_queue_wait_seconds.set_function(scheduler.estimated_wait)
+        metrics.cache_reserved_bytes.set_function(partial(scheduler.reserved_bytes, model.labels))
+        metrics.model_workers.set_function(partial(scheduler.serving, model.labels))
         return model
 
     def translate(

@@ -36,7 +36,7 @@ class Bench:
     def __init__(self, repository: Path, workers: int = 2, **settings: Any) -> None:
         self.scheduler = Scheduler(EngineSettings(**settings), workers=workers)
         self._directory = repository / "small" / "1"
-        self.taken: list[QueuedSentence] = []
+        self.taken: dict[int, list[QueuedSentence]] = {}
 
     def model(self, metrics: Metrics, **limits: int) -> LimitedModel:
         return LimitedModel(self._directory, metrics, ModelLimits(**limits))
@@ -54,7 +54,7 @@ class Bench:
         decision = self.scheduler.take(worker, idle_seconds=0)
         assert decision is not None
         taken = [queued for joins in decision.joins.values() for queued in joins]
-        self.taken += taken
+        self.taken.setdefault(worker, []).extend(taken)
         return taken
 
     def trims(self, worker: int) -> bool:
@@ -64,9 +64,11 @@ class Bench:
 
     def report(self, worker: int, *running: QueuedSentence, held: int = 0) -> None:
         """Let all sentences of a worker leave but some, whose batch holds memory."""
-        for queued in running or [each for each in self.taken if each.tier == COMMON]:
+        mine = self.taken.pop(worker, [])
+        for queued in running or mine:
             self.scheduler.hold(worker, queued.request.model, COMMON, {queued.shape: held} if held else {})
-        self.scheduler.leave(worker, running)
+        self.scheduler.leave(worker, [queued for queued in mine if queued not in running], seconds=1.0)
+        self.taken[worker] = list(running)
 
 
 @pytest.fixture
@@ -247,13 +249,10 @@ async def test_a_limit_that_is_set_does_not_follow_the_weights(bench: Bench) -> 
     assert bench.scheduler.max_cache_bytes == 10**6
 
 
-async def test_the_use_of_limits_is_published(bench: Bench, metrics: Metrics) -> None:
-    model = bench.model(metrics, workers=1)
+async def test_the_use_of_limits_is_known(bench: Bench, metrics: Metrics) -> None:
+    model, scheduler = bench.model(metrics, workers=1), bench.scheduler
     bench.submit(model, 5)
     bench.take(0)
-    reserved = metrics.registry.get_sample_value
-    labels = {"model": "small", "version": "1"}
-    assert reserved("nmt_cache_reserved_bytes", labels) == 5000
-    assert reserved("nmt_model_workers", labels) == 1
+    assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (5000, 1)
     bench.report(0)
-    assert reserved("nmt_cache_reserved_bytes", labels) == reserved("nmt_model_workers", labels) == 0
+    assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (0, 0)

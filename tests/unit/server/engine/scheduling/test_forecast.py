@@ -11,10 +11,8 @@ from search_options import search_options
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.scheduling.forecast import (
     Calibration,
-    DecodingTime,
     Forecast,
     JoiningCost,
-    RequestSize,
     predicted_cost,
 )
 
@@ -37,40 +35,44 @@ def test_the_cost_is_the_tokens_through_encoder_and_decoder_within_the_limits(
 
 
 def test_there_is_no_estimate_before_the_first_measurement() -> None:
-    assert Forecast(workers=1).seconds_for(100) is None
+    assert Forecast().seconds_for(100, workers=1) == 0
+    assert Forecast().seconds_in_batch(10, 1) == 0
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(1, 0.5), (2, 0.25)])
 def test_workers_share_the_work_at_the_measured_rate_of_one(workers: int, seconds: float) -> None:
-    forecast = Forecast(workers=workers)
+    forecast = Forecast()
     forecast.record_work(100, 1.0)
-    assert forecast.seconds_for(50) == pytest.approx(seconds)
+    assert forecast.seconds_for(50, workers=workers) == pytest.approx(seconds)
 
 
 def test_old_measurements_fade() -> None:
-    forecast = Forecast(workers=1)
+    forecast = Forecast()
     forecast.record_work(1, 10.0)
     for _ in range(100):
         forecast.record_work(100, 1.0)
-    assert forecast.seconds_for(100) == pytest.approx(1.0, rel=0.01)
+    assert forecast.seconds_for(100, workers=1) == pytest.approx(1.0, rel=0.01)
 
 
 def test_many_short_measurements_equal_one_long_one() -> None:
-    short, long = Forecast(workers=1), Forecast(workers=1)
+    short, long = Forecast(), Forecast()
     for _ in range(100):
         short.record_work(5, 0.01)
     long.record_work(500, 1.0)
-    assert short.seconds_for(100) == pytest.approx(long.seconds_for(100))
+    assert short.seconds_for(100, workers=1) == pytest.approx(long.seconds_for(100, workers=1))
+
+
+def measured(*sentences: tuple[int, float], rows: int = 8, predicted: int = 10) -> Forecast:
+    """Return the forecast after sentences of some steps and seconds."""
+    forecast = Forecast()
+    for steps, seconds in sentences:
+        forecast.record(predicted, steps, seconds, rows=rows, is_whole=True)
+    return forecast
 
 
 def test_the_time_in_a_batch_grows_with_the_tokens_and_follows_recent_sentences() -> None:
-    time = DecodingTime()
-    assert time.seconds_for(10) == 0
-    time.record(10, 1.0)
-    assert time.seconds_for(20) == pytest.approx(2.0)
-    for _ in range(200):
-        time.record(5, 2.0)
-    assert time.seconds_for(10) == pytest.approx(4.0, rel=0.01)
+    assert measured((10, 1.0)).seconds_in_batch(20, 8) == pytest.approx(2.0)
+    assert measured((10, 1.0), *[(10, 4.0)] * 200).seconds_in_batch(10, 8) == pytest.approx(4.0, rel=0.01)
 
 
 @given(st.floats(0.8, 3.0), st.integers(0, 2**32 - 1))
@@ -86,36 +88,17 @@ def test_nearly_all_requests_are_done_within_their_safe_estimates(typical: float
     assert calibration.safe(10.0) < 13 * typical + 0.05
 
 
-def test_the_estimate_that_is_safe_within_a_time_is_the_inverse_of_its_safe_time() -> None:
-    calibration = Calibration()
-    for seconds in (1.0, 30.0, 2.0):
-        calibration.observe(3.0, seconds)
-    assert calibration.safe(calibration.estimate(7.0)) == pytest.approx(7.0)
-
-
-@given(st.floats(0.001, 0.01), st.floats(0.0001, 0.002), st.lists(st.integers(1, 32), min_size=40, max_size=200))
-def test_the_time_in_a_batch_follows_its_sentences(step: float, sentence: float, sizes: list[int]) -> None:
-    time = DecodingTime()
-    for rows in [1, 32, *sizes, 1, 32] * 3:
-        time.record(10, 10 * (step + rows * sentence), rows=rows)
-    for rows in (4, 16, 32):
-        assert time.seconds_for(10, rows) == pytest.approx(10 * (step + rows * sentence), rel=0.4)
-
-
-def test_batches_that_were_all_alike_say_that_larger_ones_take_longer() -> None:
-    time = DecodingTime()
-    for _ in range(100):
-        time.record(10, 1.0, rows=8)
-    assert time.seconds_for(10, 8) == pytest.approx(1.0)
-    assert 1.0 < time.seconds_for(10, 16) <= 2.0
-    assert 0.0 < time.seconds_for(10, 1) < 1.0
+def test_larger_batches_take_longer() -> None:
+    forecast = measured(*[(10, 1.0)] * 100, rows=8)
+    assert forecast.seconds_in_batch(10, 8) == pytest.approx(1.0)
+    assert 1.0 < forecast.seconds_in_batch(10, 16) <= 2.0
+    assert 0.0 < forecast.seconds_in_batch(10, 1) < 1.0
 
 
 def test_a_sentence_that_is_given_up_early_counts_for_its_part() -> None:
-    time = DecodingTime()
-    time.record(10, 1.0)
-    time.record(1, 1.0, share=0.1)
-    assert 1.0 < time.seconds_for(10) < 1.1
+    forecast = measured((10, 1.0))
+    forecast.record(10, 1, 1.0, rows=8, is_whole=False)
+    assert 1.0 < forecast.seconds_in_batch(10, 8) < 1.1
 
 
 @given(st.floats(0.01, 1.0), st.floats(1.0, 3.5))
@@ -147,9 +130,9 @@ def test_the_wait_follows_how_long_most_requests_take_and_not_the_slowest(slowne
     # One request in twenty takes four times as long as the others.
     for number in range(2000):
         calibration.observe(1.0, slowness * (4 if number % 20 == 0 else 1))
-    estimate = calibration.estimate(2.0)
-    assert calibration.wait(estimate, 2.0) == 0
-    assert calibration.wait(estimate + 5, 2.0) == pytest.approx(5 * slowness, rel=0.1)
+    estimate = 2.0 / calibration.safe(1.0)
+    more = calibration.wait(estimate + 5, 2.0) - calibration.wait(estimate, 2.0)
+    assert more == pytest.approx(5 * slowness, rel=0.1)
 
 
 @given(st.floats(1e-4, 0.1), st.floats(1e-6, 1e-3), st.integers(0, 2**31))
@@ -178,7 +161,7 @@ def test_a_run_that_the_system_interrupted_hardly_changes_the_cost_of_joining() 
 
 @given(st.lists(st.integers(1, 20), max_size=200))
 def test_an_unread_request_is_taken_to_be_as_small_as_any_of_late(costs: list[int]) -> None:
-    forecast = Forecast(workers=1)
+    forecast = Forecast()
     for cost in costs:
-        forecast.record_request(RequestSize(cost, 1))
+        forecast.record_request(cost, 1)
     assert forecast.smallest_cost == min(costs[-64:], default=0)

@@ -75,19 +75,6 @@ async def test_a_newcomer_waits_until_its_wait_equals_what_joining_costs_the_oth
     assert [len(joins) for joins in joining(server)] == [2]
 
 
-async def test_a_sentence_that_its_deadline_makes_urgent_does_not_wait_for_company(
-    monkeypatch: pytest.MonkeyPatch, model: LoadedModel
-) -> None:
-    monkeypatch.setattr(JoiningCost, "seconds", 10.0)
-    server = VirtualServer(monkeypatch, model, SPEED, workers=1)
-    joining(server, 10)
-    urgent = server._request([10], 50.0)
-    server.scheduler.submit(urgent)
-    assert joining(server) == []
-    server.now += 0.75 * 50.0
-    assert joining(server) == [list(urgent.sentences)]
-
-
 def joining(server: VirtualServer, *lengths: int) -> list[list[QueuedSentence]]:
     """Submit sentences, and return those that join, by tier."""
     if lengths:

@@ -107,7 +107,7 @@ class Bench:
     def run(self, arrivals: Sequence[tuple[int, Request]], *, steps: int = 1, trims: bool = False) -> None:
         """Let each request join at its turn, and take so many steps at each until all are done."""
         step = 0
-        while step <= max(at for at, _ in arrivals) or len(self.runner):
+        while step <= max(at for at, _ in arrivals) or len(self.runner.sentences):
             newcomers = [request.sentences[0] for at, request in arrivals if at == step]
             if newcomers:
                 self.runner.join(newcomers)
@@ -174,7 +174,7 @@ def test_batches_hold_no_more_memory_than_their_sentences_reserve(
         def check_memory() -> None:
             # Memory that sentences have left behind is kept, and reused, but does not grow.
             needed: Counter[BatchShape] = Counter()
-            for queued in bench.runner.sentences:
+            for queued in bench.runner.sentences.values():
                 needed[queued.shape] += queued.cache_bytes
             for shape, held in bench.runner.held_bytes.items():
                 most[shape] = max(most[shape], needed[shape])
@@ -189,7 +189,7 @@ def test_batches_hold_no_more_memory_than_their_sentences_reserve(
                 bench.runner.trim()
                 most.clear()
             check_memory()
-        assert not len(bench.runner)
+        assert not len(bench.runner.sentences)
 
     asyncio.run(check())
 
@@ -244,7 +244,7 @@ async def test_sentences_of_one_request_wait_for_each_other_while_nobody_wants_t
         renderer = SentenceRenderer(codec=bench.model.codec)
         request, calls = bench.submitted([PlannedSearch(part.sentences[0].sentence, renderer) for part in parts]), 0
         bench.runner.join(request.sentences)
-        while len(bench.runner):
+        while len(bench.runner.sentences):
             bench.runner.step(64, has_newcomers=has_newcomers)
             calls += 1
         return calls, await bench.results(request)
@@ -262,7 +262,7 @@ async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench) -> N
     bench.runner.join(request.sentences)
     request.cutoff = time.monotonic() + 1e-4
     bench.runner.step(64)
-    assert len(bench.runner) == 1, "its own end is after 20 tokens"
+    assert len(bench.runner.sentences) == 1, "its own end is after 20 tokens"
     bench.runner.step(64)
     [([best], [rendered], _)] = await bench.results(request)
     assert rendered.finish_reason is FinishReason.DEADLINE
@@ -295,7 +295,7 @@ async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None
     bench.runner.join(running.sentences)
     bench.runner.release()
     assert bench.value("cache_bytes")
-    while len(bench.runner):
+    while len(bench.runner.sentences):
         bench.runner.step(1)
     bench.runner.release()
     assert bench.value("cache_bytes") == 0
@@ -327,10 +327,10 @@ async def test_an_abandoned_request_leaves_before_the_next_step(bench: Bench) ->
     bench.runner.step(1)
     gone.abandoned = "cancelled"
     bench.runner.step(1)
-    assert len(bench.runner) == 1
+    assert len(bench.runner.sentences) == 1
     assert bench.value("wasted_decode_tokens_total") == 2
     assert bench.value("rows_retired_total", reason="cancelled") == 1
-    while len(bench.runner):
+    while len(bench.runner.sentences):
         bench.runner.step(1)
     [result] = await bench.results(stays)
     assert result.found == await solo(bench, SOURCES[3], {"min_target_length": 12})
@@ -349,17 +349,18 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
     assert (len(best.target_ids), best.finished) == (3, False)
     assert bench.value("rows_retired_total", reason="deadline") == 1
     assert bench.value("wasted_decode_tokens_total") in (None, 0)
-    assert len(bench.runner) == 0
+    assert len(bench.runner.sentences) == 0
 
 
 async def test_a_sentence_without_a_step_at_the_cutoff_ends_in_an_error(bench: Bench) -> None:
     request = bench.request(SOURCES[0], {}, cutoff=time.monotonic())
     bench.runner.join(request.sentences)
-    [left] = bench.runner.step(1)
-    assert (left.cost, left.target_tokens) == (request.sentences[0].source_tokens, 0)
+    bench.runner.step(1)
+    [left] = bench.runner.left
+    assert (left.worked, left.steps) == (request.sentences[0].source_tokens, 0)
     with pytest.raises(DeadlineExceededError, match="before anything was translated"):
         await bench.results(request)
-    assert len(bench.runner) == 0
+    assert len(bench.runner.sentences) == 0
 
 
 async def test_after_a_fault_every_sentence_is_answered_and_the_next_is_translated(bench: Bench) -> None:
@@ -368,7 +369,7 @@ async def test_after_a_fault_every_sentence_is_answered_and_the_next_is_translat
     bench.runner.fail(ArithmeticError("broken"))
     with pytest.raises(ArithmeticError, match="broken"):
         await bench.results(request)
-    assert len(bench.runner) == 0
+    assert len(bench.runner.sentences) == 0
     assert len(await solo(bench, SOURCES[0], {})) == 1
 
 
@@ -514,10 +515,11 @@ async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(benc
     request = bench.request(SOURCES[3], {"beam_size": 4, "min_target_length": 20})
     [queued] = request.sentences
     bench.runner.join([queued])
-    assert bench.runner.step(1) == []
-    assert bench.runner.step(1) == []
+    bench.runner.step(1)
+    bench.runner.step(1)
+    assert bench.runner.left == []
     request.abandoned = "cancelled"
-    [left] = bench.runner.step(1)
-    assert left.queued is queued
-    assert left.target_tokens == 2
-    assert left.cost == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens
+    bench.runner.step(1)
+    assert bench.runner.left == [queued]
+    assert queued.steps == 2
+    assert queued.worked == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.request import Request
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.scheduling.state import TIERS, Callers
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -123,26 +123,24 @@ async def test_an_attacker_keeps_a_part_of_the_time_beside_many_small_callers(ma
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_newcomer_with_as_much_to_do_gets_its_share_of_the_places_at_once(
+async def test_places_that_become_free_go_to_the_caller_with_fewer_than_its_equal_part(
     make_server: MakeServer, workers: int
 ) -> None:
     server = make_server(workers)
 
-    def taken(worker: int) -> list[Request]:
+    def taken(worker: int) -> list[QueuedSentence]:
         decision = server.scheduler.take(worker, idle_seconds=0)
-        return [queued.request for joins in decision.joins.values() for queued in joins] if decision else []
+        return [queued for joins in decision.joins.values() for queued in joins] if decision else []
 
-    first, second, third = (server._request([LENGTH] * 200, math.inf, caller=caller) for caller in "abc")
+    first, second = (server._request([LENGTH] * 200, math.inf, caller=caller) for caller in "ab")
     server.scheduler.submit(first)
-    assert [taken(worker) for worker in range(workers)] == [[first] * 32] * workers
+    running = [taken(worker) for worker in range(workers)]
+    assert [len(each) for each in running] == [32] * workers
     server.scheduler.submit(second)
     for worker in range(workers):
-        assert taken(worker) == [second] * 16
-        # The batch grows no further, however many more wait.
         assert taken(worker) == []
-    server.scheduler.submit(third)
-    for worker in range(workers):
-        assert {*taken(worker)} == {third}
+        server.scheduler.leave(worker, running[worker][:16], seconds=1.0)
+        assert {queued.request for queued in taken(worker)} == {second}
 
 
 async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_server: MakeServer) -> None:
@@ -159,11 +157,12 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
     for request in requests:
         scheduler.submit(request)
     assert counts() == [(0, 64 * 4), (0, 4)]
-    scheduler.take(0, idle_seconds=0)
+    decision = scheduler.take(0, idle_seconds=0)
+    assert decision is not None
     assert counts() == [(0, 64 * 4), (4, 0)]
     for request in requests:
         scheduler.close(request, "cancelled")
-    scheduler.leave(0, [])
+    scheduler.leave(0, [queued for joins in decision.joins.values() for queued in joins], seconds=1.0)
     assert counts() == [(0, 0)] * len(TIERS)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -49,10 +48,12 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
     return queue
 
 
-def take(queue: FairQueue, *, sentences: int = 1, now: float = 0.0) -> list[QueuedSentence]:
-    """Remove the sentences that a worker takes."""
-    taken = list(islice(queue.in_turn(now, lambda _: True, lambda _: True), sentences))
-    assert queue.remove(taken, taken=True) == taken
+def take(queue: FairQueue, *, sentences: int = 1) -> list[QueuedSentence]:
+    """Remove the sentences that a worker takes, and charge their callers."""
+    taken = list(islice(queue.in_turn(lambda _: True), sentences))
+    assert queue.remove(taken) == taken
+    for one in taken:
+        queue.charge(one.request.flow.caller, one.cost)
     return taken
 
 
@@ -158,17 +159,13 @@ def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, c
     assert queue.cost_before(CallerId(caller), cost) == before
 
 
-times = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20) | st.none()), min_size=1, max_size=20)
-
-
-@given(times, st.integers(0, 20))
-def test_late_sentences_go_first_in_the_order_of_their_times(waiting: list[tuple[int, int | None]], now: int) -> None:
-    queue = FairQueue()
-    sentences = queued("a", [length for length, _ in waiting])
-    for one, (_, time) in zip(sentences, waiting, strict=True):
-        one.due_at = math.inf if time is None else float(time)
-    queue.add(sentences)
-    taken = [one.due_at for one in take(queue, sentences=len(waiting), now=float(now))]
-    late = sorted(one.due_at for one in sentences if one.due_at <= now)
-    assert taken[: len(late)] == late
-    assert not queue.count
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8))
+def test_the_second_parts_of_requests_go_first_in_the_order_of_arrival(parts: list[int]) -> None:
+    queue, first = fill({"a": [7] * 5}), list[QueuedSentence]()
+    for length in parts:
+        sentences = queued("a", [length] * length)
+        queue.add(sentences, first=True)
+        first += sentences
+    taken = take_all(queue)
+    assert taken[: len(first)] == first
+    assert len(taken) == len(first) + 5

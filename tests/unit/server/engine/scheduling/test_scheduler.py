@@ -13,7 +13,8 @@ from tests.unit.server.engine.scheduling.virtual_server import Unread
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Asked, Decision
-from xuanzang.server.engine.scheduling.request import CallContext, DoneSentence, FlowKey, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.forecast import predicted_cost, predicted_target_tokens
+from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.state import COMMON
 from xuanzang.server.engine.settings import EngineSettings
@@ -51,10 +52,10 @@ class Queue:
 
     def work(self, length: int, *, seconds: float, in_batch: float = 0.0) -> None:
         """Measure a sentence, of twice the cost of its length, as the work of one worker."""
-        sentence = self._model.sentence((5,) * length, self._options)
-        [queued] = Request(CallContext(model=self._model), [sentence], Unread()).sentences
-        done = DoneSentence(queued, queued.cost, seconds=in_batch, target_tokens=queued.target_tokens)
-        self.scheduler.record(0, [done], seconds=seconds)
+        forecast, sentence = self.scheduler._state.forecast, self._model.sentence((5,) * length, self._options)
+        tokens = predicted_target_tokens(sentence)
+        forecast.record(tokens, tokens, in_batch, rows=1, is_whole=True)
+        forecast.record_work(predicted_cost(sentence), seconds)
 
     def require(self, cost: int, *, deadline: float = math.inf, accepts_part: bool = False) -> None:
         asked = Asked(FlowKey(NO_CALLER), cost, accepts_part=accepts_part)
@@ -77,8 +78,9 @@ class Queue:
     def leave(self, worker: int = 0, *, running: int = 0) -> None:
         """Let all sentences of a worker leave but the last ones."""
         sentences = self._running.get(worker, [])
-        self._running[worker] = sentences[len(sentences) - running :]
-        self.scheduler.leave(worker, self._running[worker])
+        left = sentences[: len(sentences) - running]
+        self._running[worker] = sentences[len(left) :]
+        self.scheduler.leave(worker, left, seconds=0.0)
 
 
 MakeQueue = Callable[..., Queue]
@@ -262,19 +264,6 @@ async def test_idle_workers_try_any_deadline(make_queue: MakeQueue) -> None:
     queue.submit(5, deadline=time.monotonic() + 60)
 
 
-async def test_a_sentence_that_cannot_be_done_in_time_any_more_is_given_up(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1)
-    hopeless = queue.submit(5, 5, deadline=time.monotonic() + 60, caller="hopeless")
-    queue.submit(3, 3)
-    queue.work(5, seconds=1.0, in_batch=1000.0)
-    assert queue.take() == [3, 3]
-    with pytest.raises(DeadlineExceededError, match="would pass") as expiry:
-        await hopeless.done
-    assert expiry.value.in_queue
-    queue.leave(0)
-    assert hopeless.abandoned == "deadline"
-
-
 async def test_early_refusal_needs_no_more_than_a_minimum_cost(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
     queue.work(5, seconds=10.0)
@@ -321,14 +310,14 @@ async def test_no_request_is_accepted_after_stopping(make_queue: MakeQueue) -> N
 
 async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
-    queue.work(50, seconds=1.0)
-    queue.submit(40)
-    decision = queue.scheduler.take(0)
-    assert decision is not None
-    [given_up] = decision.joins[COMMON]
     # A storm of cancellations: the worker is as fast as before.
     for _ in range(20):
-        queue.scheduler.record(0, [DoneSentence(given_up, 50, seconds=0.5, target_tokens=0)], seconds=0.5)
+        queue.submit(40)
+        decision = queue.scheduler.take(0)
+        assert decision is not None
+        [given_up] = decision.joins[COMMON]
+        given_up.steps = 10
+        queue.scheduler.leave(0, [given_up], seconds=0.5)
     queue.submit(40)
     queue.require(20, deadline=time.monotonic() + 30.0)
     with pytest.raises(OverloadedError):

@@ -18,11 +18,9 @@ from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
-from xuanzang.server.engine.scheduling.decide import NOTHING
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     CallContext,
-    DoneSentence,
     Found,
     QueuedSentence,
     Request,
@@ -55,13 +53,6 @@ class Speed:
     def capacity(self, *, batch: int, tokens: int, workers: int) -> float:
         """Return sentences per second of full batches."""
         return workers * batch / (tokens * (self.step + batch * self.sentence))
-
-
-@dataclass(slots=True, eq=False)
-class _Running:
-    queued: QueuedSentence
-    since: float
-    steps: int = 0
 
 
 @dataclass(slots=True)
@@ -111,7 +102,8 @@ class VirtualServer:
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed
         self._model = model
-        self._running: list[list[_Running]] = [[] for _ in range(workers)]
+        self._running: list[list[QueuedSentence]] = [[] for _ in range(workers)]
+        self._left_worker: list[list[QueuedSentence]] = [[] for _ in range(workers)]
         self._busy_since = [0.0] * workers
         self._stepping = [False] * workers
         self._left: dict[Request, int] = {}
@@ -255,53 +247,52 @@ class VirtualServer:
     def _step(self, worker: int) -> None:
         running = self._running[worker]
         was_idle = not running
-        decision = self.scheduler.take(worker, idle_seconds=0) or NOTHING
-        for request in [request for request in self._left if request.abandoned]:
-            self._close(request, "deadline")
-        done = [
-            DoneSentence(each.queued, each.queued.worked(each.steps), self.now - each.since, each.steps, is_whole=False)
-            for each in running
-            if each.queued.request.abandoned
-        ]
-        running[:] = [each for each in running if not each.queued.request.abandoned]
+        decision = self.scheduler.take(worker, idle_seconds=0)
+        assert decision is not None
+        for queued in [queued for queued in running if queued.request.abandoned]:
+            self._leave(worker, queued, is_whole=False)
         if was_idle:
             self._busy_since[worker] = self.now
         seconds = 0.0
         for tier, joining in decision.joins.items():
-            running += [_Running(queued, self.now) for queued in joining]
-            joined = self._join(worker, joining)
-            self.scheduler.charge(worker, tier, joined)
+            for queued in joining:
+                queued.taken_at, queued.steps = self.now, 0
+            running += joining
+            tokens = sum(queued.source_tokens for queued in joining)
+            joined = self._speed.joining + tokens * self._speed.joining_token
+            self.scheduler.charge(worker, tier, joined, joined_tokens=tokens)
+            self.joinings += 1
             seconds += joined
-        self._record(worker, done)
+        self._report(worker)
         if running:
-            tiers = {each.queued.tier for each in running}
+            tiers = {queued.tier for queued in running}
             tier = decision.step if decision.step in tiers else tiers.pop()
-            rows = sum(each.queued.places for each in running if each.queued.tier == tier)
+            rows = sum(queued.places for queued in running if queued.tier == tier)
             self._stepping[worker] = True
             step = self._speed.step + rows * self._speed.sentence
             self.scheduler.charge(worker, tier, step)
             self.rows.append(rows)
             self.at(self.now + seconds + step, lambda: self._end_step(worker, tier))
 
-    def _join(self, worker: int, taken: Sequence[QueuedSentence]) -> float:
-        """Return the seconds for which the batches of a worker stop, because sentences join."""
-        tokens = sum(queued.source_tokens for queued in taken)
-        seconds = self._speed.joining + tokens * self._speed.joining_token
-        self.scheduler.record_joining(worker, tokens, seconds)
-        self.joinings += 1
-        return seconds
-
     def _end_step(self, worker: int, tier: int) -> None:
         self._stepping[worker] = False
-        running, done = self._running[worker], []
-        for each in [each for each in running if each.queued.tier == tier]:
-            each.steps += 1
-            if each.steps >= self.steps_of(each.queued):
-                running.remove(each)
-                worked = each.queued.worked(each.steps)
-                done.append(DoneSentence(each.queued, worked, self.now - each.since, each.steps))
-                self._answer(each.queued.request)
-        self._record(worker, done)
+        for queued in [queued for queued in self._running[worker] if queued.tier == tier]:
+            queued.steps += 1
+            if queued.steps >= self.steps_of(queued):
+                self._leave(worker, queued, is_whole=True)
+                self._answer(queued.request)
+        self._report(worker)
+
+    def _leave(self, worker: int, queued: QueuedSentence, *, is_whole: bool) -> None:
+        queued.finished_at, queued.is_whole = self.now, is_whole
+        self._running[worker].remove(queued)
+        self._left_worker[worker].append(queued)
+
+    def _report(self, worker: int) -> None:
+        if left := self._left_worker[worker]:
+            self.scheduler.leave(worker, left, seconds=self.now - self._busy_since[worker])
+            self._left_worker[worker] = []
+            self._busy_since[worker] = self.now
 
     def _answer(self, request: Request) -> None:
         if request in self._left:
@@ -309,11 +300,3 @@ class VirtualServer:
             if not self._left[request]:
                 self._left[request] = 0
                 self._close(request, None)
-
-    def _record(self, worker: int, done: list[DoneSentence]) -> None:
-        running = self._running[worker]
-        if len(running) != self.scheduler.sentences(worker):
-            self.scheduler.leave(worker, [each.queued for each in running])
-        if done:
-            self.scheduler.record(worker, done, seconds=self.now - self._busy_since[worker])
-            self._busy_since[worker] = self.now

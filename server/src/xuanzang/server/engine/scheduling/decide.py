@@ -1,7 +1,7 @@
 """The decisions of the scheduler: what a worker does next, and whether a request is let in.
 
-Both are functions of the state, which they do not change. What a worker does next reads from top to bottom: whose turn
-it is, who may join, how many, which sentences, and for how long steps follow each other before the next decision.
+Both are functions of the state, which they do not change. The work of a worker reads from top to bottom: for each tier,
+how many places there are, which sentences take them, and then whose turn it is, and for how long.
 """
 
 from __future__ import annotations
@@ -9,21 +9,19 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import NamedTuple
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
-from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.budget import Budget
 from xuanzang.server.engine.scheduling.request import FlowKey, QueuedSentence
-from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, TIERS, State
+from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, TIERS, State, TierState
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
 _GROUP_SHARE = 0.25
-# While sentences of light callers are expected, steps of the common batch are shorter: this share of it is decoded,
-# and fewer tokens are encoded at once, by this factor, because a newcomer waits for the step in progress.
-_SHORT_SHARE = 0.5
-_SHORT_JOINS = 4
+# Steps that may follow each other; sentences are hardly ever longer.
+_MAX_STEPS = 64
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.01
@@ -36,195 +34,133 @@ class Decision(NamedTuple):
     """Sentences that join, by tier."""
     step: int
     """Tier whose batches take the next steps."""
+    max_steps: int
+    """Steps before the next decision."""
     max_seconds: float
     """Seconds after which no further step is begun."""
     trims: bool
     """True if it first gives back the memory that its sentences do not need."""
-    hopeless: Sequence[QueuedSentence]
-    """Sentences that can no longer be done in time."""
-    lacking: Mapping[LoadedModel | None, QueuedSentence]
-    """Sentences that wait for memory: of a model's own by model, for that of all by None."""
-
-
-NOTHING = Decision({}, COMMON, math.inf, False, (), {})
-"""No decision: the worker looks after its models, and asks again."""
+    budget: Budget
+    """Memory as it is once they have joined, and the sentences that wait for some."""
 
 
 def decide(state: State, worker: int, now: float) -> Decision:
     """Return what a worker does next; `now` is on the clock of `time.monotonic`."""
-    here, queue = state.workers[worker], state.queue
-    trims = worker in state.budget.trimmable()
-    active, joins_at, choice = here.running, math.inf, _Choice(state, worker, now)
-    rooms = _open_rooms(state, worker, now)
-    turn = here.turn(active | rooms.keys())
-    for tier, room in rooms.items():
-        # The sentences of light callers do not stop while others are encoded, unless it is these others' turn.
-        if tier == COMMON and turn == LIGHT and LIGHT in active:
-            continue
-        sentences = choice.in_turn(tier, room)
-        # Each time that sentences join a batch, its sentences stop for an encoder run, which has a fixed cost. Waiting
-        # until the costs are equal never loses more than twice what could be had by knowing arrivals: the ski-rental
-        # problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
-        costs = here.tiers[tier].rows * here.joining.seconds
-        if costs and (waited := queue.waited(now)) < costs:
-            first = next(sentences, None)
-            if first and first.due_at > now:
-                joins_at = min(joins_at, now + (costs - waited) / queue.count)
+    tiers, queue, budget = state.workers[worker].tiers, state.queue, state.budget
+    joins: dict[int, list[QueuedSentence]] = {}
+    max_steps, joins_at = _MAX_STEPS, math.inf
+    if queue.count:
+        budget = budget.copy()
+        for tier in (LIGHT, COMMON):
+            if tier == COMMON and (tiers[LIGHT].rows or LIGHT in joins) and _turn(tiers) == LIGHT:
+                # The sentences of light callers do not stop while others are encoded, unless it is these others' turn.
+                break
+            room = _Room(state, worker, tier)
+            if not room.is_open:
                 continue
-            sentences = chain([first] if first else [], sentences)
-        if choice.take(tier, room, sentences):
-            active.add(tier)
-    turn = here.turn(active)
-    seconds = here.seconds(turn, state.callers.light_weight) if len(active) > 1 else math.inf
-    return Decision(choice.joins, turn, min(seconds, joins_at - now), trims, choice.hopeless, choice.budget.lacking)
+            # Each time that sentences join a batch, its sentences stop for an encoder run, which has a fixed cost.
+            # Waiting until the costs are equal never loses more than twice what could be had by knowing arrivals: the
+            # ski-rental problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
+            cost = tiers[tier].rows * state.workers[worker].joining.seconds
+            if cost and cost > (waited := queue.waited(now)):
+                joins_at = min(joins_at, now + (cost - waited) / queue.count)
+                continue
+            taken, is_cut = _taken(state, worker, tier, room, budget)
+            if taken:
+                joins[tier] = taken
+            if is_cut:
+                max_steps = 1
+    active = [tier for tier in TIERS if tiers[tier].rows or tier in joins]
+    step, seconds = active[0] if active else COMMON, joins_at - now
+    if len(active) == len(TIERS):
+        step = _turn(tiers)
+        ahead = tiers[1 - step].time - tiers[step].time
+        seconds = min(seconds, ahead * (state.callers.light_weight if step == LIGHT else 1.0))
+    return Decision(joins, step, max_steps, seconds, budget.trims(worker), budget)
 
 
-def has_room(state: State, worker: int, now: float) -> bool:
-    """Return whether a sentence that waits might join a worker."""
-    return bool(_open_rooms(state, worker, now))
-
-
-def takers(state: State, workers: Sequence[int], flow: FlowKey, now: float) -> Iterator[int]:
-    """Yield those of some workers whose sentences the next one of a caller might join."""
-    tier = state.callers.tier_of(flow.caller)
-    waiting = state.waiting(tier)
-    for worker in workers:
-        if state.workers[worker].sentences and _Room(state, worker, tier, waiting, now).has_place(flow):
-            yield worker
-
-
-def _open_rooms(state: State, worker: int, now: float) -> dict[int, _Room]:
-    rooms = {}
-    for tier in (LIGHT, COMMON) if state.queue.count else ():
-        if (waiting := state.waiting(tier)) and (room := _Room(state, worker, tier, waiting, now)).is_open:
-            rooms[tier] = room
-    return rooms
+def _turn(tiers: Sequence[TierState]) -> int:
+    """Return which of both tiers has the next turn: the one with less time, by their weights."""
+    return LIGHT if tiers[LIGHT].time <= tiers[COMMON].time else COMMON
 
 
 class _Room:
     """Places that the waiting sentences of one tier may take in a worker."""
 
-    def __init__(self, state: State, worker: int, tier: int, waiting: Mapping[str, int], now: float) -> None:
-        here, workers = state.workers[worker].tiers[tier], len(state.workers)
-        limit = state.max_places
-        if tier == COMMON and state.light_until > now:
-            limit = max(1, int(limit * _SHORT_SHARE))
+    def __init__(self, state: State, worker: int, tier: int) -> None:
+        here, waiting, limit = state.workers[worker].tiers[tier], state.waiting(tier), state.max_places
+        workers, total = len(state.workers), state.rows(tier) + sum(waiting.values())
         # Its fair share of the work, so that two idle cores split it.
-        total = state.rows(tier) + sum(waiting.values())
-        places = max(0, min(-(-total // workers), limit) - here.rows)
+        self.places = max(0, min(-(-total // workers), limit) - here.rows)
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
-        if total > limit * workers and here.rows and places < limit * _GROUP_SHARE:
-            places = 0
+        if total > limit * workers and here.rows and self.places < limit * _GROUP_SHARE:
+            self.places = 0
         # Places for models that not all workers may decode: the others take no share of these.
-        self._limited = max(limit - here.rows, 0) if state.queue.has_limited else 0
-        self._waiting, self._held, self._everywhere = waiting, here.places, [each.tiers[tier] for each in state.workers]
-        callers = len(waiting) + sum([share not in waiting for share in here.places])
-        self._share = max(1, limit // callers) if callers else limit
+        self._limited = max(limit - here.rows, 0) if state.queue.limited else 0
+        self.is_open = bool(waiting and max(self.places, self._limited))
+        """True if a further sentence might join."""
         # A caller may have an equal share of the places, and spare ones: the rest of smaller callers' shares is kept.
-        self._spare = places
+        callers = len(waiting.keys() | here.places.keys())
+        self._share, self._held = max(1, limit // callers) if callers else limit, here.places
+        self._spare = self.places
         for share, wanted in waiting.items() if callers > 1 else ():
-            self._spare -= min(wanted, self._free(share))
+            self._spare -= min(wanted, max(0, self._share - self._held[share]))
             if self._spare <= 0:
                 break
-        # They are not kept waiting by those with more: what these have beyond their shares does not count, so that the
-        # batch grows for a while. Shares that are smaller than a group are free soon.
-        counted = sum([min(each, self._share) for each in here.places.values()])
-        self._grows = not places and counted < here.rows and self._share >= limit * _GROUP_SHARE
-        self.places = max(0, limit - counted) if self._grows else places
         self._taken = Counter[str]()
-
-    def _free(self, share: str) -> int:
-        """Return the places that a share may still take of its equal part."""
-        return max(0, self._share - self._held[share])
-
-    @property
-    def is_open(self) -> bool:
-        """True if a further sentence might join."""
-        return self._taken.total() < max(self.places, self._limited)
+        self._all_taken = 0
 
     def take(self, queued: QueuedSentence) -> None:
         """Count a sentence that joins."""
         self._taken[queued.request.flow.caller.share] += queued.places
+        self._all_taken += queued.places
+        self.is_open = self._all_taken < max(self.places, self._limited)
 
     def has_place(self, flow: FlowKey) -> bool:
         """Return whether the next sentence of a caller may join."""
-        share, limited = flow.caller.share, self._limited if flow.limited else 0
-        if self._taken.total() >= max(self.places, limited):
+        if flow.limited:
+            return self._all_taken < max(self.places, self._limited)
+        share = flow.caller.share
+        own = max(0, self._share - self._held[share]) + max(0, self._spare)
+        return self._all_taken < self.places and self._taken[share] < own
+
+
+def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) -> tuple[list[QueuedSentence], bool]:
+    """Return the sentences of a tier that join, and whether others must wait for the next run of the encoder."""
+
+    def may_take(flow: FlowKey) -> bool:
+        if not room.has_place(flow) or state.callers.tier_of(flow.caller) != tier:
             return False
-        if limited or not self._grows:
-            return self._taken[share] < self._free(share) + max(self._spare, limited, 0)
-        # No more than until other workers have as many of its sentences.
-        everywhere = sum([each.places[share] for each in self._everywhere]) + self._waiting.get(share, 0)
-        part = -(-everywhere // len(self._everywhere)) - self._held[share]
-        return self._taken[share] < min(self._free(share), part)
+        return flow.limited is None or budget.may_serve(worker, flow.limited)
+
+    taken: list[QueuedSentence] = []
+    tokens = state.max_join_tokens
+    for queued in _in_turn(state, worker, room, may_take):
+        if taken and queued.source_tokens > tokens:
+            return taken, True
+        if budget.take(worker, tier, queued):
+            tokens -= queued.source_tokens
+            room.take(queued)
+            taken.append(queued)
+        if not room.is_open or None in budget.lacking:
+            break
+    return taken, False
 
 
-class _Choice:
-    """The sentences that join a worker."""
-
-    def __init__(self, state: State, worker: int, now: float) -> None:
-        self._state, self._worker, self._now = state, worker, now
-        self.budget = state.budget.copy() if state.queue.count else state.budget
-        """Memory as it will be once they have joined."""
-        self.hopeless: list[QueuedSentence] = []
-        self.joins: dict[int, list[QueuedSentence]] = {}
-        # An idle worker tries its first sentences, so that estimates made under load are renewed.
-        self._tries = not state.workers[worker].sentences
-        self._tried: object = None
-
-    def take(self, tier: int, room: _Room, sentences: Iterator[QueuedSentence]) -> bool:
-        """Take sentences of a tier, as long as there are places, memory and tokens to encode at once."""
-        state, taken = self._state, list[QueuedSentence]()
-        tokens = state.max_join_tokens
-        if tier == COMMON and state.light_until > self._now:
-            tokens //= _SHORT_JOINS
-        for queued in sentences:
-            if self._is_hopeless(queued):
-                self.hopeless.append(queued)
-                continue
-            if taken and queued.source_tokens > tokens:
-                break
-            if self.budget.take(self._worker, tier, queued):
-                if self._tries:
-                    self._tries, self._tried = False, queued.request
-                tokens -= queued.source_tokens
-                room.take(queued)
-                taken.append(queued)
-                self.joins[tier] = taken
-            if not room.is_open or None in self.budget.lacking:
-                break
-        return bool(taken)
-
-    def _is_hopeless(self, queued: QueuedSentence) -> bool:
-        """Return whether a sentence can no longer be done in time, and a part of it is useless."""
-        if self._tries or queued.request is self._tried or queued.request.accepts_part:
-            return False
-        return self._now + self._state.forecast.seconds_in_batch(queued.target_tokens) > queued.request.useful_until
-
-    def in_turn(self, tier: int, room: _Room) -> Iterator[QueuedSentence]:
-        """Yield the sentences of a tier that room is left for: first the ones waiting for memory, then all in turn."""
-        state = self._state
-
-        def may_try(flow: FlowKey) -> bool:
-            if not room.has_place(flow) or state.callers.tier_of(flow.caller) != tier:
-                return False
-            return flow.limited is None or state.budget.may_serve(self._worker, flow.limited)
-
-        first = [queued for queued in state.budget.lacking.values() if may_try(queued.request.flow)]
+def _in_turn(state: State, worker: int, room: _Room, may_take: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
+    """Yield the sentences that a worker may take: first the ones waiting for memory, then all in turn."""
+    queue, turns = state.queue, state.queue.in_turn(may_take)
+    if lacking := state.budget.lacking.values():
+        first = [queued for queued in lacking if may_take(queued.request.flow)]
         yield from first
-        turns = state.queue.in_turn(self._now, lambda share: state.callers.may_have(share, tier), may_try)
-        others = (queued for queued in turns if queued not in first)
-        beginning = sum([not each.sentences for each in state.workers])
-        if state.workers[self._worker].sentences or beginning == 1 or state.queue.has_limited:
-            yield from others
-            return
+        turns = filterfalse(first.__contains__, turns)
+    idle = sum([each.is_idle for each in state.workers]) if state.workers[worker].is_idle else 0
+    if min(idle, queue.count) > 1 and queue.count <= idle * room.places and not queue.limited:
         # Workers that begin together should end together. Turns do not matter if nothing is left to wait.
-        waiting = list(others) if state.queue.count <= beginning * room.places else []
-        share = dealt([queued.cost for queued in waiting], beginning)
-        yield from (waiting[index] for index in share)
-        # Sentences that it could not take, such as hopeless ones, make room for others.
-        rest = others if not waiting else (each for index, each in enumerate(waiting) if index not in share)
-        yield from (queued for queued in rest if not (waiting and self.joins))
+        waiting = list(turns)
+        yield from [waiting[index] for index in dealt([queued.cost for queued in waiting], idle)]
+    else:
+        yield from turns
 
 
 def dealt(costs: Sequence[int], workers: int) -> list[int]:
@@ -272,11 +208,12 @@ def require_place(state: State, asked: Asked) -> None:
     if not (cost and queue.count):
         return
     most, model = state.max_queue_tokens, flow.limited
-    if model and (waiting := queue.limited_cost(model)) and (excess := waiting + cost - most // 2) > 0:
+    if model and (waiting := queue.limited[model]) and (excess := waiting + cost - most // 2) > 0:
         raise ModelOverloadedError(
             f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
             f"already, of at most {most // 2}",
-            retry_after_seconds=_seconds_or_unmeasured(state, excess),
+            retry_after_seconds=state.forecast.seconds_for(excess, workers=len(state.workers))
+            or _UNMEASURED_WAIT_SECONDS,
             reason="limit",
         )
     backlog = queue.backlog(flow.caller.share)
@@ -285,85 +222,62 @@ def require_place(state: State, asked: Asked) -> None:
             f"the queue is full: {queue.cost} of at most {most} tokens wait, {backlog} of them from "
             f"this caller, and the request is predicted to need {cost}; a caller may have as many waiting as it "
             "leaves free",
-            retry_after_seconds=_seconds_or_unmeasured(state, excess),
+            retry_after_seconds=state.forecast.seconds_for(excess, workers=len(state.workers))
+            or _UNMEASURED_WAIT_SECONDS,
         )
 
 
-def require_time(state: State, asked: Asked, seconds: float, now: float) -> float | None:
+def require_time(state: State, asked: Asked, seconds: float) -> float:
     """Refuse a request that would not be done within some seconds, unless all workers are idle, which renews estimates.
 
     Returns:
-        Estimate of the seconds until it is done; None before the first measurement, and if its caller allows less than
+        Estimate of the seconds until it is done; 0 before the first measurement, and if its caller allows less than
         is safe.
 
     Raises:
         OverloadedError: It would not be done in time, or begun if a part of it is of use.
     """
-    safety = state.forecast.calibration
-    estimate = seconds_until_done(state, asked, now)
-    if safety.allows(estimate, seconds):
-        return estimate
-    if state.is_idle or (asked.accepts_part and safety.allows(seconds_until_begun(state, asked, now), seconds)):
-        return None
+    safe = state.forecast.calibration.safe
+    tokens_before, begun, done = estimate(state, asked)
+    if not done or safe(done) <= seconds:
+        return done
+    if state.is_idle or (asked.accepts_part and safe(begun) <= seconds):
+        return 0.0
+    if not asked.longest:
+        # An unread one is told to wait as long as one of the usual size.
+        cost, longest = state.forecast.typical_size
+        tokens_before, _, done = estimate(state, asked._replace(cost=max(asked.cost, cost), longest=longest))
     kind = ModelOverloadedError if asked.flow.limited else OverloadedError
     raise kind(
-        f"the deadline is in {seconds:.2f} s, and the request would be done in about "
-        f"{safety.safe(estimate or 0.0):.2f} s: {round(_tokens_before(state, asked, now))} tokens come first",
-        retry_after_seconds=_wait(state, asked, seconds, now),
+        f"the deadline is in {seconds:.2f} s, and the request would be done in about {safe(done):.2f} s: "
+        f"{round(tokens_before)} tokens come first",
+        retry_after_seconds=max(state.forecast.calibration.wait(done, seconds), _MIN_RETRY_SECONDS),
         reason="deadline",
     )
 
 
-def _wait(state: State, asked: Asked, seconds: float, now: float) -> float:
-    """Estimate after how many seconds a request would be accepted; an unread one counts as large as others."""
-    if not asked.longest:
-        typical = state.forecast.typical_size
-        asked = asked._replace(cost=max(asked.cost, typical.cost), longest=typical.longest)
-    estimate = seconds_until_done(state, asked, now) or 0.0
-    return max(state.forecast.calibration.wait(estimate, seconds), _MIN_RETRY_SECONDS)
+class Estimate(NamedTuple):
+    """When a request would be decoded if it were submitted now."""
+
+    tokens_before: float
+    """Predicted tokens that come first: those in turn, and those of the batches, if these are full."""
+    begun: float
+    """Seconds until it is begun; 0 before the first measurement."""
+    done: float
+    """Seconds until it is done; 0 before the first measurement."""
 
 
-def seconds_until_begun(state: State, asked: Asked, now: float) -> float | None:
-    """Estimate when a request would be begun if it were submitted now; None before the first measurement."""
-    return _seconds_for(state, asked.flow, _tokens_before(state, asked, now))
-
-
-def seconds_until_done(state: State, asked: Asked, now: float) -> float | None:
-    """Estimate when a request would be done if it were submitted now; None before the first measurement."""
-    tier = state.callers.tier_with(asked.flow.caller, asked.places)
-    rows = (asked.places + sum(state.waiting(tier).values()) + state.rows(tier)) / len(state.workers)
-    rows = min(max(rows, 1.0), float(state.max_places))
-    in_batch = state.forecast.seconds_in_batch(asked.longest, rows) if asked.longest else 0.0
-    seconds = _seconds_for(state, asked.flow, _tokens_before(state, asked, now) + asked.cost)
-    if seconds is None:
-        return None
-    return seconds + in_batch if state.queue.count else max(seconds, in_batch)
-
-
-def is_surely_in_time(state: State, asked: Asked, seconds: float) -> bool:
-    """Return whether there is time for all waiting and running work, in any order, as is usual."""
-    tokens = state.queue.cost + asked.cost + state.tokens_in_batches(*TIERS)
-    return state.forecast.calibration.allows(_seconds_for(state, asked.flow, tokens), seconds)
-
-
-def _seconds_for(state: State, flow: FlowKey, tokens: float) -> float | None:
-    """Estimate the time for tokens of a flow, which not all workers may decode."""
-    workers = flow.limited.limits.workers if flow.limited else None
-    return state.forecast.seconds_for(tokens, workers=workers)
-
-
-def _seconds_or_unmeasured(state: State, tokens: float) -> float:
-    seconds = state.forecast.seconds_for(tokens)
-    return _UNMEASURED_WAIT_SECONDS if seconds is None else seconds
-
-
-def _tokens_before(state: State, asked: Asked, now: float) -> float:
-    """Return the predicted tokens that come first: those in turn, and those of batches that have no room for it."""
-    caller = asked.flow.caller
-    tier, before = state.callers.tier_with(caller, asked.places), state.queue.cost_before(caller, asked.cost)
-    alone = {caller.share: 1}
-    if not state.rows(tier) or any(
-        _Room(state, worker, tier, alone, now).has_place(asked.flow) for worker in range(len(state.workers))
-    ):
-        return before
-    return before + state.tokens_in_batches(tier)
+def estimate(state: State, asked: Asked) -> Estimate:
+    """Estimate when a request would be decoded."""
+    (caller, limited), workers, forecast = asked.flow, len(state.workers), state.forecast
+    tier = state.callers.tier_with(caller, asked.places)
+    held, before = state.rows(tier), float(state.queue.cost_before(caller, asked.cost))
+    if held >= workers * state.max_places:
+        # The sentences of batches still need, on average, half of their tokens.
+        before += sum([each.tiers[tier].tokens for each in state.workers]) / 2
+    able = min(limited.limits.workers or workers, workers) if limited else workers
+    done = forecast.seconds_for(before + asked.cost, workers=able)
+    rows = min(max((asked.places + sum(state.waiting(tier).values()) + held) / workers, 1.0), state.max_places)
+    in_batch = forecast.seconds_in_batch(asked.longest, rows) if done else 0.0
+    done = done + in_batch if state.queue.count else max(done, in_batch)
+    return Estimate(before, forecast.seconds_for(before, workers=able), done)

@@ -1,7 +1,7 @@
 """The forecast: when work would be done, from the tokens that come first and the rate that was measured.
 
-Only what the server itself did counts, in tokens that went through the network. What callers can move by their texts
-and deadlines is clamped, and forgotten within seconds.
+Only the server's own work counts, in tokens that went through the network. The influence of callers, by their texts and
+deadlines, is clamped, and forgotten within seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 
@@ -17,14 +16,10 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence
 _HALF_LIFE_SECONDS = 5.0
 # Weight of the last sentence in the mean time of a token.
 _SENTENCE_WEIGHT = 0.05
-# Of how much longer or shorter than predicted a sentence counts at most.
+# Maximum ratio of a sentence's length to its prediction that counts.
 _MAX_LENGTH_RATIO = 2.0
-# Smallest share of the mean time of a token, in a batch of one sentence.
-_MIN_ROW_SHARE = 0.1
 # Fixed time of a step, in sentences.
 _STEP_ROWS = 4.0
-# Spread of the rows, as a share of their mean, above which observations outweigh assumptions.
-_ASSUMED_SPREAD = 0.1
 # Weight of the last encoder run in the cost of joining; maximum and minimum variation of runs for an estimate.
 _RUN_WEIGHT = 0.02
 _MAX_RUN_FACTOR = 3.0
@@ -40,7 +35,7 @@ _FACTOR_SECONDS = 5.0
 _MIN_ESTIMATE = 1e-3
 # After a request ran out of time the factor exceeds the one that would just have refused it by this ratio.
 _EXPIRED_MARGIN = 1.1
-# Requests that tell how small the next one may be.
+# Number of requests that predict the size of the next one.
 _RECENT_REQUESTS = 64
 # Event loop, network and the wait for a worker's next step, which no prediction holds.
 _OVERHEAD_SECONDS = 0.05
@@ -65,93 +60,36 @@ def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:
     return len(sentence.source_ids) + sentence.options.decoding.beam_size * target_tokens
 
 
-class _Line:
-    """Regression of seconds on a size, recent measurements counting more: sums of a window that fades (West 1979)."""
+class JoiningCost:
+    """Fixed time of an encoder run: what running sentences lose each time that others join.
 
-    def __init__(self) -> None:
-        self.seconds = self.size = 0.0
-        """Means; 0 before the first measurement."""
-        self.covariance = self.variance = 0.0
-
-    def record(self, size: float, seconds: float, *, weight: float) -> None:
-        """Add a measurement; the first one counts in full, whatever its weight."""
-        if not self.seconds:
-            self.size, self.seconds = size, seconds
-            return
-        more, longer = size - self.size, seconds - self.seconds
-        self.size += weight * more
-        self.seconds += weight * longer
-        self.covariance = (1 - weight) * (self.covariance + weight * more * longer)
-        self.variance = (1 - weight) * (self.variance + weight * more * more)
-
-
-class DecodingTime:
-    """Mean time that a sentence stays in a batch for each predicted target token, recent sentences counting more.
-
-    It grows with the sentences of the batch, about linearly: a regression on observations says how much, or the usual
-    value as long as batches were all alike.
+    A regression of seconds on tokens, recent runs counting more: sums of a window that fades (West 1979).
     """
 
     def __init__(self) -> None:
-        self._by_rows = _Line()
-
-    def record(self, target_tokens: int, seconds: float, *, rows: float = 1.0, share: float = 1.0) -> None:
-        """Add a measurement.
-
-        Args:
-            target_tokens: Predicted target tokens of a sentence, or those of its part that was decoded.
-            seconds: Time from its joining a batch to its last step.
-            rows: Sentences of its batch, at least 1.
-            share: Share of the sentence that was decoded: without abandoned ones, slow ones would not count.
-        """
-        self._by_rows.record(rows, seconds / target_tokens, weight=_SENTENCE_WEIGHT * share)
-
-    def seconds_for(self, target_tokens: float, rows: float | None = None) -> float:
-        """Estimate the seconds that a sentence stays in a batch of the given size; None: of the recent size.
-
-        It is 0 before the first measurement.
-        """
-        line = self._by_rows
-        seconds = line.seconds
-        if rows is not None and seconds:
-            # Prior knowledge weighs as a spread of some rows.
-            usual, spread = seconds / (line.size + _STEP_ROWS), (_ASSUMED_SPREAD * line.size) ** 2
-            slope = (line.covariance + spread * usual) / (line.variance + spread)
-            slope = min(max(slope, 0.0), seconds / line.size)
-            seconds = max(seconds + slope * (rows - line.size), _MIN_ROW_SHARE * seconds)
-        return target_tokens * seconds
-
-
-class JoiningCost:
-    """Time that an encoder run takes whatever it encodes: what running sentences lose each time that others join."""
-
-    def __init__(self) -> None:
-        self._by_tokens = _Line()
+        self._seconds = self._tokens = 0.0
+        """Means; 0 before the first run."""
+        self._covariance = self._variance = 0.0
 
     def record(self, source_tokens: int, seconds: float) -> None:
         """Add a run of the encoder: source tokens of all sentences that joined, and the time until they had."""
-        line = self._by_tokens
-        if line.seconds:
-            # A run interrupted by the system is no evidence.
-            usual = line.seconds * max(1.0, source_tokens / line.size)
-            seconds = min(seconds, _MAX_RUN_FACTOR * usual)
-        line.record(source_tokens, seconds, weight=_RUN_WEIGHT)
+        if not self._seconds:
+            self._tokens, self._seconds = source_tokens, seconds
+            return
+        # A run interrupted by the system is no evidence.
+        usual = self._seconds * max(1.0, source_tokens / self._tokens)
+        more, longer = source_tokens - self._tokens, min(seconds, _MAX_RUN_FACTOR * usual) - self._seconds
+        self._tokens += _RUN_WEIGHT * more
+        self._seconds += _RUN_WEIGHT * longer
+        self._covariance = (1 - _RUN_WEIGHT) * (self._covariance + _RUN_WEIGHT * more * longer)
+        self._variance = (1 - _RUN_WEIGHT) * (self._variance + _RUN_WEIGHT * more * more)
 
     @property
     def seconds(self) -> float:
         """Estimate of the time; 0 before the first run, and while runs are too much alike to tell."""
-        line = self._by_tokens
-        if not line.seconds or line.variance < (_TELLING_SPREAD * line.size) ** 2:
+        if not self._seconds or self._variance < (_TELLING_SPREAD * self._tokens) ** 2:
             return 0.0
-        return min(max(line.seconds - line.covariance / line.variance * line.size, 0.0), line.seconds)
-
-
-class RequestSize(NamedTuple):
-    """Predicted cost of a request."""
-
-    cost: int
-    longest: int
-    """Target tokens of its longest sentence."""
+        return min(max(self._seconds - self._covariance / self._variance * self._tokens, 0.0), self._seconds)
 
 
 class Calibration:
@@ -180,19 +118,11 @@ class Calibration:
         Estimates shrink as fast as the work is done: by a second in as many seconds as half of the requests take for
         each that was estimated. Below 0 the estimate is safe.
         """
-        return self._typical * (estimate - self.estimate(safe_seconds))
+        return self._typical * (estimate - (safe_seconds - _OVERHEAD_SECONDS) / self._factor)
 
     def safe(self, seconds: float) -> float:
         """Return the time within which nearly all requests with an estimate are done, seconds."""
         return self._factor * seconds + _OVERHEAD_SECONDS
-
-    def allows(self, estimate: float | None, seconds: float) -> bool:
-        """Return whether a time is safe for an estimate, as far as known; None: nothing is estimated yet."""
-        return estimate is None or self.safe(estimate) <= seconds
-
-    def estimate(self, safe_seconds: float) -> float:
-        """Return the greatest estimate that is safe within a time, seconds; less than 0 if there is none."""
-        return (safe_seconds - _OVERHEAD_SECONDS) / self._factor
 
     def observe(self, estimate: float, seconds: float, *, submitted_at: float = math.inf) -> None:
         """Compare an estimate with the time that its request took.
@@ -206,28 +136,26 @@ class Calibration:
         if not is_late and submitted_at < self._raised_at:
             return
         step = 1 - _LATE_SHARE if is_late else -_LATE_SHARE
-        self._set(self._factor * (1 + _FOLLOWING_RATE * step))
+        self._factor = min(max(self._factor * (1 + _FOLLOWING_RATE * step), _MIN_FACTOR), _MAX_FACTOR)
 
     def observe_expiry(self, estimate: float, seconds: float, *, now: float) -> None:
         """Take note of a request that ran out of the time that it had."""
         enough = (seconds - _OVERHEAD_SECONDS) / max(estimate, _MIN_ESTIMATE)
         self._raised_at = now
-        self._set(max(self._factor, _EXPIRED_MARGIN * enough))
-
-    def _set(self, factor: float) -> None:
-        self._factor = min(max(factor, _MIN_FACTOR), _MAX_FACTOR)
+        self._factor = min(max(self._factor, _EXPIRED_MARGIN * enough), _MAX_FACTOR)
 
 
 class Forecast:
     """When work would be done, as far as anything has been measured. Not thread-safe: the scheduler holds its lock."""
 
-    def __init__(self, *, workers: int) -> None:
-        self._workers = workers
+    def __init__(self) -> None:
         # Tokens and seconds of workers that were busy, old ones fading.
         self._tokens = self._seconds = 0.0
         self._length_ratio = 1.0
-        self._decoding_time = DecodingTime()
-        self._sizes: deque[RequestSize] = deque(maxlen=_RECENT_REQUESTS)
+        # Means of the last sentences: seconds in a batch for each token, and places of the batches.
+        self._token_seconds = self._rows = 0.0
+        self._sizes: deque[tuple[int, int]] = deque(maxlen=_RECENT_REQUESTS)
+        """Cost, and predicted target tokens of the longest sentence, of the last requests."""
         self.calibration = Calibration()
 
     def record(self, predicted: int, taken: int, seconds: float, *, rows: int, is_whole: bool) -> None:
@@ -240,15 +168,17 @@ class Forecast:
             predicted: Predicted target tokens.
             taken: Steps that were taken.
             seconds: Time from its joining a batch to its last step.
-            rows: Places of the batches that it had its steps with.
-            is_whole: False if it was given up.
+            rows: Places of its batch.
+            is_whole: False if it was given up; slow sentences would not count without the part that was decoded.
         """
         if not taken:
             return
         if is_whole:
             ratio = min(max(taken / predicted, 1 / _MAX_LENGTH_RATIO), _MAX_LENGTH_RATIO)
             self._length_ratio += _SENTENCE_WEIGHT * (ratio - self._length_ratio)
-        self._decoding_time.record(taken, seconds, rows=rows, share=min(1.0, taken / predicted))
+        weight = _SENTENCE_WEIGHT * min(1.0, taken / predicted) if self._token_seconds else 1.0
+        self._token_seconds += weight * (seconds / taken - self._token_seconds)
+        self._rows += weight * (rows - self._rows)
 
     def record_work(self, tokens: int, seconds: float) -> None:
         """Add the tokens that went through the network in the busy time of a worker."""
@@ -256,30 +186,29 @@ class Forecast:
         self._tokens = self._tokens * fading + tokens
         self._seconds = self._seconds * fading + seconds
 
-    def record_request(self, size: RequestSize) -> None:
-        """Add a request, even a refused one."""
-        self._sizes.append(size)
+    def record_request(self, cost: int, longest: int) -> None:
+        """Add a request, even a refused one, with the predicted target tokens of its longest sentence."""
+        self._sizes.append((cost, longest))
 
     @property
     def smallest_cost(self) -> int:
         """The fewest tokens of one of the last requests; 0 before the first one."""
-        return min([size.cost for size in self._sizes], default=0)
+        return min(self._sizes, default=(0, 0))[0]
 
     @property
-    def typical_size(self) -> RequestSize:
-        """The medians of the last requests; zeros before the first one."""
-        costs, longest = zip(*self._sizes or [RequestSize(0, 0)], strict=True)
-        return RequestSize(statistics.median_low(costs), statistics.median_low(longest))
+    def typical_size(self) -> tuple[int, int]:
+        """The medians of the last requests, cost and longest sentence; zeros before the first one."""
+        costs, longest = zip(*self._sizes or [(0, 0)], strict=True)
+        return statistics.median_low(costs), statistics.median_low(longest)
 
-    def seconds_for(self, tokens: float, *, workers: int | None = None) -> float | None:
-        """Estimate the seconds that workers need for predicted tokens; None: nothing is measured."""
-        if not self._tokens:
-            return None
-        return tokens * self._length_ratio * self._seconds / self._tokens / min(workers or math.inf, self._workers)
+    def seconds_for(self, tokens: float, *, workers: int) -> float:
+        """Estimate the seconds that workers need for predicted tokens; 0 if nothing is measured."""
+        return tokens * self._length_ratio * self._seconds / self._tokens / workers if self._tokens else 0.0
 
-    def seconds_in_batch(self, target_tokens: int, rows: float | None = None) -> float:
+    def seconds_in_batch(self, target_tokens: int, rows: float) -> float:
         """Estimate the seconds that a sentence stays in a batch of the given places; 0 if nothing is measured.
 
-        Without a number of places, they are as many as there were of late.
+        A step takes a fixed time, and the same for each sentence.
         """
-        return self._decoding_time.seconds_for(target_tokens * self._length_ratio, rows)
+        size = (_STEP_ROWS + rows) / (_STEP_ROWS + self._rows)
+        return target_tokens * self._length_ratio * self._token_seconds * size

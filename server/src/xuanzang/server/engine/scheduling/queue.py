@@ -1,20 +1,18 @@
 """The queue: whose sentence is next.
 
 Callers take turns by virtual token counters (Sheng et al. 2024, "Fairness in Serving Large Language Models", OSDI,
-algorithm 2). Each share has a counter of the tokens that it was given, and so has each name within a share; the least
-counter goes first. A share that comes back takes over the least counter of waiting shares, so it has no claim to the
-time of before. The sentences of one caller go in order of arrival, but late ones go first.
+algorithm 2). Each share has a counter of the tokens that it was given, and so has each name within a share; the lowest
+counter goes first. A newcomer starts at the lowest counter of those who wait, so it has no claim to the time before.
+The sentences of one caller go in the order of arrival.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
-from bisect import bisect_left, insort
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, takewhile
+from itertools import takewhile
 from operator import attrgetter
 from typing import TypeVar
 
@@ -22,42 +20,20 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import FlowKey, QueuedSentence
 from xuanzang.server.engine.types import CallerId
 
-# Counters of shares without waiting sentences that are kept.
-_KEPT_SHARES = 1024
-
-
-@dataclass(slots=True)
-class _Line:
-    """Sentences that wait one behind the other."""
-
-    sentences: dict[int, QueuedSentence] = field(default_factory=dict)
-    """By number, oldest first."""
-    by_time: list[tuple[float, int]] = field(default_factory=list)
-    """Due time and number of those with a deadline, in this order."""
-
-    def add(self, queued: QueuedSentence) -> None:
-        self.sentences[queued.number] = queued
-        if queued.due_at < math.inf:
-            insort(self.by_time, (queued.due_at, queued.number))
-
-    def remove(self, queued: QueuedSentence) -> None:
-        del self.sentences[queued.number]
-        if queued.due_at < math.inf:
-            del self.by_time[bisect_left(self.by_time, (queued.due_at, queued.number))]
-
-    def in_turn(self, now: float) -> Iterator[QueuedSentence]:
-        late = [number for _, number in self.by_time[: bisect_left(self.by_time, (now, math.inf))]]
-        yield from (self.sentences[number] for number in late)
-        yield from (queued for queued in self.sentences.values() if queued.due_at > now)
+# More than the numbers of all sentences.
+_BEFORE_ALL = 2**62
 
 
 @dataclass(slots=True)
 class _Name:
     served: float
+    """Tokens that it was given."""
     cost: int = 0
+    """Predicted tokens that wait."""
     places: int = 0
-    lines: dict[LoadedModel | None, _Line] = field(default_factory=dict)
-    """One for each model with limits, and one for all others."""
+    """Places that the waiting sentences will take."""
+    lines: dict[LoadedModel | None, dict[int, QueuedSentence]] = field(default_factory=dict)
+    """Sentences by number, oldest first; a line for each model with limits, and one for all others."""
 
 
 @dataclass(slots=True)
@@ -67,7 +43,7 @@ class _Share:
     names: dict[str, _Name] = field(default_factory=dict)
 
 
-_Served = TypeVar("_Served", _Share, _Name)
+_Owner = TypeVar("_Owner", _Share, _Name)
 
 
 class FairQueue:
@@ -76,71 +52,69 @@ class FairQueue:
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
         """Shares with waiting sentences."""
-        self._kept: OrderedDict[str, float] = OrderedDict()
-        """Counters of others, for when they come back."""
-        self._limited: Counter[LoadedModel] = Counter()
-        self._numbers = count()
-        self._queued_at = 0.0
+        self._added = 0
+        self._submitted_at = 0.0
+        """Sum over all sentences."""
         self.count = self.cost = 0
-        self.places: dict[str, int] = {}
+        self.places: Counter[str] = Counter()
         """Places that the waiting sentences of each share will take."""
+        self.limited: Counter[LoadedModel] = Counter()
+        """Predicted tokens that wait for each model with limits."""
 
-    def add(self, sentences: Sequence[QueuedSentence]) -> None:
-        """Add sentences of one request."""
+    def add(self, sentences: Sequence[QueuedSentence], *, first: bool = False) -> None:
+        """Add sentences of one request, behind those of the same caller or `first`."""
         (owner, of_owner), limited = sentences[0].request.flow
         if owner not in self._shares:
-            least = min((each.served for each in self._shares.values()), default=0.0)
-            self._shares[owner] = _Share(max(self._kept.pop(owner, 0.0), least))
+            self._shares[owner] = _Share(_lowest(self._shares.values()))
         share = self._shares[owner]
         if of_owner not in share.names:
-            share.names[of_owner] = _Name(min((each.served for each in share.names.values()), default=0.0))
-        name = share.names[of_owner]
-        line = name.lines.setdefault(limited, _Line())
+            share.names[of_owner] = _Name(_lowest(share.names.values()))
+        lines = share.names[of_owner].lines
+        line = lines.setdefault(limited, {})
         for queued in sentences:
-            queued.number = next(self._numbers)
-            line.add(queued)
-            self._count(share, name, queued, 1)
+            self._added += 1
+            queued.number = self._added - _BEFORE_ALL if first else self._added
+            line[queued.number] = queued
+            self._count(queued, 1)
+        if first:
+            lines[limited] = dict(sorted(line.items()))
 
-    def remove(self, sentences: Iterable[QueuedSentence], *, taken: bool = False) -> list[QueuedSentence]:
-        """Remove those of some sentences that wait; charge their callers for those `taken` by a worker."""
-        return [queued for queued in sentences if self._remove(queued, taken=taken)]
+    def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
+        """Remove those of some sentences that wait, and return them."""
+        removed = []
+        for queued in sentences:
+            (owner, of_owner), limited = queued.request.flow
+            share = self._shares.get(owner)
+            name = share and share.names.get(of_owner)
+            line = name and name.lines.get(limited)
+            if share and name and line and line.get(queued.number) is queued:
+                removed.append(queued)
+                self._count(queued, -1)
+                del line[queued.number]
+                if not line:
+                    del name.lines[limited]
+                if not name.lines:
+                    del share.names[of_owner]
+                if not share.names:
+                    del self._shares[owner], self.places[owner]
+        return removed
 
-    def _remove(self, queued: QueuedSentence, *, taken: bool) -> bool:
+    def _count(self, queued: QueuedSentence, sign: int) -> None:
         (owner, of_owner), limited = queued.request.flow
-        share = self._shares.get(owner)
-        name = share and share.names.get(of_owner)
-        line = name and name.lines.get(limited)
-        if not (share and name and line and line.sentences.get(queued.number) is queued):
-            return False
-        line.remove(queued)
-        self._count(share, name, queued, -1)
-        if taken:
-            self.charge(queued.request.flow.caller, queued.cost)
-        if not line.sentences:
-            del name.lines[limited]
-        if not name.lines:
-            del share.names[of_owner]
-        if not share.names:
-            del self._shares[owner], self.places[owner]
-            self._kept[owner] = share.served
-            if len(self._kept) > _KEPT_SHARES:
-                self._kept.popitem(last=False)
-        return True
-
-    def _count(self, share: _Share, name: _Name, queued: QueuedSentence, sign: int) -> None:
-        (owner, _), limited = queued.request.flow
         cost, places = sign * queued.cost, sign * queued.places
+        share = self._shares[owner]
+        name = share.names[of_owner]
         self.count += sign
-        self._queued_at += sign * queued.queued_at
+        self._submitted_at += sign * queued.request.submitted_at
         self.cost += cost
         share.cost += cost
         name.cost += cost
         name.places += places
-        self.places[owner] = self.places.get(owner, 0) + places
-        if limited is not None:
-            self._limited[limited] += cost
-            if not self._limited[limited]:
-                del self._limited[limited]
+        self.places[owner] += places
+        if limited:
+            self.limited[limited] += cost
+            if not self.limited[limited]:
+                del self.limited[limited]
 
     def charge(self, caller: CallerId, tokens: int) -> None:
         """Add to the counters of a caller: the prediction is charged at the start, and corrected at the end."""
@@ -148,25 +122,14 @@ class FairQueue:
             share.served += tokens
             if name := share.names.get(caller.name):
                 name.served += tokens
-        elif caller.share in self._kept:
-            self._kept[caller.share] += tokens
 
     def waited(self, now: float) -> float:
         """Return the seconds that all sentences have waited together."""
-        return self.count * now - self._queued_at
+        return self.count * now - self._submitted_at
 
     def backlog(self, share: str) -> int:
         """Return the predicted tokens of the waiting sentences of a share."""
         return self._shares[share].cost if share in self._shares else 0
-
-    def limited_cost(self, model: LoadedModel) -> int:
-        """Return the predicted tokens that wait for a model with limits."""
-        return self._limited[model]
-
-    @property
-    def has_limited(self) -> bool:
-        """True if sentences wait for a model with limits."""
-        return bool(self._limited)
 
     def cost_before(self, caller: CallerId, cost: int) -> int:
         """Return the predicted tokens that go before the last of a request that would be added now.
@@ -174,56 +137,49 @@ class FairQueue:
         While its own are taken, every other name of its share gets as many, if it has them, and so does every other
         share.
         """
+        if not self.count:
+            return 0
         names = self._shares[caller.share].names if caller.share in self._shares else {}
         before = names[caller.name].cost if caller.name in names else 0
         before += sum([min(each.cost, before + cost) for name, each in names.items() if name != caller.name])
         others = [each.cost for share, each in self._shares.items() if share != caller.share]
         return before + sum([min(each, before + cost) for each in others])
 
-    def places_of(self, share: str) -> dict[str, int]:
+    def places_of(self, share: str) -> Mapping[str, int]:
         """Return the places that the waiting sentences of a share will take, by name."""
-        names = self._shares[share].names if share in self._shares else {}
-        return {name: each.places for name, each in names.items()}
+        return {name: each.places for name, each in self._shares[share].names.items()}
 
-    def in_turn(
-        self, now: float, is_open: Callable[[str], bool], may_try: Callable[[FlowKey], bool]
-    ) -> Iterator[QueuedSentence]:
+    def in_turn(self, may_take: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
         """Yield sentences in the order for a worker to take them; nothing is changed.
 
-        Args:
-            now: Time, on the clock of `time.monotonic`.
-            is_open: Whether sentences of a share may be taken, asked once.
-            may_try: Whether the next sentence of a line may be, asked before each; once False, it stays so.
+        `may_take`: whether the next sentence of a line may be taken, asked before each; once False, it stays so.
         """
 
         def of_name(name: _Name) -> Iterator[QueuedSentence]:
-            lines = [
-                takewhile(lambda queued: may_try(queued.request.flow), line.in_turn(now))
-                for line in name.lines.values()
-            ]
+            lines = [takewhile(lambda each: may_take(each.request.flow), line.values()) for line in name.lines.values()]
             return lines[0] if len(lines) == 1 else heapq.merge(*lines, key=attrgetter("number"))
 
-        def of_share(owner: str, share: _Share) -> Iterator[QueuedSentence]:
-            if not is_open(owner):
-                return iter(())
-            return _by_counter(share.names, lambda _, name: of_name(name))
+        return _by_counter(self._shares, lambda share: _by_counter(share.names, of_name))
 
-        return _by_counter(self._shares, of_share)
+
+def _lowest(owners: Iterable[_Owner]) -> float:
+    """Return the lowest counter of those who wait, 0 without any."""
+    return min(map(attrgetter("served"), owners), default=0.0)
 
 
 def _by_counter(
-    callers: Mapping[str, _Served], sentences_of: Callable[[str, _Served], Iterator[QueuedSentence]]
+    owners: Mapping[str, _Owner], sentences_of: Callable[[_Owner], Iterator[QueuedSentence]]
 ) -> Iterator[QueuedSentence]:
-    """Yield the sentences of callers in turn: always of the one whose counter would be the least."""
-    order = [(each.served, caller) for caller, each in callers.items()]
+    """Yield the sentences of callers in turn: always of the one whose counter would be the lowest."""
+    order = [(each.served, owner) for owner, each in owners.items()]
     heapq.heapify(order)
     sentences: dict[str, Iterator[QueuedSentence]] = {}
     while order:
-        served, caller = order[0]
-        if caller not in sentences:
-            sentences[caller] = sentences_of(caller, callers[caller])
-        if (queued := next(sentences[caller], None)) is None:
+        served, owner = order[0]
+        if owner not in sentences:
+            sentences[owner] = sentences_of(owners[owner])
+        if (queued := next(sentences[owner], None)) is None:
             heapq.heappop(order)
         else:
             yield queued
-            heapq.heapreplace(order, (served + queued.cost, caller))
+            heapq.heapreplace(order, (served + queued.cost, owner))

@@ -142,17 +142,41 @@ class QueuedSentence:
     """Shape of the batches that it may join."""
     places: int
     """Places that it takes in a batch: one, or more if it makes steps longer than others do."""
-    queued_at: float
     number: int = 0
     """Number in the order of arrival; set when it is queued."""
     tier: int = 0
-    """Number of its tier; set when it joins."""
-    due_at: float = math.inf
-    """Time of its precedence over others of its caller, so that its deadline can be met; set when it is queued."""
+    """Number of its tier; set when it joins, as all fields below."""
+    taken_at: float = 0.0
+    encoded_at: float = 0.0
+    batch_size: int = 0
+    """Sentences of the model that the worker decoded then, itself counted."""
+    first_step: int = 0
+    """Number of the worker's step before its first."""
+    reported_tokens: int = 0
+    """Tokens at its beginning that its caller has read."""
+    steps: int = 0
+    """Steps that it took; set when it leaves, as all fields below."""
+    finished_at: float = 0.0
+    is_whole: bool = False
+    """False if it was given up."""
 
-    def worked(self, steps: int) -> int:
-        """Return the tokens that have gone through the network after some steps, which may be more than predicted."""
-        return self.source_tokens + (self.cost - self.source_tokens) * steps // self.target_tokens
+    @property
+    def worked(self) -> int:
+        """Tokens that have gone through the network when it left, which may be more than predicted."""
+        return self.source_tokens + (self.cost - self.source_tokens) * self.steps // self.target_tokens
+
+    def timeline(self, worker: int) -> SentenceTimeline:
+        """Return when a worker worked on it, once it has left."""
+        return SentenceTimeline(
+            queued_at=self.request.submitted_at,
+            taken_at=self.taken_at,
+            encoded_at=self.encoded_at,
+            finished_at=self.finished_at,
+            worker=worker,
+            batch_size=self.batch_size,
+            steps=self.steps,
+            max_target_length=self.sentence.options.max_target_length,
+        )
 
 
 def places_of(shape: BatchShape, *, edits_follow_tokens: bool) -> int:
@@ -164,20 +188,6 @@ def places_of(shape: BatchShape, *, edits_follow_tokens: bool) -> int:
     """
     wide = max(-(-shape.beam_size // _BEAM_OF_PLACE), -(-shape.candidate_count // _CANDIDATES_OF_PLACE))
     return 2 * wide if edits_follow_tokens else wide
-
-
-class DoneSentence(NamedTuple):
-    """A sentence that has left its batch."""
-
-    queued: QueuedSentence
-    cost: int
-    """Tokens that went through the network."""
-    seconds: float
-    """Time from its joining a batch to its last step."""
-    target_tokens: int
-    """Steps that were taken in this time."""
-    is_whole: bool = True
-    """False if it was given up."""
 
 
 class Request:
@@ -217,8 +227,8 @@ class Request:
         """Places that all sentences take in batches."""
         self.submitted_at = time.monotonic()
         self.sentences: Sequence[QueuedSentence] = [self._queued(*each) for each in enumerate(sentences)]
-        self.estimate: float | None = None
-        """Seconds from submission to the results, as estimated then; None before anything has been measured."""
+        self.estimate = 0.0
+        """Seconds from submission to the results, as estimated then; 0 before anything has been measured."""
         self.abandoned: AbandonReason | None = None
         self.started = False
         self.reads_along = reads_along
@@ -240,7 +250,6 @@ class Request:
             cache_bytes=self.model.cache_bytes_of(sentence),
             shape=shape,
             places=places_of(shape, edits_follow_tokens=options.edits_follow_tokens),
-            queued_at=self.submitted_at,
         )
         self.cost += queued.cost
         self.longest = max(self.longest, target_tokens)
@@ -253,7 +262,7 @@ class Request:
             self._inbox.leave(self._take, position, found)
             return
         try:
-            self._pool.submit(lambda: self._inbox.leave(self._keep, self._next(position, found)))
+            self._pool.submit(self._make, position, found)
         except DrainingError as error:
             self.fail(error)
 
@@ -269,24 +278,31 @@ class Request:
         """Let go of the sentences: they have their request, so that each would keep the other."""
         self.sentences = ()
 
-    def _take(self, position: int, found: Found) -> None:
-        self._keep(self._next(position, found))
-
-    def _next(self, position: int, found: Found) -> Callable[[], None] | Exception:
+    def _make(self, position: int, found: Found) -> None:
+        """Process a result in a thread of the pool; its fault ends its call alone, as in the event loop."""
         if self.done.done():
-            return _nothing
-        try:
-            return self._receiver.next(position, found)
-        except Exception as error:  # noqa: BLE001 - the fault of one sentence ends its call alone
-            return error
-
-    def _keep(self, then: Callable[[], None] | Exception) -> None:
-        self._left -= 1
-        if isinstance(then, Exception):
-            self._end(then)
             return
         try:
-            then()
+            finish = self._receiver.next(position, found)
+        except Exception as error:  # noqa: BLE001 - the fault of one sentence ends its call alone
+            self.fail(error)
+        else:
+            self._inbox.leave(self._finish, finish)
+
+    def _take(self, position: int, found: Found) -> None:
+        if self.done.done():
+            return
+        try:
+            finish = self._receiver.next(position, found)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._end(error)
+        else:
+            self._finish(finish)
+
+    def _finish(self, finish: Callable[[], None]) -> None:
+        self._left -= 1
+        try:
+            finish()
         except Exception as error:  # noqa: BLE001 - as above
             self._end(error)
         if not self._left:
@@ -305,7 +321,3 @@ class Request:
             self.done.set_result(None)
         else:
             self.done.set_exception(error)
-
-
-def _nothing() -> None:
-    """Do nothing."""

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.decoding.decoder import BatchShape
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import cache_bytes, memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.decide import (
-    NOTHING,
-    Asked,
-    Decision,
-    decide,
-    has_room,
-    is_surely_in_time,
-    require_place,
-    require_time,
-    seconds_until_begun,
-    takers,
-)
-from xuanzang.server.engine.scheduling.forecast import RequestSize
-from xuanzang.server.engine.scheduling.request import AbandonReason, DoneSentence, FlowKey, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.state import State
+from xuanzang.server.engine.scheduling.decide import Asked, Decision, decide, estimate, require_place, require_time
+from xuanzang.server.engine.scheduling.request import AbandonReason, FlowKey, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.state import TIERS, State
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
-# Share of a sentence's waiting time until it is due.
-_PATIENT_SHARE = 0.7
 # Maximum lead of callers' clocks over ours.
 _CLOCK_SECONDS = 0.02
 
@@ -40,8 +25,7 @@ class Scheduler:
     """Sentences of all callers wait here until a worker has room for them.
 
     The event loop adds and removes requests; workers ask before each of their steps. Everything is guarded by one
-    condition, which is held for short work only, waited on without polling, and left alone by workers as long as there
-    is nothing for them.
+    condition, which is held for short work only, and waited on without polling.
     """
 
     def __init__(self, settings: EngineSettings, *, workers: int) -> None:
@@ -66,8 +50,7 @@ class Scheduler:
         if not self._has_limit:
             with self._lock:
                 self._state.budget.max_bytes = cache_bytes(memory_limit(), weights_bytes)
-                if self._state.budget.lacking:
-                    self._tell_workers()
+                self._tell_workers(if_lacking=True)
 
     @property
     def has_waiting(self) -> bool:
@@ -77,7 +60,7 @@ class Scheduler:
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
         with self._lock:
-            return self._state.forecast.seconds_for(self._state.queue.cost) or 0.0
+            return self._state.forecast.seconds_for(self._state.queue.cost, workers=len(self._state.workers))
 
     def held_places(self, tier: int) -> int:
         """Return the places that sentences of a tier hold, all workers together."""
@@ -89,6 +72,16 @@ class Scheduler:
         with self._lock:
             return sum(self._state.waiting(tier).values())
 
+    def reserved_bytes(self, labels: tuple[str, str]) -> int:
+        """Return the bytes for keys and values that are reserved for the model of a name and version."""
+        with self._lock:
+            return self._state.budget.reserved(labels)
+
+    def serving(self, labels: tuple[str, str]) -> int:
+        """Return the number of workers that decode with the model of a name and version."""
+        with self._lock:
+            return len(self._state.budget.serving(labels))
+
     def require_admission(self, asked: Asked, *, useful_until: float) -> None:
         """Refuse a request early that could not be submitted, by a lower bound of its work.
 
@@ -98,17 +91,15 @@ class Scheduler:
         with self._lock:
             state, now = self._state, time.monotonic()
             # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
-            if not asked.cost or state.is_idle:
-                return
-            require_place(state, asked)
-            state.forecast.calibration.forget(now)
-            if not is_surely_in_time(state, asked, useful_until - now):
-                require_time(state, asked, useful_until - now, now)
+            if asked.cost and not state.is_idle:
+                require_place(state, asked)
+                state.forecast.calibration.forget(now)
+                require_time(state, asked, useful_until - now)
 
     def require_time(self, caller: CallerId, seconds: float) -> None:
         """Raise OverloadedError for an unread request, if none of its possible work could be begun in time.
 
-        It may be as small as any of late, and a part of the answer may be enough for its caller.
+        It may be as small as any of the last ones, and a part of the answer may be enough for its caller.
         """
         asked = Asked(FlowKey(caller), self._state.forecast.smallest_cost, accepts_part=True)
         self.require_admission(asked, useful_until=time.monotonic() + seconds)
@@ -116,10 +107,10 @@ class Scheduler:
     def seconds_until_begun(self, caller: CallerId) -> float | None:
         """Estimate when a request of a caller would be begun; None if no worker has more than a sentence to work on."""
         with self._lock:
-            if self._state.is_calm:
+            state = self._state
+            if not state.queue.count and sum(map(state.rows, TIERS)) <= len(state.workers):
                 return None
-            asked = Asked(FlowKey(caller), self._state.forecast.smallest_cost)
-            return seconds_until_begun(self._state, asked, time.monotonic()) or 0.0
+            return estimate(state, Asked(FlowKey(caller), state.forecast.smallest_cost)).begun
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none; the caller must `close` it in any case.
@@ -135,55 +126,53 @@ class Scheduler:
         with self._lock:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
-            state, now = self._state, time.monotonic()
+            state = self._state
             state.budget.require_possible(request.sentences)
             if not follows:
-                self._admit(request, now)
-            for queued in request.sentences:
-                queued.due_at = now if follows else self._due_at(queued, now)
-            state.ask(request, now)
+                self._admit(request)
+            state.callers.add(request.flow.caller, request.places)
+            tier = state.callers.tier_of(request.flow.caller)
+            others_wait = bool(state.waiting(tier))
+            state.queue.add(request.sentences, first=follows)
             request.model.metrics.requests_waiting.value += 1
             request.model.metrics.queue_tokens.value += request.cost
             # An idle worker has room for any sentence, unless its model may not have all workers.
-            self._changed.notify(len(state.workers) if request.flow.limited else len(request.sentences))
-            # A worker amid steps is notified once; a full one asks when it has room again.
-            untold = [worker for worker, interrupt in enumerate(self.interrupts) if not interrupt.is_set]
-            for worker in takers(state, untold, request.flow, now):
-                self.interrupts[worker].set()
+            idle, limited = sum([worker.is_idle for worker in state.workers]), request.flow.limited
+            self._changed.notify(idle if limited else len(request.sentences))
+            # Where others wait already, workers have no room, and ask when they have again.
+            if (len(request.sentences) > idle or limited) and not others_wait:
+                for worker, interrupt in zip(state.workers, self.interrupts, strict=True):
+                    if not worker.is_idle and worker.tiers[tier].rows < state.max_places:
+                        interrupt.set()
 
-    def _admit(self, request: Request, now: float) -> None:
-        state = self._state
-        state.forecast.record_request(RequestSize(request.cost, request.longest))
-        seconds = request.useful_until - now
-        if seconds <= 0:
+    def _admit(self, request: Request) -> None:
+        state, now = self._state, time.monotonic()
+        state.forecast.record_request(request.cost, request.longest)
+        if request.useful_until <= now:
             raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
         state.forecast.calibration.forget(now)
         asked = Asked(request.flow, request.cost, request.longest, request.places, request.accepts_part)
         require_place(state, asked)
-        request.estimate = require_time(state, asked, seconds, now)
-
-    def _due_at(self, queued: QueuedSentence, now: float) -> float:
-        """Return the time of a sentence's precedence over others of its caller, so that its deadline can be met."""
-        if math.isinf(queued.request.useful_until):
-            return math.inf
-        seconds = self._state.forecast.seconds_in_batch(queued.target_tokens)
-        return now + _PATIENT_SHARE * (queued.request.useful_until - seconds - now)
+        request.estimate = require_time(state, asked, request.useful_until - now)
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove the rest of a submitted request; sentences in a batch leave at the next step."""
         request.abandoned = abandoned
         with self._lock:
-            _count_removed(self._state.settle(request))
+            state, metrics = self._state, request.model.metrics
+            state.callers.add(request.flow.caller, -request.places)
             if abandoned:
+                state.budget.forget(request.sentences)
+                for queued in state.queue.remove(request.sentences):
+                    metrics.queue_tokens.value -= queued.cost
                 # Others may have waited for memory behind the removed ones.
                 self._tell_workers()
-            metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
             self._calibrate(request, abandoned)
 
     def _calibrate(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Compare the time that a request took with its estimate, unless it was given up for another reason."""
-        if request.estimate is None:
+        if not request.estimate:
             return
         calibration, now = self._state.forecast.calibration, time.monotonic()
         if abandoned is None:
@@ -204,63 +193,46 @@ class Scheduler:
         # Later work sets it again.
         self.interrupts[worker].clear()
         state = self._state
-        running = bool(state.workers[worker].sentences)
-        waited_in_vain = False
+        is_idle, waited_in_vain = state.workers[worker].is_idle, False
         with self._lock:
-            # Not before the lock: what is submitted between the two would join without leaving the queue.
-            if running and not state.queue.count:
-                return decide(state, worker, time.monotonic())
             while True:
-                if self._stopped:
-                    return NOTHING if running else None
-                if worker in self._woken:
-                    self._woken.remove(worker)
-                    return NOTHING
-                decision = self._decided(worker)
-                if running or decision.joins or decision.trims:
-                    self._note_what_is_left(worker, was_idle=not running)
+                if self._stopped and is_idle:
+                    return None
+                decision = decide(state, worker, time.monotonic())
+                if self._stopped or worker in self._woken:
+                    self._woken.discard(worker)
+                    return decision._replace(joins={})
+                self._apply(worker, decision)
+                if decision.joins or decision.trims or not is_idle:
                     return decision
                 if waited_in_vain:
                     if state.queue.count:
                         self._changed.notify()  # for work that came as the time ended
-                    return NOTHING
+                    return decision
                 # Waiting sentences are for other workers, or need memory: look again after a change.
                 waited_in_vain = not self._changed.wait(idle_seconds)
 
-    def _decided(self, worker: int) -> Decision:
-        """Decide, give up the requests of sentences that cannot be done in time, and let the others join."""
+    def _apply(self, worker: int, decision: Decision) -> None:
+        """Let sentences join as decided, and count them, and the requests of which they are the first."""
         state, now = self._state, time.monotonic()
-        while (decision := decide(state, worker, now)).hopeless:
-            for queued in decision.hopeless:
-                if not queued.request.abandoned:
-                    self._give_up(queued.request)
-        state.join(worker, decision.joins)
-        for sentences in decision.joins.values():
-            _count_started(sentences, now)
-            self._report(sentences)
-        # Memory that workers keep for later sentences is released if that makes room for a waiting one.
-        if decision.lacking != state.budget.lacking:
-            state.budget.lacking = dict(decision.lacking)
+        has_changed = decision.budget.lacking != state.budget.lacking
+        state.join(worker, decision.joins, decision.budget)
+        for queued in [queued for sentences in decision.joins.values() for queued in sentences]:
+            request, metrics = queued.request, queued.request.model.metrics
+            metrics.queue_tokens.value -= queued.cost
+            metrics.queue_duration_seconds.observe(now - request.submitted_at)
+            if not request.started:
+                request.started = True
+                metrics.requests_waiting.value -= 1
+                metrics.requests_running.value += 1
+        if has_changed:
+            # Memory that workers keep for later sentences is released if that makes room for a waiting one.
             self._tell_workers()
-        return decision
 
-    def _give_up(self, request: Request) -> None:
-        """End a request before its deadline, so that its sentences stop taking time from others."""
-        request.abandoned = "deadline"
-        self._tell_workers()
-        _count_removed(self._state.withdraw(request))
-        message = "the deadline would pass before the translation is done"
-        request.fail(DeadlineExceededError(message, in_queue=not request.started))
-
-    def _note_what_is_left(self, worker: int, *, was_idle: bool) -> None:
-        """Let a worker look again after its first step, if sentences other than its own may join."""
-        if not self._state.queue.count or not has_room(self._state, worker, time.monotonic()):
-            self.interrupts[worker].clear()
-        elif was_idle:
-            self.interrupts[worker].set()
-
-    def _tell_workers(self) -> None:
+    def _tell_workers(self, *, if_lacking: bool = False) -> None:
         """Notify workers of a change: waiting ones at once, the others after their step."""
+        if if_lacking and not self._state.budget.lacking:
+            return
         self._changed.notify_all()
         for interrupt in self.interrupts:
             interrupt.set()
@@ -271,70 +243,30 @@ class Scheduler:
             self._woken.add(worker)
             self._tell_workers()
 
-    def record_joining(self, worker: int, source_tokens: int, seconds: float) -> None:
-        """Measure how long the sentences of a worker had to stop for others that joined."""
-        self._state.workers[worker].joining.record(source_tokens, seconds)
+    def charge(self, worker: int, tier: int, seconds: float, *, joined_tokens: int = 0) -> None:
+        """Count the time that a worker spent on a tier, for an encoder run if tokens joined; its own, without lock."""
+        here = self._state.workers[worker]
+        here.charge(tier, seconds, self._state.callers.light_weight)
+        if joined_tokens:
+            here.joining.record(joined_tokens, seconds)
 
-    def charge(self, worker: int, tier: int, seconds: float) -> None:
-        """Count the time that a worker spent on a tier; its own, so that no lock is needed."""
-        self._state.workers[worker].charge(tier, seconds, self._state.callers.light_weight)
-
-    def sentences(self, worker: int) -> int:
-        """Return how many sentences a worker has, which it alone lets leave."""
-        return len(self._state.workers[worker].sentences)
-
-    def leave(self, worker: int, running: Collection[QueuedSentence]) -> None:
-        """Take note which sentences a worker still decodes; all others have left."""
-        state = self._state
+    def leave(self, worker: int, sentences: Sequence[QueuedSentence], *, seconds: float) -> None:
+        """Take note of sentences that have left a worker, in the seconds of its work since it last said so."""
         with self._lock:
-            left = state.workers[worker].sentences - set(running)
-            for queued in left:
-                state.leave(worker, queued)
-            self._report(left)
-            if state.budget.lacking or state.queue.has_limited:
+            state = self._state
+            state.leave(worker, sentences)
+            state.forecast.record_work(sum([queued.worked for queued in sentences]), seconds)
+            if state.budget.lacking or state.queue.limited:
                 self._tell_workers()
 
     def hold(self, worker: int, model: LoadedModel, tier: int, held: Mapping[BatchShape, int]) -> None:
         """Take note of the bytes that a worker holds for the batches of a model, empty ones included."""
         with self._lock:
             self._state.budget.hold(worker, model, tier, held)
-            self._state.budget.report(model)
-            if self._state.budget.lacking:
-                self._tell_workers()
-
-    def _report(self, sentences: Collection[QueuedSentence]) -> None:
-        for model in {queued.request.model for queued in sentences}:
-            self._state.budget.report(model)
-
-    def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
-        """Measure the sentences that have left a worker, at least one, since it last recorded."""
-        with self._lock:
-            state = self._state
-            for queued, cost, in_batch, target_tokens, is_whole in done:
-                rows = max(1, state.workers[worker].tiers[queued.tier].rows)
-                state.forecast.record(queued.target_tokens, target_tokens, in_batch, rows=rows, is_whole=is_whole)
-                state.queue.charge(queued.request.flow.caller, cost - queued.cost)
-            state.forecast.record_work(sum([each.cost for each in done]), seconds)
+            self._tell_workers(if_lacking=True)
 
     def stop(self) -> None:
         """Stop accepting requests and giving out sentences."""
         with self._lock:
             self._stopped = True
             self._tell_workers()
-
-
-def _count_started(sentences: Sequence[QueuedSentence], now: float) -> None:
-    """Count the sentences that a worker has taken, and requests whose first they are as begun."""
-    for queued in sentences:
-        metrics = queued.request.model.metrics
-        metrics.queue_tokens.value -= queued.cost
-        metrics.queue_duration_seconds.observe(now - queued.queued_at)
-        if not queued.request.started:
-            queued.request.started = True
-            metrics.requests_waiting.value -= 1
-            metrics.requests_running.value += 1
-
-
-def _count_removed(sentences: Sequence[QueuedSentence]) -> None:
-    for queued in sentences:
-        queued.request.model.metrics.queue_tokens.value -= queued.cost

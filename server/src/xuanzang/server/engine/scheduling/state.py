@@ -7,16 +7,14 @@ server fast. While one does, all others have separate *light* batches, and most 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from xuanzang.server.engine.scheduling.budget import Budget
 from xuanzang.server.engine.scheduling.forecast import Forecast, JoiningCost
 from xuanzang.server.engine.scheduling.queue import FairQueue
-from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
@@ -28,48 +26,36 @@ _LIGHT_WEIGHT = 8.0
 # for this number of places of each worker: fewer make no step long.
 _MAX_TIMES = 4
 _MAX_PLACES = 4
-# After a sentence that joined a light batch others are expected for so long, which must not wait for long steps.
-_EXPECTED_SECONDS = 1.0
 
 
 class Demand:
     """Places that some callers ask for, and who asks for more than its share of them."""
 
-    def __init__(self, least: int) -> None:
-        """Begin with nothing; no caller takes too much with at most `least` places."""
-        self.places: dict[str, int] = {}
-        self.is_exceeded = False
-        """True if somebody asks for more than its share."""
-        self._least = least
+    def __init__(self, unnoticed: int) -> None:
+        """Begin with nothing; no caller takes too much with a number of `unnoticed` places."""
+        self.places: Counter[str] = Counter()
+        self._unnoticed = unnoticed
         # Callers per number of places, because the minimum and maximum are often needed.
-        self._levels: dict[int, int] = {}
+        self._levels: Counter[int] = Counter()
 
-    def add(self, key: str, places: int) -> None:
-        """Ask for more places, or for less than 0."""
-        levels, before = self._levels, self.places.get(key, 0)
-        after = before + places
-        if before:
-            levels[before] -= 1
-            if not levels[before]:
-                del levels[before]
-        if after:
-            levels[after] = levels.get(after, 0) + 1
-            self.places[key] = after
-        else:
-            self.places.pop(key, None)
-        most = max(levels, default=0)
-        self.is_exceeded = most > self._least and most > _MAX_TIMES * min(levels)
-
-    def may_exceed(self, key: str, places: int) -> bool:
-        """Return whether somebody might ask for more than its share if one of them asked for more places."""
-        after = self.places.get(key, 0) + places
-        most = max(after, max(self._levels, default=0))
-        return most > self._least and most > _MAX_TIMES * min(after, min(self._levels, default=after))
+    def add(self, key: str, places: int) -> bool:
+        """Ask for more places, or for less than 0; return whether anyone asks for more than its share now."""
+        for count, sign in ((self.places[key], -1), (self.places[key] + places, 1)):
+            if count:
+                self._levels[count] += sign
+                if not self._levels[count]:
+                    del self._levels[count]
+        self.places[key] += places
+        if not self.places[key]:
+            del self.places[key]
+        return self._is_exceeded_by(max(self._levels, default=0))
 
     def exceeds(self, key: str) -> bool:
         """Return whether one of them asks for more than its share."""
-        places = self.places.get(key, 0)
-        return places > self._least and places > _MAX_TIMES * min(self._levels)
+        return self._is_exceeded_by(self.places[key])
+
+    def _is_exceeded_by(self, places: int) -> bool:
+        return places > self._unnoticed and places > _MAX_TIMES * min(self._levels)
 
 
 class Callers:
@@ -78,8 +64,8 @@ class Callers:
     def __init__(self, *, workers: int) -> None:
         self.is_split = False
         """True if somebody takes more than its share, so that others have batches of their own."""
-        self._least = _MAX_PLACES * workers
-        self._shares = Demand(self._least)
+        self._unnoticed = _MAX_PLACES * workers
+        self._shares = Demand(self._unnoticed)
         self._names: dict[str, Demand] = {}
         self._divided: set[str] = set()
         """Shares with a name that takes more than its part of them."""
@@ -87,47 +73,40 @@ class Callers:
     def add(self, caller: CallerId, places: int) -> None:
         """Take note that a caller asks for places, or for less than 0 if it has them no longer."""
         share, name = caller
-        self._shares.add(share, places)
-        names = self._names.get(share)
-        if names is None:
-            names = self._names[share] = Demand(self._least)
-        names.add(name, places)
-        if names.is_exceeded:
+        if share not in self._names:
+            self._names[share] = Demand(self._unnoticed)
+        if self._names[share].add(name, places):
             self._divided.add(share)
         else:
             self._divided.discard(share)
-        if not names.places:
+        if not self._names[share].places:
             del self._names[share]
-        self.is_split = self._shares.is_exceeded or bool(self._divided)
+        self.is_split = self._shares.add(share, places) or bool(self._divided)
 
     @property
     def light_weight(self) -> float:
         """Time of light batches for each second of common ones: no share has more than an equal part of it."""
         return max(_LIGHT_WEIGHT, float(len(self._shares.places)))
 
+    def tier_of(self, caller: CallerId) -> int:
+        """Return the tier of a caller's next sentence."""
+        if not self.is_split:
+            return COMMON
+        tier = self.tier_of_share(caller.share)
+        return (COMMON if self._names[caller.share].exceeds(caller.name) else LIGHT) if tier is None else tier
+
+    def tier_of_share(self, share: str) -> int | None:
+        """Return the tier of all callers of a share; None if it is not the same."""
+        if not self.is_split or self._shares.exceeds(share):
+            return COMMON
+        return None if share in self._divided else LIGHT
+
     def tier_with(self, caller: CallerId, places: int) -> int:
         """Return the tier in which a caller would be decoded if it asked for more places."""
-        if not self.is_split and not self._shares.may_exceed(caller.share, places):
-            names = self._names.get(caller.share)
-            if names is None or not names.may_exceed(caller.name, places):
-                return COMMON
         self.add(caller, places)
         tier = self.tier_of(caller)
         self.add(caller, -places)
         return tier
-
-    def may_have(self, share: str, tier: int) -> bool:
-        """Return whether some of the callers of a share may be in a tier."""
-        if not self.is_split or self._shares.exceeds(share):
-            return tier == COMMON
-        return tier == LIGHT or share in self._divided
-
-    def tier_of(self, caller: CallerId) -> int:
-        """Return the tier of a caller's next sentence."""
-        if not self.is_split or self._shares.exceeds(caller.share):
-            return COMMON
-        exceeds = caller.share in self._divided and self._names[caller.share].exceeds(caller.name)
-        return COMMON if exceeds else LIGHT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,26 +136,19 @@ class TierState:
 class WorkerState:
     """A worker as the scheduler knows it."""
 
-    sentences: set[QueuedSentence] = field(default_factory=set)
-    """Sentences that have joined and not left."""
     tiers: tuple[TierState, TierState] = field(default_factory=lambda: (TierState(), TierState()))
     joining: JoiningCost = field(default_factory=JoiningCost)
 
     @property
-    def running(self) -> set[int]:
-        """Tiers that it has sentences of."""
-        return {tier for tier in TIERS if self.tiers[tier].rows}
-
-    def turn(self, active: set[int]) -> int:
-        """Return whose turn it is among some tiers (start-time fair queueing, Goyal et al. 1996)."""
-        return min(active, key=lambda tier: (self.tiers[tier].time, -tier), default=COMMON)
-
-    def seconds(self, tier: int, light_weight: float) -> float:
-        """Return the time of the other tier's turn."""
-        return (self.tiers[1 - tier].time - self.tiers[tier].time) * (light_weight if tier == LIGHT else 1.0)
+    def is_idle(self) -> bool:
+        """True if it has no sentences."""
+        return not (self.tiers[COMMON].rows or self.tiers[LIGHT].rows)
 
     def charge(self, tier: int, seconds: float, light_weight: float) -> None:
-        """Count time that was spent on a tier; one without sentences gains no claim to it."""
+        """Count time that was spent on a tier; one without sentences gains no claim to it.
+
+        Source: start-time fair queueing, Goyal et al. 1996.
+        """
         spent, other = self.tiers[tier], self.tiers[1 - tier]
         start = spent.time
         spent.time += seconds / (light_weight if tier == LIGHT else 1.0)
@@ -186,7 +158,7 @@ class WorkerState:
 
 
 class State:
-    """All that a decision depends on. Not thread-safe: the scheduler holds its lock."""
+    """The input of a decision. Not thread-safe: the scheduler holds its lock."""
 
     def __init__(self, *, workers: int, settings: EngineSettings, max_cache_bytes: int) -> None:
         """Make the state of workers that have decoded nothing yet.
@@ -200,74 +172,53 @@ class State:
         self.max_queue_tokens = settings.max_queue_tokens
         self.queue = FairQueue()
         self.callers = Callers(workers=workers)
-        self.budget = Budget(max_bytes=max_cache_bytes)
-        self.forecast = Forecast(workers=workers)
+        self.budget = Budget(max_cache_bytes)
+        self.forecast = Forecast()
         self.workers = [WorkerState() for _ in range(workers)]
-        self.light_until = -math.inf
-        """Time until which sentences for light batches are expected."""
 
-    def ask(self, request: Request, now: float) -> None:
-        """Queue the sentences of a request, and count its places until it is settled."""
-        self.callers.add(request.flow.caller, request.places)
-        if self.callers.tier_of(request.flow.caller) == LIGHT:
-            self.light_until = now + _EXPECTED_SECONDS
-        self.queue.add(request.sentences)
-
-    def settle(self, request: Request) -> list[QueuedSentence]:
-        """Forget a request that is answered or given up; return the sentences that waited still."""
-        self.callers.add(request.flow.caller, -request.places)
-        return self.withdraw(request)
-
-    def withdraw(self, request: Request) -> list[QueuedSentence]:
-        """Take the sentences of a request out of the queue; return them."""
-        self.budget.forget(request.sentences)
-        return self.queue.remove(request.sentences)
-
-    def join(self, worker: int, joins: Mapping[int, Sequence[QueuedSentence]]) -> None:
-        """Let sentences that wait join the batches of some tiers."""
+    def join(self, worker: int, joins: Mapping[int, Sequence[QueuedSentence]], budget: Budget) -> None:
+        """Let waiting sentences join the batches of some tiers, with the memory that was decided."""
+        self.budget = budget
         for tier, sentences in joins.items():
-            for queued in sentences:
+            for queued in self.queue.remove(sentences):
                 queued.tier = tier
-                self.workers[worker].sentences.add(queued)
                 self.workers[worker].tiers[tier].add(queued, 1)
-                self.budget.take(worker, tier, queued)
-            self.queue.remove(sentences, taken=True)
+                self.queue.charge(queued.request.flow.caller, queued.cost)
 
-    def leave(self, worker: int, queued: QueuedSentence) -> None:
-        """Take note that a sentence has left its batch."""
-        self.workers[worker].sentences.remove(queued)
-        self.workers[worker].tiers[queued.tier].add(queued, -1)
-        self.budget.release(worker, queued)
+    def leave(self, worker: int, sentences: Iterable[QueuedSentence]) -> None:
+        """Take note that sentences have left their batches; their callers pay for the tokens that they took."""
+        for queued in sentences:
+            tier = self.workers[worker].tiers[queued.tier]
+            self.forecast.record(
+                queued.target_tokens,
+                queued.steps,
+                queued.finished_at - queued.taken_at,
+                rows=tier.rows,
+                is_whole=queued.is_whole,
+            )
+            self.queue.charge(queued.request.flow.caller, queued.worked - queued.cost)
+            tier.add(queued, -1)
+            self.budget.release(worker, queued)
 
     def rows(self, tier: int) -> int:
         """Return the places that the sentences of a tier take in all workers."""
         return sum([each.tiers[tier].rows for each in self.workers])
 
-    def waiting(self, tier: int) -> dict[str, int]:
+    def waiting(self, tier: int) -> Mapping[str, int]:
         """Return the places that waiting sentences of a tier will take, by share; do not change it."""
         if not self.callers.is_split:
             return self.queue.places if tier == COMMON else {}
         waiting: dict[str, int] = {}
-        for share, places in self.queue.places.items():
-            if not self.callers.may_have(share, 1 - tier):
-                waiting[share] = places
-            elif self.callers.may_have(share, tier):
+        for share, of_all in self.queue.places.items():
+            tier_of_all, places = self.callers.tier_of_share(share), of_all
+            if tier_of_all is None:
                 names = self.queue.places_of(share).items()
-                of_tier = [each for name, each in names if self.callers.tier_of(CallerId(share, name)) == tier]
-                if of_tier:
-                    waiting[share] = sum(of_tier)
+                places = sum([each for name, each in names if self.callers.tier_of(CallerId(share, name)) == tier])
+            if places and tier_of_all in (tier, None):
+                waiting[share] = places
         return waiting
 
     @property
     def is_idle(self) -> bool:
         """True if no sentence waits or is decoded."""
-        return not self.queue.count and not any(map(attrgetter("sentences"), self.workers))
-
-    @property
-    def is_calm(self) -> bool:
-        """True if no sentence waits, and batches hold at most one sentence per worker."""
-        return not self.queue.count and sum(map(self.rows, TIERS)) <= len(self.workers)
-
-    def tokens_in_batches(self, *tiers: int) -> float:
-        """Return the predicted tokens that the sentences of tiers still need: on average, half of theirs."""
-        return sum(each.tiers[tier].tokens for each in self.workers for tier in tiers) / 2
+        return not self.queue.count and all(worker.is_idle for worker in self.workers)

@@ -8,19 +8,17 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.engine.decoding.decoder import BatchShape
-from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Decision
-from xuanzang.server.engine.scheduling.request import DoneSentence, Found, QueuedSentence, SentenceTimeline
+from xuanzang.server.engine.scheduling.request import Found, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 
 _LOGGER = logging.getLogger(__name__)
@@ -29,45 +27,11 @@ _LOGGER = logging.getLogger(__name__)
 _IDLE_SECONDS = 10.0
 # A worker that never rests releases it from time to time: it would follow the largest batch ever.
 _TRIM_SECONDS = 60.0
-# Steps of a model between two looks at the clock, if nothing happens meanwhile; sentences are hardly ever longer.
-_STEPS = 64
 # A finished sentence may wait one step per this number of sentences in its batch: in a large one another finishes in
 # nearly every step, and each return to Python costs all of them a part of a step.
 _SENTENCES_PER_STEP = 4
 # Steps of a large model take longer than a return to Python, so they save nothing.
 _MAX_SECONDS_AFTER_DONE = 0.05
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Running:
-    queued: QueuedSentence
-    first_step: int
-    batch_size: int
-    taken_at: float
-    encoded_at: float = 0.0
-    reported_tokens: int = 0
-
-    def found(
-        self, hypotheses: Sequence[TargetHypothesis], *, worker: int, step: int, ended_at: float, is_cut: bool = False
-    ) -> Found:
-        """Return the result, with the last step."""
-        timeline = SentenceTimeline(
-            queued_at=self.queued.queued_at,
-            taken_at=self.taken_at,
-            encoded_at=self.encoded_at,
-            finished_at=ended_at,
-            worker=worker,
-            batch_size=self.batch_size,
-            steps=step - self.first_step,
-            max_target_length=self.queued.sentence.options.max_target_length,
-        )
-        return Found(hypotheses, timeline, is_cut)
-
-    def done(self, step: int, ended_at: float, *, is_whole: bool) -> DoneSentence:
-        """Return the times of work on it."""
-        steps = step - self.first_step
-        cost = self.queued.worked(steps)
-        return DoneSentence(self.queued, cost, ended_at - self.taken_at, target_tokens=steps, is_whole=is_whole)
 
 
 class ModelRunner:
@@ -77,126 +41,103 @@ class ModelRunner:
         """Start without sentences; setting `interrupt` makes the worker stop after the step that it takes."""
         self._model, self._worker, self._interrupt = model, worker, interrupt
         self._decoder = model.new_decoder()
-        self._running: dict[Sentence, _Running] = {}
+        self.sentences: dict[Sentence, QueuedSentence] = {}
+        """Sentences that are decoded."""
+        self.left: list[QueuedSentence] = []
+        """Sentences that have left, until the scheduler knows; their results are delivered."""
         self._steps = 0
         self._metrics = model.metrics
         self.held_bytes: dict[BatchShape, int] = {}
         """Bytes of keys and values by batch."""
-        self._reported_bytes: dict[BatchShape, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._running)
-
-    @property
-    def sentences(self) -> list[QueuedSentence]:
-        """Sentences that are decoded."""
-        return [running.queued for running in self._running.values()]
 
     def join(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join."""
         tokens = sum([queued.source_tokens for queued in newcomers])
         self._metrics.batch_source_tokens.observe(tokens)
         self._metrics.source_tokens.inc(tokens)
-        if self._running:
+        if self.sentences:
             self._metrics.rows_joined.inc(len(newcomers))
-        now, step, size = time.monotonic(), self._steps, len(self._running) + len(newcomers)
-        joining = {
-            queued.sentence: _Running(queued=queued, first_step=step, batch_size=size, taken_at=now)
-            for queued in newcomers
-        }
-        self._running.update(joining)
-        started = time.perf_counter()
-        self._decoder.admit(tuple(joining))
-        self._metrics.encode_duration_seconds.observe(time.perf_counter() - started)
+        self.sentences.update([(queued.sentence, queued) for queued in newcomers])
+        taken_at = time.monotonic()
+        self._decoder.admit([queued.sentence for queued in newcomers])
         encoded_at = time.monotonic()
-        for running in joining.values():
-            running.encoded_at = encoded_at
+        self._metrics.encode_duration_seconds.observe(encoded_at - taken_at)
+        for queued in newcomers:
+            queued.taken_at, queued.encoded_at = taken_at, encoded_at
+            queued.first_step, queued.batch_size = self._steps, len(self.sentences)
         self._count_cache()
 
-    def step(self, steps: int, seconds: float = math.inf, *, has_newcomers: bool = True) -> list[DoneSentence]:
+    def step(self, steps: int, seconds: float = math.inf, *, has_newcomers: bool = True) -> None:
         """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
 
         There are fewer steps when a sentence is done or at its cutoff, when its caller reads along, or when somebody
         interrupts; none is begun after the given seconds. Sentences of one request, which is answered as a whole, wait
         for each other unless `has_newcomers`, which may want their places.
-
-        Returns:
-            Sentences that have left; their results are delivered.
         """
-        now, cutoff, reads_along = time.monotonic(), math.inf, False
-        leaving, requests = [], set()
-        for running in self._running.values():
-            request = running.queued.request
-            if request.abandoned or now >= request.cutoff:
-                leaving.append(running)
-                continue
-            reads_along |= request.reads_along
-            requests.add(request)
-            cutoff = min(cutoff, request.cutoff)
-        done = self._leave_early(leaving, now) if leaving else []
-        if not self._running:
-            return done
+        self._leave_early(time.monotonic())
+        if not self.sentences:
+            return
+        started = time.monotonic()
+        requests = {queued.request for queued in self.sentences.values()}
+        reads_along = any(request.reads_along for request in requests)
         limit = step_limit(
-            len(self._running),
+            len(self.sentences),
             is_whole=len(requests) == 1 and not has_newcomers,
             steps=1 if reads_along else steps,
-            seconds=min(cutoff - now, seconds),
+            seconds=min(seconds, *[request.cutoff - started for request in requests]),
             interrupt=self._interrupt,
         )
-        started = time.perf_counter()
         advance = self._decoder.advance(limit)
-        each = (time.perf_counter() - started) / advance.steps
+        ended_at = time.monotonic()
+        each = (ended_at - started) / advance.steps
         self._metrics.decode_step_duration_seconds.observe(each, times=advance.steps)
-        self._metrics.batch_rows.observe(len(self._running), times=advance.steps)
+        self._metrics.batch_rows.observe(len(self.sentences), times=advance.steps)
         self._steps += advance.steps
-        now = time.monotonic()
-        for (sentence, hypotheses), steps_ago in zip(advance.done, advance.steps_ago, strict=True):
-            done.append(self._leave(self._running.pop(sentence), hypotheses, now - steps_ago * each, steps_ago))
+        for (sentence, hypotheses), ago in zip(advance.done, advance.steps_ago, strict=True):
+            queued = self._leave(sentence, ended_at - ago * each, steps_ago=ago, is_whole=True)
+            self._metrics.decode_duration_seconds.observe(queued.finished_at - queued.taken_at)
+            queued.request.deliver(queued.position, Found(hypotheses, queued.timeline(self._worker)))
         if reads_along:
             self._report_prefixes()
         if advance.done:
             self._count_cache()
-        return done
 
-    def _leave(
-        self, running: _Running, hypotheses: Sequence[TargetHypothesis], ended_at: float, steps_ago: int
-    ) -> DoneSentence:
-        """Deliver the result of a sentence that finished some steps ago."""
-        step = self._steps - steps_ago
-        found = running.found(hypotheses, worker=self._worker, step=step, ended_at=ended_at)
-        done = running.done(step, ended_at, is_whole=True)
-        self._metrics.decode_duration_seconds.observe(done.seconds)
-        running.queued.request.deliver(running.queued.position, found)
-        return done
+    def _leave(self, sentence: Sentence, finished_at: float, *, steps_ago: int = 0, is_whole: bool) -> QueuedSentence:
+        queued = self.sentences.pop(sentence)
+        queued.steps = self._steps - steps_ago - queued.first_step
+        queued.finished_at, queued.is_whole = finished_at, is_whole
+        self.left.append(queued)
+        return queued
 
-    def _leave_early(self, leaving: Sequence[_Running], now: float) -> list[DoneSentence]:
+    def _leave_early(self, now: float) -> None:
         """Let sentences leave that are abandoned, or at their cutoff: then the best found so far is delivered."""
-        for running in leaving:
-            queued, reason = running.queued, running.queued.request.abandoned
-            self._metrics.rows_retired[reason or "deadline"].inc()
+        leaving = [
+            queued for queued in self.sentences.values() if queued.request.abandoned or now >= queued.request.cutoff
+        ]
+        for queued in leaving:
+            reason = queued.request.abandoned
             partial = [] if reason else self._decoder.partial(queued.sentence)
+            self._leave(queued.sentence, now, is_whole=False)
+            self._metrics.rows_retired[reason or "deadline"].inc()
             if not partial:
-                self._metrics.wasted_decode_tokens.inc(self._steps - running.first_step)
+                self._metrics.wasted_decode_tokens.inc(queued.steps)
             if not reason:
-                found = running.found(partial, worker=self._worker, step=self._steps, ended_at=now, is_cut=True)
-                queued.request.deliver(queued.position, found)
-            del self._running[queued.sentence]
-        self._decoder.discard([running.queued.sentence for running in leaving])
-        self._count_cache()
-        return [running.done(self._steps, now, is_whole=False) for running in leaving]
+                queued.request.deliver(queued.position, Found(partial, queued.timeline(self._worker), is_cut=True))
+        if leaving:
+            self._decoder.discard([queued.sentence for queued in leaving])
+            self._count_cache()
 
     def _report_prefixes(self) -> None:
-        for running in self._running.values():
-            queued = running.queued
+        for queued in self.sentences.values():
             if queued.request.reads_along:
                 committed = self._decoder.committed(queued.sentence)
-                if len(committed) > running.reported_tokens:
-                    running.reported_tokens = len(committed)
+                if len(committed) > queued.reported_tokens:
+                    queued.reported_tokens = len(committed)
                     queued.request.report_prefix(queued.position, committed)
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
-        if not self._running:
+        if not self.sentences:
             self._decoder = self._model.new_decoder()
             self._count_cache()
             self._decoder.shrink()
@@ -214,20 +155,11 @@ class ModelRunner:
 
     def fail(self, error: Exception) -> None:
         """Answer every sentence with an error and begin anew."""
-        failed = self.sentences
-        self._running.clear()
+        for sentence in list(self.sentences):
+            self._metrics.rows_retired["error"].inc()
+            self._leave(sentence, time.monotonic(), is_whole=False).request.fail(error)
         self._decoder = self._model.new_decoder()
         self._count_cache()
-        for queued in failed:
-            self._metrics.rows_retired["error"].inc()
-            queued.request.fail(error)
-
-    def changed_bytes(self) -> dict[BatchShape, int] | None:
-        """Return the bytes of keys and values by batch, if they have changed since that was asked last."""
-        if self.held_bytes == self._reported_bytes:
-            return None
-        self._reported_bytes = self.held_bytes
-        return self.held_bytes
 
     def _count_cache(self) -> None:
         before = sum(self.held_bytes.values())
@@ -262,6 +194,8 @@ class Worker:
         """True if an error has ended the thread."""
         self._scheduler = scheduler
         self._runners: dict[_RunnerKey, ModelRunner] = {}
+        self._held: dict[_RunnerKey, dict[BatchShape, int]] = {}
+        """Bytes that the scheduler knows of."""
         self._dropping: deque[tuple[LoadedModel, Future[None]]] = deque()
         self._busy_since = 0.0
         self._untrimmed_since = math.inf
@@ -306,76 +240,82 @@ class Worker:
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
         while (decision := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
-            tidied = (self._drop_models() if self._dropping else False) | self._trim(now=decision.trims)
-            running = [key for key, runner in self._runners.items() if runner]
-            if decision.joins or running:
-                self._serve(decision, was_idle=not running)
+            is_old = time.perf_counter() - self._untrimmed_since >= _TRIM_SECONDS
+            tidies = bool(self._dropping) or decision.trims or is_old
+            if self._dropping:
+                self._drop_models()
+            if decision.trims or is_old:
+                self._trim(shrinks=is_old)
+            if decision.joins or self._running():
+                self._serve(decision)
                 idle_seconds = _IDLE_SECONDS
-            elif not tidied:
+            elif not tidies:
                 self._release()
                 idle_seconds = None
             self._report()
 
-    def _serve(self, decision: Decision, *, was_idle: bool) -> None:
+    def _running(self) -> list[_RunnerKey]:
+        return [key for key, runner in self._runners.items() if runner.sentences]
+
+    def _serve(self, decision: Decision) -> None:
         """Let sentences join, and take the steps that were decided: one of each model, or several of the only one."""
-        if was_idle:
+        if not self._running():
             self._busy_since = time.perf_counter()
             self._untrimmed_since = min(self._untrimmed_since, self._busy_since)
         for tier, sentences in decision.joins.items():
-            self._join(tier, sentences)
-        running = [key for key, runner in self._runners.items() if runner]
+            joining: dict[LoadedModel, list[QueuedSentence]] = {}
+            for queued in sentences:
+                joining.setdefault(queued.request.model, []).append(queued)
+            for model, newcomers in joining.items():
+                self._join(_RunnerKey(model, tier), newcomers)
+        running = self._running()
         # Those of another tier if its own could not join.
         turn = [key for key in running if key.tier == decision.step] or running
-        steps, seconds = (_STEPS, decision.max_seconds) if len(turn) == 1 else (1, math.inf)
-        done: list[DoneSentence] = []
+        steps, seconds = (decision.max_steps, decision.max_seconds) if len(turn) == 1 else (1, math.inf)
         for key in turn:
-            has_newcomers = self._scheduler.has_waiting
-            with self._work_on(key):
-                done += self._runners[key].step(steps, seconds, has_newcomers=has_newcomers)
-        if done:
-            now = time.perf_counter()
-            self._scheduler.record(self._number, done, seconds=now - self._busy_since)
-            self._busy_since = now
+            self._step(key, steps, seconds)
 
-    def _join(self, tier: int, sentences: Sequence[QueuedSentence]) -> None:
-        """Let sentences of a tier join; a runner is made with the first of its model, because models come and go."""
-        joining: dict[_RunnerKey, list[QueuedSentence]] = {}
-        for queued in sentences:
-            joining.setdefault(_RunnerKey(queued.request.model, tier), []).append(queued)
-        for key, each in joining.items():
-            began = time.perf_counter()
-            with self._work_on(key, each):
-                if key not in self._runners:
-                    interrupt = self._scheduler.interrupts[self._number]
-                    self._runners[key] = ModelRunner(key.model, worker=self._number, interrupt=interrupt)
-                self._runners[key].join(each)
-            tokens = sum([queued.source_tokens for queued in each])
-            self._scheduler.record_joining(self._number, tokens, time.perf_counter() - began)
-
-    @contextmanager
-    def _work_on(self, key: _RunnerKey, newcomers: Sequence[QueuedSentence] = ()) -> Iterator[None]:
-        """Charge the time of a part of the work to its tier; if it fails, the callers who wait get the error."""
-        started = time.perf_counter()
+    def _join(self, key: _RunnerKey, newcomers: Sequence[QueuedSentence]) -> None:
+        """Let sentences join; a runner is made with the first of its model, because models come and go."""
+        started, tokens = time.perf_counter(), sum([queued.source_tokens for queued in newcomers])
         try:
-            yield
+            if key not in self._runners:
+                interrupt = self._scheduler.interrupts[self._number]
+                self._runners[key] = ModelRunner(key.model, worker=self._number, interrupt=interrupt)
+            self._runners[key].join(newcomers)
         except Exception as error:  # noqa: BLE001 - the thread must live on
             if key in self._runners:
                 self._runners[key].fail(error)
-            for queued in newcomers:
-                queued.request.fail(error)
-        finally:
-            self._scheduler.charge(self._number, key.tier, time.perf_counter() - started)
+            else:
+                self._scheduler.leave(self._number, newcomers, seconds=0.0)
+                for queued in newcomers:
+                    queued.request.fail(error)
+        self._scheduler.charge(self._number, key.tier, time.perf_counter() - started, joined_tokens=tokens)
+
+    def _step(self, key: _RunnerKey, steps: int, seconds: float) -> None:
+        started, runner = time.perf_counter(), self._runners[key]
+        try:
+            runner.step(steps, seconds, has_newcomers=self._scheduler.has_waiting)
+        except Exception as error:  # noqa: BLE001 - as above
+            runner.fail(error)
+        self._scheduler.charge(self._number, key.tier, time.perf_counter() - started)
 
     def _report(self) -> None:
         """Tell the scheduler which sentences have left, and what memory is held."""
-        if self._scheduler.sentences(self._number) != sum(map(len, self._runners.values())):
-            running = [queued for runner in self._runners.values() for queued in runner.sentences]
-            self._scheduler.leave(self._number, running)
-        for key, runner in self._runners.items():
-            if (held := runner.changed_bytes()) is not None:
-                self._scheduler.hold(self._number, key.model, key.tier, held)
+        if left := [queued for runner in self._runners.values() for queued in runner.left]:
+            now = time.perf_counter()
+            self._scheduler.leave(self._number, left, seconds=now - self._busy_since)
+            self._busy_since = now
+            for runner in self._runners.values():
+                runner.left.clear()
+        held = {key: runner.held_bytes for key, runner in self._runners.items()}
+        if held != self._held:
+            for key in held.keys() | self._held.keys():
+                if held.get(key) != self._held.get(key):
+                    self._scheduler.hold(self._number, key.model, key.tier, held.get(key, {}))
+            self._held = held
 
-    def _drop_models(self) -> bool:
+    def _drop_models(self) -> None:
         """Release unused models, at least one."""
         dropped = []
         while self._dropping:
@@ -388,24 +328,19 @@ class Worker:
         return_free_memory()
         for future in dropped:
             future.set_result(None)
-        return True
 
-    def _trim(self, *, now: bool) -> bool:
-        """Give back memory if others wait for it, or if the worker has kept it for long; return whether it did."""
-        is_old = time.perf_counter() - self._untrimmed_since >= _TRIM_SECONDS
-        if not now and not is_old:
-            return False
+    def _trim(self, *, shrinks: bool) -> None:
+        """Give back memory, because others wait for it, or also that of the graphs, because it was kept for long."""
         for runner in self._runners.values():
             try:
-                runner.trim(shrinks=is_old)
-            except Exception as error:  # noqa: BLE001 - as in _work_on
+                runner.trim(shrinks=shrinks)
+            except Exception as error:  # noqa: BLE001 - as above
                 runner.fail(error)
-        if is_old:
+        if shrinks:
             # By default Python looks for cycles of old objects only when there are a million of them.
             gc.collect()
             self._untrimmed_since = time.perf_counter()
         return_free_memory()
-        return True
 
     def _release(self) -> None:
         try:
