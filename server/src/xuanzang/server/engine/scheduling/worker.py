@@ -325,6 +325,7 @@ class Worker:
                 self._runners.pop(key).close()
             # The waiter for the futures closes the graphs, which are unused then.
             del model
+        self._report()
         return_free_memory()
         for future in dropped:
             future.set_result(None)
