@@ -53,6 +53,11 @@ class Tokenizer:
         piece: str = self._processor.id_to_piece(token_id)
         return piece
 
+    def pieces_of(self, token_ids: Iterable[int]) -> list[str]:
+        """Return the pieces of ids."""
+        pieces: list[str] = self._processor.id_to_piece(list(token_ids))
+        return pieces
+
     def id_of(self, piece: str) -> int:
         """Return the id of a piece; `unk_id` if there is no such piece."""
         token_id: int = self._processor.piece_to_id(piece)
@@ -110,12 +115,12 @@ class TableTokenizer(Tokenizer):
 
     @override
     def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._processor.decode(self._pieces_of(self._spoken(ids)))
+        text: str = self._processor.decode(self.pieces_of(self._spoken(ids)))
         return _spaced(text).strip()
 
     @override
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        pieces = self._pieces_of(self._spoken(ids))
+        pieces = self.pieces_of(self._spoken(ids))
         decoded: dict[str, Any] = self._processor.decode(pieces, return_type="offset_mapping")
         texts = iter(_added_texts(_spaced(decoded["text"]), decoded["offsets"]))
         return ["" if token_id in self._silent else next(texts) for token_id in ids]
@@ -123,6 +128,10 @@ class TableTokenizer(Tokenizer):
     @override
     def piece_of(self, token_id: int) -> str:
         return self._own_unknown if token_id == self._unk_id else self._table[token_id]
+
+    @override
+    def pieces_of(self, token_ids: Iterable[int]) -> list[str]:
+        return [self.piece_of(token_id) for token_id in token_ids]
 
     @override
     def id_of(self, piece: str) -> int:
@@ -133,9 +142,6 @@ class TableTokenizer(Tokenizer):
 
     def _spoken(self, ids: Sequence[int]) -> Sequence[int]:
         return [token_id for token_id in ids if token_id not in self._silent] if self._silent else ids
-
-    def _pieces_of(self, ids: Sequence[int]) -> list[str]:
-        return [self.piece_of(token_id) for token_id in ids]
 
 
 def _added_texts(text: str, offsets: Iterable[Span]) -> list[str]:

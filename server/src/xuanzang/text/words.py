@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from xuanzang.text.tokenizer import WORD_START, Tokenizer
 from xuanzang.text.types import CONTINUES, OPENS, Variant
@@ -82,10 +83,13 @@ def find_whole(text: str, phrase: str, start: int = 0) -> int:
 class TargetPhrases:
     """Tokenises phrases that translations must hold. Immutable, so threads may share it."""
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, vocab_size: int, *, classes: npt.NDArray[np.int8] | None = None
+    ) -> None:
+        """Classify the tokens, unless the `classes` of the same vocabulary are given."""
         self._tokenizer = tokenizer
         self._opening = tokenizer.encode(_OPENING)
-        self.classes = np.array([_class_of(tokenizer.piece_of(token)) for token in range(vocab_size)], np.int8)
+        self.classes = classes if classes is not None else _classes(tokenizer.pieces_of(range(vocab_size)))
         """Bits of each token that `PhraseAutomaton` needs, [vocab]."""
 
     def variants(self, phrase: str) -> tuple[Variant, ...]:
@@ -103,6 +107,10 @@ class TargetPhrases:
 
     def _writes(self, ids: Sequence[int], text: str) -> bool:
         return bool(ids) and self._tokenizer.unk_id not in ids and self._tokenizer.decode(ids) == text
+
+
+def _classes(pieces: Sequence[str]) -> npt.NDArray[np.int8]:
+    return np.array([_class_of(piece) for piece in pieces], np.int8)
 
 
 def _class_of(piece: str) -> int:

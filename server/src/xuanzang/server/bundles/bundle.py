@@ -48,6 +48,10 @@ class Bundle:
     samples: tuple[Sample, ...]
     file_states: tuple[tuple[str, FileState], ...] = ()
     """Names of the listed files, and their states when their digests were compared."""
+    settled_states: tuple[tuple[str, FileState], ...] = ()
+    """Those of them that differ after any later change: the file had been unchanged for a moment before."""
+    is_known: bool = False
+    """True if an earlier load in this process has checked the contents of all files."""
     source_vocabulary: Sequence[str] = ()
     """Source pieces ordered by id; empty if the ids are the SentencePiece model's."""
     target_vocabulary: Sequence[str] = ()
@@ -62,6 +66,7 @@ class Bundle:
         return replace(
             self,
             samples=(),
+            settled_states=(),
             source_vocabulary=(),
             target_vocabulary=(),
             quality_head=None,

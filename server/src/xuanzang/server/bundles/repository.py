@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from xuanzang.server.bundles.manifest import (
     MANIFEST,
     MAX_FILES,
     is_plain_name,
+    manifest_digest,
     manifest_faults,
     max_bytes,
     read_manifest,
@@ -32,6 +34,8 @@ _MAX_ENTRIES = 1000
 # Kubernetes keeps the files of a volume in folders of such names ("..data") and links to them.
 _VOLUME_PREFIX = ".."
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
+# A file that is written twice within one tick of the file system's clock may have the same state both times.
+_SETTLING_NS = 2 * 10**9
 
 
 class VerifiedFiles:
@@ -40,9 +44,20 @@ class VerifiedFiles:
     The digest of the weights, which takes a second for a gigabyte, is computed in another thread.
     """
 
-    def __init__(self, directory: Path, manifest: manifest_pb2.Manifest, executor: Executor) -> None:
-        """Compare the names and sizes of all files, and the digests of all but the weights."""
+    def __init__(
+        self,
+        directory: Path,
+        manifest: manifest_pb2.Manifest,
+        executor: Executor,
+        known: Collection[tuple[str, FileState]] = (),
+    ) -> None:
+        """Compare the names and sizes of all files, and the digests of all but the weights.
+
+        `known`: settled states of files whose digests were compared before; while a file has this state, its content
+        is the same, so it is not read.
+        """
         self._directory = directory
+        settled_before = time.time_ns() - _SETTLING_NS
         self.states: list[tuple[str, FileState]] = []
         """Names of the files and their states from before any of their bytes was read."""
         # Others are faults of the manifest: opening them could lead out of the folder, or take hours.
@@ -55,7 +70,11 @@ class VerifiedFiles:
         """One sentence per fault, without those of the weights' digest."""
         # A file of another size is reported without reading gigabytes.
         states = dict(self.states)
-        sized = [file for file in read if file.name in states]
+        self.settled = [each for each in self.states if each in known or each[1].changed_ns < settled_before]
+        """Those of the states that differ after any later change."""
+        sized = [file for file in read if file.name in states and (file.name, states[file.name]) not in known]
+        self.are_known = not sized
+        """True if no file had to be read."""
         self._weights = [
             executor.submit(self._digest_fault, file, states[file.name])
             for file in sized
@@ -157,18 +176,34 @@ def read_outline(directory: Path) -> Bundle:
     return Bundle(directory=directory, manifest=manifest, manifest_sha256=digest, samples=())
 
 
-def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[], None]]:
+def read_bundle(
+    directory: Path,
+    executor: Executor,
+    *,
+    outline: Bundle | None = None,
+    known: Collection[tuple[str, FileState]] = (),
+) -> tuple[Bundle, Callable[[], None]]:
     """Read a bundle and check it as `load_bundle` does, but for the digest of its weights, computed by the executor.
 
     Graphs and tokenisers may be opened meanwhile: their digests have been compared. Nothing may be served before the
     returned function was called: it waits for the digest of the weights, and raises BundleError if it is another.
+
+    Args:
+        outline: The bundle's manifest as `read_outline` has checked it; None if it was not read before.
+        known: Settled states of the files after a load that succeeded; unchanged files are not checked again.
     """
     directory = directory.absolute()
-    manifest, digest = read_manifest(directory)
-    files = VerifiedFiles(directory, manifest, executor)
-    faults = [*manifest_faults(manifest, directory), *files.faults]
+    if outline and manifest_digest(directory) == outline.manifest_sha256:
+        manifest, digest, faults = outline.manifest, outline.manifest_sha256, list[str]()
+    else:
+        known = ()
+        manifest, digest = read_manifest(directory)
+        faults = manifest_faults(manifest, directory)
+    files = VerifiedFiles(directory, manifest, executor, known)
+    faults += files.faults
     # Graphs are parsed only if they are the ones that were exported.
-    faults = faults or weights_faults(directory, manifest)
+    if not faults and not files.are_known:
+        faults = weights_faults(directory, manifest)
     if faults:
         raise BundleError(directory, [*faults, *files.weights_faults()])
     source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)
@@ -178,6 +213,8 @@ def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[
         manifest_sha256=digest,
         samples=read_samples(directory, manifest.dimensions),
         file_states=tuple(files.states),
+        settled_states=tuple(files.settled),
+        is_known=files.are_known,
         source_vocabulary=source_vocabulary,
         target_vocabulary=target_vocabulary,
         quality_head=read_quality_head(directory, manifest),

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle, Sample
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.files import FileState, read_limited
 from xuanzang.server.bundles.graph_interface import inspects_rows
 from xuanzang.server.bundles.lexicon import LEXICON
 from xuanzang.server.bundles.manifest import MAX_FILE_BYTES
@@ -34,6 +37,7 @@ from xuanzang.text.lexicon import Lexicon
 from xuanzang.text.scripts import foreign_scripts
 from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
 from xuanzang.text.traditional import with_traditional
+from xuanzang.text.words import TargetPhrases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,10 @@ class LoadedModel:
         """
         self._directory, self._all_metrics = directory, metrics
         self._settings, self._packed_weights = settings, packed_weights
+        self._known_states: frozenset[tuple[str, FileState]] = frozenset()
+        """States of the files whose contents a load has checked, while they are unchanged."""
+        self._token_classes: npt.NDArray[np.int8] | None = None
+        """Classes of the target's tokens, once the model was loaded: they take longer to compute than to keep."""
         self.is_resting = True
         """True if it must be loaded before it translates."""
         self.quality_estimator: Estimator | None = None
@@ -106,7 +114,7 @@ class LoadedModel:
         started = time.monotonic()
         described = getattr(self, "bundle", None)
         with ThreadPoolExecutor(2, thread_name_prefix="opening") as beside:
-            bundle, require_weights = read_bundle(self._directory, beside)
+            bundle, require_weights = read_bundle(self._directory, beside, outline=described, known=self._known_states)
             if described is None:
                 self._describe(bundle)
             elif bundle.manifest_sha256 != described.manifest_sha256:
@@ -119,6 +127,7 @@ class LoadedModel:
             require_weights()
             if opening:
                 opening.result()
+        self._known_states = frozenset(bundle.settled_states)
         self.is_resting = False
         self.metrics.model_loaded.value = 1
         self.metrics.model_load_duration_seconds.value = time.monotonic() - started
@@ -165,12 +174,13 @@ class LoadedModel:
 
     def _read_tokenizers(self) -> None:
         """Read the tokenisers; refuse any that give the samples other ids than at export."""
-        self.codec = open_codec(self.bundle)
+        self.codec = open_codec(self.bundle, self._token_classes)
         """Codec between the first of the languages."""
+        self._token_classes = self.codec.target_phrases.classes
         self._codecs = {("", ""): self.codec}
         reasons = [
             f"the source ids of {sample.source!r} are not those of the certificate"
-            for sample in self.bundle.samples
+            for sample in (() if self.bundle.is_known else self.bundle.samples)
             # A sample may be between any of the languages; its ids tell which.
             if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._framings())
         ]
@@ -186,7 +196,7 @@ class LoadedModel:
         reasons = [
             f"{LEXICON}: the model cannot write {target!r}"
             for target in entries.values()
-            if not self.codec.can_write(self.codec.encode_target(target))
+            if not self.bundle.is_known and not self.codec.can_write(self.codec.encode_target(target))
         ]
         if len(manifest.source_language_codes) > 1 or len(manifest.target_language_codes) > 1:
             reasons = [f"{LEXICON} is for models of one pair of languages"]
@@ -398,14 +408,19 @@ class LoadedModel:
         return self.sentence(sample.source_ids, options, language_ids=sample.target_ids[:named])
 
 
-def open_codec(bundle: Bundle) -> TextCodec:
-    """Open the codec between the first of a bundle's languages; BundleError if a tokeniser does not fit."""
+def open_codec(bundle: Bundle, token_classes: npt.NDArray[np.int8] | None = None) -> TextCodec:
+    """Open the codec between the first of a bundle's languages; BundleError if a tokeniser does not fit.
+
+    `token_classes`: classes of the target's tokens, [vocab]; None to compute them.
+    """
     read = partial(read_limited, bundle.directory, limit=MAX_FILE_BYTES)
     try:
         tokenizers = open_tokenizers(*_sides(bundle), read)
     except TokenizerError as error:
         raise BundleError(bundle.directory, error.faults) from error
-    return TextCodec(_sentence_format(bundle.manifest), tokenizers)
+    size = bundle.manifest.dimensions.target_vocab_size
+    phrases = TargetPhrases(tokenizers[1], size, classes=token_classes)
+    return TextCodec(_sentence_format(bundle.manifest), tokenizers, target_phrases=phrases)
 
 
 def _sides(bundle: Bundle) -> tuple[Side, Side]:

@@ -22,8 +22,8 @@ from xuanzang.server.metrics import ServerMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
-# A load uses two threads. More loads at once would end later, each of them, and slow the translations down.
-_CORES_PER_LOAD = 2
+# A load keeps little more than one core busy. More loads at once would end later, each of them.
+_CORES_PER_LOAD = 1
 _FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 60.0
 # If all models are in use, one of them is refused new calls until it has left: after a wait, for a moment without calls
 # comes soon, and once it has served ten times as long as it takes to load.
@@ -59,8 +59,9 @@ class ModelUsage:
     """Counts calls, so that a model is let go only once it has none; loads models at their first calls.
 
     Belongs to one event loop. A model that rests is loaded by its first call in a thread. The calls that come meanwhile
-    wait for the same load; if it fails, they fail, and later ones until the load may be tried again. If memory is
-    short, the least recently used model without calls leaves.
+    wait for the same load; if it fails, they fail, and later ones until the load may be tried again. If all threads
+    are loading, the next model is the one whose calls have waited longest, added up. Only then does it get memory: if
+    this is short, the least recently used model without calls leaves.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class ModelUsage:
         """Calls that will use a model later."""
         self._used_at: dict[LoadedModel, float] = {}
         """Time of each model's last call, if it is over."""
-        self._waiting: dict[LoadedModel, list[asyncio.Future[None]]] = {}
-        """Calls that wait for models that rest."""
+        self._waiting: dict[LoadedModel, dict[asyncio.Future[None], float]] = {}
+        """Calls that wait for models that rest, with the time of their arrival."""
+        self._coming: set[LoadedModel] = set()
+        """Models of `_waiting` that are being loaded, or that others leave for."""
         self._held: dict[LoadedModel, _Tenure] = {}
         """Models that count as memory; on demand only."""
         self._failures: dict[LoadedModel, _Failure] = {}
@@ -95,7 +98,8 @@ class ModelUsage:
         """Set when a model has lost its last call or its memory."""
         self._turn = asyncio.Lock()
         """Held by whoever makes room, first come, first served."""
-        self._threads = Threads(max(1, usable_cores() // _CORES_PER_LOAD), "loading-on-demand")
+        self._max_loads = max(1, usable_cores() // _CORES_PER_LOAD)
+        self._threads = Threads(self._max_loads, "loading-on-demand")
         self._tasks: set[asyncio.Task[None]] = set()
         metrics.model_memory_limit_bytes.value = self._on_demand.memory_bytes or math.inf
         metrics.model_memory_bytes.set_function(lambda: sum(each.size for each in self._held.values()))
@@ -167,18 +171,18 @@ class ModelUsage:
         began = time.monotonic()
         self._require_retry(model, began)
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if (waiting := self._waiting.get(model)) is None:
-            waiting = self._waiting[model] = []
-            self._start(self._bring(model))
-        waiting.append(arrived)
+        waiting = self._waiting.setdefault(model, {})
+        waiting[arrived] = began
         # Until it is there, the call does not use it.
         self.end(model)
+        self._bring_next()
         try:
             async with asyncio.timeout(None if math.isinf(deadline) else max(0, deadline - began)):
                 await arrived
         except BaseException as error:
-            if arrived in waiting:
-                waiting.remove(arrived)
+            if waiting.pop(arrived, None) is not None:
+                if not waiting and self._waiting.get(model) is waiting and model not in self._coming:
+                    del self._waiting[model]
                 self._changed.set()
             if not arrived.done() or arrived.cancelled() or arrived.exception():
                 self.begin(model)
@@ -199,6 +203,17 @@ class ModelUsage:
         message = f"{model.name}/{model.version} cannot be loaded: {failure.reason}"
         return ModelLoadError(message, retry_after_seconds=max(0.0, failure.retry_at - now))
 
+    def _bring_next(self) -> None:
+        """Begin to load the models whose calls have waited longest, as far as there are threads."""
+        now = time.monotonic()
+        # In the order of arrival, which decides between equals.
+        while len(self._coming) < self._max_loads and (
+            queue := [each for each in self._waiting if each not in self._coming]
+        ):
+            model = max(queue, key=lambda each: sum(now - began for began in self._waiting[each].values()))
+            self._coming.add(model)
+            self._start(self._bring(model))
+
     async def _bring(self, model: LoadedModel) -> None:
         """Load a model once there is room, and pass the outcome to the waiting calls."""
         error: Exception | None = None
@@ -212,6 +227,7 @@ class ModelUsage:
             error = stopped
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = self._failed(model, fault)
+        self._coming.remove(model)
         for arrived in self._waiting.pop(model):
             if arrived.done():
                 continue
@@ -222,6 +238,7 @@ class ModelUsage:
                 self.begin(model)
                 arrived.set_result(None)
         self._changed.set()
+        self._bring_next()
 
     async def _loaded(self, model: LoadedModel) -> None:
         began = time.monotonic()
