@@ -3,8 +3,9 @@
     python -m benchmarks.on_demand --models 100 --memory 600MB --seconds 60
 
 A server has copies of the bundled zh-en under other names, as hard links. Callers in a closed loop send one sentence a
-call and choose its model by Zipf's law. Prints the share of calls that waited, latencies, loads and evictions, and the
-largest resident memory, next to that before the first load. The first start tries all bundles in another process.
+call and choose its model by Zipf's law. Prints the share of calls that waited, latencies, loads and evictions, the
+processor time of the server and the share of the machine that other programs had meanwhile, and the largest resident
+memory, next to that before the first load. The first start tries all bundles in another process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from benchmarks.cost_curves import repository
 from benchmarks.harness.bundled_model import ServedModel, our_server, sentences, single_sentences
-from benchmarks.harness.processes import ServerProcess, free_address
+from benchmarks.harness.processes import ServerProcess, cpu_seconds, cpu_times, free_address, share_of_others
 from xuanzang.client import TranslationClient
 
 _SAMPLE_SECONDS = 0.1
@@ -72,8 +73,10 @@ def main() -> None:
         metrics = free_address()
         flags = ("--no-detection", "--model-memory", arguments.memory, "--metrics-address", metrics)
         with our_server(model, *flags) as server:
-            idle = server.resident_megabytes()
+            idle, before, used = server.resident_megabytes(), cpu_times(), cpu_seconds(server.pid)
             seconds, peak = calls(server, names, arguments)
+            used = cpu_seconds(server.pid) - used
+            others = share_of_others(before, cpu_times()) - used / (cpu_times().total - before.total)
             waited = metric(metrics, "nmt_model_load_wait_seconds_count")
             loads, evictions = (metric(metrics, f"nmt_model_{name}_total") for name in ("loads", "evictions"))
             load_seconds = metric(metrics, "nmt_model_load_seconds_sum") / max(loads, 1)
@@ -83,6 +86,7 @@ def main() -> None:
     print(f"calls {len(seconds)}, waited for a load {waited / len(seconds):.1%}")
     print(f"seconds of a call: p50 {p50:.3f}, p95 {p95:.3f}, p99 {p99:.3f}, maximum {max(seconds):.3f}")
     print(f"loads {loads:.0f}, evictions {evictions:.0f}, a load {load_seconds:.3f} s, a wait {wait_seconds:.3f} s")
+    print(f"processor: {used:.1f} s, {1000 * used / max(loads, 1):.0f} ms for each load; other programs {others:.0%}")
     print(f"MB: idle {idle:.0f}, maximum {peak:.0f}, counted {held:.0f} of {arguments.memory}")
 
 

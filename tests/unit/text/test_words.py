@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from xuanzang.text.words import TargetPhrases, opens
@@ -22,8 +22,8 @@ class Letters:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(PIECES[each] for each in ids).replace("\u2581", "")
 
-    def piece_of(self, token_id: int) -> str:
-        return PIECES[token_id]
+    def pieces_of(self, token_ids: Iterable[int]) -> list[str]:
+        return [PIECES[each] for each in token_ids]
 
 
 def test_a_phrase_has_the_tokens_of_a_word_and_those_after_a_mark() -> None:

@@ -83,9 +83,7 @@ def find_whole(text: str, phrase: str, start: int = 0) -> int:
 class TargetPhrases:
     """Tokenises phrases that translations must hold. Immutable, so threads may share it."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, vocab_size: int, *, classes: npt.NDArray[np.int8] | None = None
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, *, classes: npt.NDArray[np.int8] | None = None) -> None:
         """Classify the tokens, unless the `classes` of the same vocabulary are given."""
         self._tokenizer = tokenizer
         self._opening = tokenizer.encode(_OPENING)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.bundles import repository as repository_module
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import FileState
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, ModelLoadError
 from xuanzang.server.engine.models import usage as usage_module
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -192,6 +196,81 @@ async def test_calls_that_wait_at_the_end_are_told_so(parts: Any) -> None:
         some.usage.close()
         with pytest.raises(DrainingError):
             await waiting
+
+
+async def test_memory_is_taken_when_a_load_begins_and_the_longest_wait_goes_first(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_module, "usable_cores", lambda: 1)
+    some = parts(room=2)
+    goes_on, resting = threading.Event(), []
+
+    def loaded(model: LoadedModel) -> LoadedModel:
+        goes_on.wait(60)
+        resting.append([model.is_resting for model in some.models])
+        return some.loaded(model)
+
+    some.outcome = loaded
+    # While 0 is loaded, 1 is wanted once, and 2 four times a moment later, which adds up to more.
+    first = [asyncio.create_task(some.call(0)), asyncio.create_task(some.call(1))]
+    await asyncio.sleep(0.001)
+    later = [asyncio.create_task(some.call(2)) for _ in range(4)]
+    await asyncio.sleep(0.01)
+    assert some.sample("nmt_model_memory_bytes") == some.models[0].memory_bytes
+    goes_on.set()
+    await asyncio.gather(*first, *later)
+    assert some.loads == [0, 2, 1]
+    # 0 left only when it was the turn of 1.
+    assert resting == [[True] * 3, [False, True, True], [True, True, False]]
+
+
+async def test_a_queued_model_that_is_wanted_no_more_is_not_loaded(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_module, "usable_cores", lambda: 1)
+    some = parts(room=2)
+    calls = [asyncio.create_task(some.call(number)) for number in (0, 1)]
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    await asyncio.wait(calls)
+    assert some.loads == [0]
+    assert some.usage.residency(some.models[1])[0] is Residency.ON_DEMAND
+    await some.usage.ended(some.models[1])
+    await some.call(1)
+    assert some.loads == [0, 1]
+
+
+async def test_files_that_a_load_has_checked_are_not_read_again_until_they_change(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = parts(room=1)
+    model, read = some.models[0], list[str]()
+    digest_of = repository_module.digest_of
+
+    def recorded(file: BufferedReader) -> tuple[str, FileState]:
+        read.append(Path(file.name).name)
+        return digest_of(file)
+
+    monkeypatch.setattr(repository_module, "digest_of", recorded)
+    model.load()
+    assert "weights.bin" in read
+    read.clear()
+    # Written a moment ago: another write may leave the same state.
+    model.close()
+    model.load()
+    assert "weights.bin" in read
+    monkeypatch.setattr(repository_module, "_SETTLING_NS", -(10**18))
+    model.close()
+    model.load()
+    read.clear()
+    model.close()
+    model.load()
+    assert read == []
+    weights = model.bundle.directory / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    model.close()
+    for _ in range(2):
+        with pytest.raises(BundleError, match=r"weights\.bin has SHA-256"):
+            model.load()
+        model.close()
 
 
 async def test_a_replaced_bundle_is_not_loaded_in_the_place_of_another(parts: Any, edit_manifest: Any) -> None:

@@ -22,8 +22,8 @@ from xuanzang.server.metrics import ServerMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
-# A load keeps little more than one core busy. More loads at once would end later, each of them.
-_CORES_PER_LOAD = 1
+# A load uses two threads. More loads at once would end later, each of them, and slow the translations down.
+_CORES_PER_LOAD = 2
 _FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 60.0
 # If all models are in use, one of them is refused new calls until it has left: after a wait, for a moment without calls
 # comes soon, and once it has served ten times as long as it takes to load.
@@ -310,15 +310,18 @@ class ModelUsage:
         self._since[model] = time.time()
         while model in self._calls:
             await self._until_changed()
-        await self.free(model)
+        # The model that takes its place uses that memory again, and returns the rest.
+        await self.free(model, trims=reason != "memory")
         self._metrics.model_evictions[reason].inc()
         _LOGGER.info("model rests", extra={"model": model.name, "version": model.version, "reason": reason})
 
-    async def free(self, model: LoadedModel) -> None:
-        """Free the memory of a model without calls."""
+    async def free(self, model: LoadedModel, *, trims: bool = True) -> None:
+        """Free the memory of a model without calls; `trims`: whether the C library's goes back to the system."""
         await self._drop(model)
         # Not in the threads that load: whoever waits for the memory would wait for them.
-        await asyncio.to_thread(_free, model)
+        await asyncio.to_thread(model.close)
+        if trims:
+            await asyncio.to_thread(return_free_memory)
         self._held.pop(model, None)
         self._changed.set()
 
@@ -374,8 +377,3 @@ def _for_callers(model: LoadedModel, reasons: Sequence[str]) -> str:
 
 def _unexpected(fault: Exception) -> Exception | None:
     return None if isinstance(fault, BundleError) else fault
-
-
-def _free(model: LoadedModel) -> None:
-    model.close()
-    return_free_memory()
