@@ -17,8 +17,9 @@ from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.runtime.bindings import Binding
 from xuanzang.server.engine.runtime.pages import Tensor
-from xuanzang.server.engine.runtime.sessions import Binding, Sessions
+from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
 from xuanzang.text.types import CONTINUES, OPENS, Variant
 

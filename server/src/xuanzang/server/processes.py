@@ -153,7 +153,9 @@ class Parent:
                 return status or 1
             steady = time.monotonic() - began > _STEADY_SECONDS
             process.failures = 0 if steady else process.failures + 1
-            pause = min(_FIRST_BACK_OFF_SECONDS * 2 ** max(0, process.failures - 1), _MAX_BACK_OFF_SECONDS)
+            # The first time at once, because callers wait.
+            again = min(max(process.failures - 1, 0), 10)
+            pause = min(_FIRST_BACK_OFF_SECONDS * (2**again - 1), _MAX_BACK_OFF_SECONDS)
             _LOGGER.error("a server ended and is started again", extra=facts | {"seconds": pause})
             self._quotas.forget(process.number)
             process.restarts += 1

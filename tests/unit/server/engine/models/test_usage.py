@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.server.bundles import repository as repository_module
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import FileState
+from xuanzang.server.bundles.files import FileState, digest_of
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, ModelLoadError
 from xuanzang.server.engine.models import usage as usage_module
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -208,7 +208,9 @@ async def test_memory_is_taken_when_a_load_begins_and_the_longest_wait_goes_firs
     def loaded(model: LoadedModel) -> LoadedModel:
         goes_on.wait(60)
         resting.append([model.is_resting for model in some.models])
-        return some.loaded(model)
+        some.loads.append(some.models.index(model))
+        model.load()
+        return model
 
     some.outcome = loaded
     # While 0 is loaded, 1 is wanted once, and 2 four times a moment later, which adds up to more.
@@ -243,8 +245,6 @@ async def test_files_that_a_load_has_checked_are_not_read_again_until_they_chang
 ) -> None:
     some = parts(room=1)
     model, read = some.models[0], list[str]()
-    digest_of = repository_module.digest_of
-
     def recorded(file: BufferedReader) -> tuple[str, FileState]:
         read.append(Path(file.name).name)
         return digest_of(file)

@@ -6,14 +6,13 @@ import ctypes
 import mmap
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
-from onnxruntime import OrtValue
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.kernels import EXACT_PRODUCTS
@@ -22,11 +21,12 @@ from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.graph_interface import inspects_rows, page_slots
-from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.arrays import Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import choose_kernels
+from xuanzang.server.engine.runtime.bindings import Binding
 from xuanzang.server.engine.runtime.packed_weights import packed_file, shared_weights
-from xuanzang.server.engine.runtime.pages import PageShape, Tensor
+from xuanzang.server.engine.runtime.pages import PageShape
 from xuanzang.server.engine.runtime.shapes import CacheShape
 
 _MAPS, _PAGES = Path("/proc/self/maps"), Path("/proc/self/pagemap")
@@ -142,6 +142,7 @@ class Sessions:
         """
         self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
         self._device = resolve_provider(provider)
+        self._staged_on = None if self._device == "cpu" else self._device
         chosen = choose_kernels(self._device, enabled=kernels)
         self._library = chosen.library
         self.step_functions = StepFunctions(self._library) if self._library else None
@@ -239,7 +240,7 @@ class Sessions:
 
     def new_binding(self, session: onnxruntime.InferenceSession) -> Binding:
         """Return a binding of a graph that `open` has opened."""
-        return Binding(session, copies=self._device != "cpu")
+        return Binding(session, staged_on=self._staged_on)
 
     def common_pieces(self) -> Ints:
         """Return the pieces that every sentence may choose, in the order of the graph. Only with a shortlist."""
@@ -255,64 +256,15 @@ class Sessions:
 
     def new_bindings(self, *, shrinks: bool = False) -> tuple[Binding, Binding | GraphBinding]:
         """Return bindings of encoder and decoder for one batch; `shrinks`: whether each run frees its memory."""
-        copies = self._device != "cpu"
         options = None
         if shrinks:
             options = onnxruntime.RunOptions()
             device = "cpu:0" if self._device == "cpu" else "cpu:0;gpu:0"
             options.add_run_config_entry("memory.enable_memory_arena_shrinkage", device)
-        encoder = Binding(self._encoder, options, copies=copies)
+        encoder = Binding(self._encoder, options, staged_on=self._staged_on)
         if isinstance(self._decoder, Graph):
             return encoder, self._decoder.new_binding(shrinks=shrinks)
-        return encoder, Binding(self._decoder, options, copies=copies)
-
-
-class Binding:
-    """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread.
-
-    Binding a tensor costs as much as a small operation, so only new ones are bound. An output may be the
-    same tensor as an input: the graph then works in place.
-    """
-
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        options: onnxruntime.RunOptions | None = None,
-        *,
-        copies: bool = False,
-    ) -> None:
-        """Start with nothing bound; `copies`: copy arrays to a device with its own memory."""
-        self._session = session
-        self._options = options
-        self._binding = session.io_binding()
-        # Keeps arrays alive while onnxruntime has their addresses.
-        self._bound: dict[str, Tensor] = {}
-        self._copied: dict[str, Array] = {}
-        self._copies = copies
-
-    def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
-        """Bind tensors by their names in the graph: contiguous arrays of the graph's types, or tensors of pools."""
-        for name, value in inputs.items():
-            if self._bound.get(name) is value:
-                continue
-            self._bound[name] = value
-            if isinstance(value, OrtValue):
-                self._binding.bind_ortvalue_input(name, value)
-            elif self._copies:
-                self._copied[name] = value
-            else:
-                self._binding.bind_cpu_input(name, value)
-        for name, value in outputs.items():
-            if self._bound.get(name) is not value:
-                self._bound[name] = value
-                tensor = value if isinstance(value, OrtValue) else OrtValue.ortvalue_from_numpy(value)
-                self._binding.bind_ortvalue_output(name, tensor)
-
-    def run(self) -> None:
-        """Run the graph on the present content of the tensors."""
-        for name, array in self._copied.items():
-            self._binding.bind_cpu_input(name, array)
-        self._session.run_with_iobinding(self._binding, self._options)
+        return encoder, Binding(self._decoder, options, staged_on=self._staged_on)
 
 
 def _graphs(bundle: Bundle, *, shortlist: bool) -> list[manifest_pb2.Graph]:
