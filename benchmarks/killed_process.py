@@ -5,8 +5,9 @@
 A server of the bundled models has some processes, each with an address of its own. Callers in a closed loop share the
 SDK's connections to the common address. In each round another process gets SIGKILL, and its own address is called until
 it answers. Prints a line of JSON for each round: the seconds until the parent has started a new process, until that
-listens, and until it has answered; the failed calls; latencies in milliseconds before the kill and from then until the
-answer; and the share of the machine that other programs had. The exit status is 1 if a call failed.
+listens, and until it has answered; the processor seconds that it has used by then; the failed calls; latencies in
+milliseconds before the kill and from then until the answer; and the share of the machine that other programs had. The
+exit status is 1 if a call failed.
 """
 
 from __future__ import annotations
@@ -79,16 +80,14 @@ def _seconds_until(holds: Callable[[], bool], began: float) -> float:
 
 
 def _kill(server: ServerProcess, pid: int, port: int, request: bytes) -> dict[str, float]:
-    """Kill a process; return the seconds until another is started, listens, and has answered."""
+    """Kill a process; return the seconds until another is started, listens, and has answered, and its CPU time."""
     others, began = _children(server.pid) - {pid}, time.monotonic()
     os.kill(pid, signal.SIGKILL)
     started = _seconds_until(lambda: bool(_children(server.pid) - others - {pid}), began)
     listening = _seconds_until(lambda: _listens(port), began)
-    return {
-        "started": started,
-        "listens": listening,
-        "answered": _seconds_until(lambda: _answers(port, request), began),
-    }
+    answered = _seconds_until(lambda: _answers(port, request), began)
+    [new] = _children(server.pid) - others
+    return {"started": started, "listens": listening, "answered": answered, "processor": cpu_seconds(new)}
 
 
 async def _round(server: ServerProcess, pid: int, port: int, request: bytes, arguments: Any) -> dict[str, Any]:
