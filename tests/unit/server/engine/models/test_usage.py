@@ -245,6 +245,7 @@ async def test_files_that_a_load_has_checked_are_not_read_again_until_they_chang
 ) -> None:
     some = parts(room=1)
     model, read = some.models[0], list[str]()
+
     def recorded(file: BufferedReader) -> tuple[str, FileState]:
         read.append(Path(file.name).name)
         return digest_of(file)
