@@ -93,6 +93,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"(?<![0-9%])%\d{1,2}(?![0-9%])|(?<=%[0-9])%[0-9](?![0-9%])"),
         ),
         Family.BRACES: (
+            # The commonest comes first.
+            (Role.VALUE, "{", r"\{[A-Za-z_0-9][\w.]{0,64}+\}"),
             (Role.BREAK, "{", r"\{\{[{~]?\s?(?:[#/^!][^{}]{0,200}+|else(?: [^{}]{0,200}+)?)\}{2,3}"),
             (Role.VALUE, "{", r"\{\{\{[^{}]{0,200}+\}\}\}|\{\{[^{}]{0,200}+\}\}"),
             (Role.BREAK, "{", r"\{[#/:][^{}\n]{1,100}+\}"),
@@ -144,6 +146,11 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 r"(?<![\w$\\])\$(?=[^\s$\d{]|\d{1,9}[^\s\d$.,])(?=[^$\n]{0,200}[\\^_=+*/<>|(-]|[A-Za-z]\$)[^$\n]{0,200}(?<=[^\s$\\-])\$(?![\w$])",
             ),
             (Role.VALUE, "\\", r"\\\((?:[^\\\n]|\\(?!\))){1,300}+\\\)|\\\[(?:[^\\\n]|\\(?!\])){1,300}+\\\]"),
+            (
+                Role.VALUE,
+                "\\",
+                r"\\begin\{(?P<block>(?:[pbvVB]|small)?matrix|equation|align|gather|cases|array|split)\*?\}(?:[^\\\n]|\\(?!end)){0,400}+\\end\{(?P=block)\*?\}",
+            ),
             (Role.VALUE, "\\", r"\\(?:begin|end)\{[a-z]{1,32}+\*?\}(?:\[[^\[\]\n]{0,64}+\])?"),
             (
                 Role.OPEN,
@@ -191,6 +198,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 r"(?<![\w#&])#{1,2}[A-Za-z][A-Za-z0-9_]{1,40}+#{1,2}(?![\w#])|###[A-Za-z][A-Za-z0-9_]{1,40}+###",
             ),
             # A name between equal signs, as @@name@@.
+            (Role.VALUE, "=", r"(?<![\w=])==[A-Z][A-Z0-9_]{1,40}+==(?![\w=])"),
             (
                 Role.VALUE,
                 "@~|^+",
@@ -312,8 +320,8 @@ class _Catalogue(NamedTuple):
 
     marks: re.Pattern[str] | None
     """Characters that a span may begin with."""
-    patterns: Mapping[str, tuple[re.Pattern[str], tuple[Role, ...]]]
-    """Pattern by mark, and the role of each of its groups."""
+    patterns: Mapping[str, tuple[re.Pattern[str], Mapping[int, Role]]]
+    """Pattern by mark, and the roles by the last group of a match."""
     within: re.Pattern[str] | None
 
 
@@ -328,14 +336,15 @@ def _catalogue(families: frozenset[Family]) -> _Catalogue:
     return _Catalogue(
         marks=re.compile(f"[{''.join(map(re.escape, patterns))}]") if patterns else None,
         patterns={mark: _alternatives(each) for mark, each in patterns.items()},
-        within=re.compile("|".join(f"(?:{pattern})" for pattern in within), re.ASCII) if within else None,
+        # None begins within a word, which is seen before any of them is tried.
+        within=re.compile(f"(?<![A-Za-z0-9])(?:{'|'.join(within)})", re.ASCII) if within else None,
     )
 
 
-def _alternatives(patterns: Sequence[tuple[str, Role]]) -> tuple[re.Pattern[str], tuple[Role, ...]]:
-    """Join patterns, the first match winning, to one whose last group numbers the pattern."""
-    joined = "|".join(f"(?:{pattern})(?P<p{number}>)" for number, (pattern, _) in enumerate(patterns))
-    return re.compile(joined), tuple(role for _, role in patterns)
+def _alternatives(patterns: Sequence[tuple[str, Role]]) -> tuple[re.Pattern[str], Mapping[int, Role]]:
+    """Join patterns, the first match winning, to one whose last group tells the pattern."""
+    joined = re.compile("|".join(f"(?:{pattern})(?P<p{number}>)" for number, (pattern, _) in enumerate(patterns)))
+    return joined, {joined.groupindex[f"p{number}"]: role for number, (_, role) in enumerate(patterns)}
 
 
 def find(text: str, families: Set[Family]) -> list[Found]:
@@ -365,21 +374,17 @@ def find_protected(text: str, pattern: ProtectedPattern) -> list[Found]:
 def _marked(text: str, catalogue: _Catalogue) -> Iterator[Found]:
     if catalogue.marks is None:
         return
-    place = 0
+    end = 0
     closed: dict[str, int] = {}
-    while begun := catalogue.marks.search(text, place):
+    for begun in catalogue.marks.finditer(text):
         mark, place = begun[0], begun.start()
-        if (closer := _CLOSERS.get(mark)) and not _closes(text, closer, place, closed):
-            place += 1
+        if place < end or (mark in _CLOSERS and not _closes(text, _CLOSERS[mark], place, closed)):
             continue
         pattern, roles = catalogue.patterns[mark]
-        match = pattern.match(text, place)
-        if match and match.lastgroup:
-            role = roles[int(match.lastgroup[1:])]
-            yield Found(place, match.end(), role, _ORDERED.match(match[0]) is not None)
-            place = match.end()
-        else:
-            place += 1
+        if (match := pattern.match(text, place)) and match.lastindex:
+            end = match.end()
+            is_ordered = mark in "%{" and _ORDERED.match(text, place, end) is not None
+            yield Found(place, end, roles[match.lastindex], is_ordered)
 
 
 def _closes(text: str, closer: str, place: int, closed: dict[str, int]) -> bool:
