@@ -291,6 +291,23 @@ def test_computed_cells_values_and_keys_of_an_open_document_stay() -> None:
     assert texts(".ods", open_document("spreadsheet", "".join(cells))) == ["word"]
 
 
+def test_a_value_that_a_cell_has_beside_its_text_is_translated_like_it() -> None:
+    cell = "<b:table-cell o:value-type='string' o:string-value='two words'><t:p>two words</t:p></b:table-cell>"
+    help_message = "<b:help-message b:title='a title'><t:p>help</t:p></b:help-message>"
+    source = open_document("spreadsheet", help_message + cell)
+    assert texts(".ods", source) == ["a title", "help", "two words", "two words"]
+    changed = part(translated(".ods", source), "content.xml")
+    assert (changed.count("TWO WORDS"), changed.count("A TITLE"), changed.count("HELP")) == (2, 1, 1)
+
+
+def test_choices_of_a_list_in_word_are_translated_like_the_chosen_one() -> None:
+    items = "<w:dropDownList><w:listItem w:displayText='one way' w:value='1'/></w:dropDownList>"
+    source = paragraph(f"<w:sdt><w:sdtPr>{items}</w:sdtPr><w:sdtContent>{R.format('one way')}</w:sdtContent></w:sdt>")
+    assert texts(".docx", source) == ["one way", "one way"]
+    body = word_body(translated(".docx", source))
+    assert body.count("ONE WAY") == 2
+
+
 def test_prompts_of_a_presentation_stay() -> None:
     frame = "<d:frame p:placeholder='true'><t:p>prompt</t:p></d:frame>"
     source = open_document("presentation", f"{frame}<t:p>shown</t:p>")

@@ -24,8 +24,8 @@ SPANS = {
     Family.VARIABLES: (
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
         r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] \c[2] \N[1] "
-        r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] \frac{a}{b} "
-        r"\begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq"
+        r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] "
+        r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq"
     ),
     Family.ADDRESSES: (
         "https://example.com/a?b=c&d={id} http://localhost:3000/x www.example.org/a ftp://x.org bob@example.org "

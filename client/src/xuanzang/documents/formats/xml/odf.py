@@ -54,6 +54,11 @@ VOCABULARY = Vocabulary(
             "text:ruby-text",
         )
     ),
+    attributes={
+        # It takes precedence over the paragraphs of the cell, whose text it is.
+        "table:table-cell": {"office:string-value": 0},
+        **{f"table:{name}-message": {"table:title": 0} for name in ("help", "error")},
+    },
     ranges={f"text:{name}-{end}": name for name in _RANGES for end in ("start", "end")},
     range_keys=("text:name", "text:id", "text:change-id"),
 )
@@ -92,8 +97,7 @@ def _stays(element: Element) -> bool:
     if name != "table:table-cell":
         return False
     value_type = VOCABULARY.attribute(element, "office:value-type")
-    computed = (VOCABULARY.attribute(element, key) for key in ("table:formula", "office:string-value"))
-    return value_type not in (None, "string") or any(each is not None for each in computed)
+    return value_type not in (None, "string") or VOCABULARY.attribute(element, "table:formula") is not None
 
 
 def _root(name: str, archive: Archive, depth: int) -> Element:

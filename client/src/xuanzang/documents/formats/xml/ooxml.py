@@ -71,6 +71,7 @@ VOCABULARY = Vocabulary(
         **{name: {"descr": 0, "title": 0} for name in ("wp:docPr", "p:cNvPr", "xdr:cNvPr")},
         **{name: {"tooltip": 0} for name in ("a:hlinkClick", "a:hlinkHover")},
         "w:hyperlink": {"w:tooltip": 0},
+        "w:listItem": {"w:displayText": 0},
         "x:hyperlink": {"tooltip": 255},
         "x:dataValidation": {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255},
     },

@@ -106,7 +106,8 @@ class _Opened:
                 continue
             for attribute, longest in vocabulary.attributes.get(name, {}).items():
                 text = (vocabulary.attribute(element, attribute) or "").strip()
-                if translatable(text) and not _FILE_NAME.fullmatch(text):
+                is_kept = _FILE_NAME.fullmatch(text) or text.casefold() in settings.kept
+                if translatable(text) and not is_kept:
                     yield _Attribute(element, vocabulary.attribute_key(element, attribute), longest)
             if name in vocabulary.paragraphs and (len(element) or element.text):
                 paragraph = Paragraph(vocabulary, element, settings.kept)
