@@ -166,6 +166,16 @@ def test_every_hypothesis_holds_the_placeholders(translator: Translator) -> None
             assert each.text.count("{name}") == each.text.count("%s") == 1, options
 
 
+def test_an_accelerator_of_markup_is_written_as_it_was(translator: Translator) -> None:
+    found = translate(translator, "<p>Save &amp;As a file</p>", content_format="html").hypotheses[0]
+    assert (found.text.count("&amp;"), found.text.count("&"), found.lost_placeholders) == (1, 1, ())
+
+
+def test_a_part_of_a_number_is_written_as_a_fraction(translator: Translator) -> None:
+    found = translate(translator, "Copied %d of %d files.").hypotheses[0]
+    assert (found.text.count("%d/%d"), found.text.count("%"), found.lost_placeholders) == (1, 2, ())
+
+
 def test_a_glossary_is_kept_beside_placeholders(translator: Translator) -> None:
     found = translate(translator, "Click {name} to open the printer.", glossary={"printer": "印表机"})
     assert "{name}" in found.text

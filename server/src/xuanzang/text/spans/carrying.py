@@ -217,7 +217,7 @@ class Carrier:
                 sequence.end_block(raw)
             case Role.SPACE:
                 builder.add_space(raw)
-            case Role.POINT if raw[0] == "&" and raw[-1] == ";":
+            case Role.POINT if raw[0] == "&" and raw[-1] == ";" and len(raw) == span.end - span.start:
                 self._add_entity(sequence, span, raw)
             case Role.POINT:
                 builder.add_verbatim(raw)
