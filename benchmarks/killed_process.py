@@ -2,7 +2,7 @@
 
     python -m benchmarks.killed_process --processes 4 --rounds 3
 
-A server of the bundled models has some processes, each with an address of its own. Callers in a closed loop share the
+A server of the bundled models has some processes, each with a separate address. Callers in a closed loop share the
 SDK's connections to the common address. In each round another process gets SIGKILL, and its own address is called until
 it answers. Prints a line of JSON for each round: the seconds until the parent has started a new process, until that
 listens, and until it has answered; the processor seconds that it has used by then; the failed calls; latencies in
@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_at(pid: int, port: int) -> bool:
-    """Return whether a process was started with an address of its own at a port."""
+    """Return whether the separate address of a process has a port."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").endswith(b":%d" % port)
 
 

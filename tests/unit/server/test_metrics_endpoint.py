@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import threading
 import urllib.error
@@ -8,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from xuanzang.server.metrics import Metrics
@@ -81,6 +83,33 @@ def test_half_open_connections_take_no_threads_and_delay_no_scrape(endpoint: Met
     assert len(endpoint._connections) <= 64
     for connection in silent:
         connection.close()
+
+
+def test_a_scrape_that_is_read_slowly_ends_without_a_fault(
+    endpoint: MetricsEndpoint,
+    registry: CollectorRegistry,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def no_wait(_: asyncio.StreamWriter) -> None:
+        """Let `close` come while data are left to send."""
+
+    monkeypatch.setattr(asyncio.StreamWriter, "drain", no_wait)
+    metric = Gauge("large", "More than the buffers of both ends hold.", ["label"], registry=registry)
+    for number in range(200):
+        metric.labels("x" * 40_000 + str(number)).set(number)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(60)
+        connection.connect(("127.0.0.1", endpoint.port))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        received = b""
+        while more := connection.recv(65536):
+            received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert b"Content-Length: %d\r\n" % len(body) in head + b"\r\n"
+    endpoint.stop()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_an_address_that_is_taken_is_named(endpoint: MetricsEndpoint, registry: CollectorRegistry) -> None:

@@ -48,7 +48,7 @@ class MetricsEndpoint:
     async def _close(self) -> None:
         self._server.close()
         for writer in self._connections.values():
-            writer.transport.abort()
+            _abort(writer)
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _run(self, work: Any) -> Any:
@@ -62,7 +62,7 @@ class MetricsEndpoint:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= _MAX_CONNECTIONS:
             oldest = next(iter(self._connections))
-            self._connections.pop(oldest).transport.abort()
+            _abort(self._connections.pop(oldest))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a callback of asyncio.start_server is a task
         self._connections[task] = writer
@@ -72,7 +72,7 @@ class MetricsEndpoint:
                 await self._answer(reader, writer)
         finally:
             self._connections.pop(task, None)
-            writer.transport.abort()
+            _abort(writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_REQUEST_SECONDS):
@@ -85,6 +85,12 @@ class MetricsEndpoint:
             await writer.drain()
             writer.close()
             await writer.wait_closed()
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """End a connection, unless it has ended: asyncio fails to abort one that has sent its last data after `close`."""
+    if writer.get_extra_info("socket").fileno() >= 0:
+        writer.transport.abort()
 
 
 def _response(application: Callable[..., Iterable[bytes]], head: str) -> tuple[str, _Headers, bytes]:
