@@ -134,46 +134,41 @@ class Engine:
         """
         promotion = promotion or PromotionSettings()
         self._repository, self._settings, self._metrics = models, settings, metrics
-        self.max_content_characters = settings.max_content_characters
-        """Maximum characters of a text."""
         self._trial_loader, self._packed_weights = trial_loader, packed_weights
         provider = resolve_provider(settings.provider)
         self._kernels = choose_kernels(provider, enabled=settings.kernels)
         self.runtime = _runtime(provider, self._kernels)
         self._threads = EngineThreads(settings, provider=provider)
-        self.require_time = self._threads.scheduler.require_time
-        """Refuses an unread request of a caller, as the scheduler does."""
-        self.seconds_until_begun = self._threads.scheduler.seconds_until_begun
-        """Estimates when a request of a caller would be begun, as the scheduler does."""
-        self.broken = self._threads.broken
-        """Set when an error has ended a worker: the process must be replaced."""
         self._holds = promotion.promotion != "direct"
         self._answers = _answer_cache(settings, metrics)
         self.live = self._new_live_models()
-        shared = SharedResources(
-            scheduler=self._threads.scheduler,
-            tokenizing=self._threads.tokenizing,
-            settings=settings,
-            answers=self._answers,
-        )
-        self.live.observe(self._divide_memory)
+        shared = self._shared_resources()
         self._state_file = StateFile(models, promotion.promotion_state)
         self.promoter = self._new_promoter(shared, promotion)
         self._detector = shared_detector(cache) if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), usage=self.live.usage)
-        self.router = RequestRouter(
-            self.live,
-            self._threads.tokenizing,
-            self._detector,
-            metrics.server.unserved_texts,
-            pivots=settings.pivot_languages,
-        )
-        reads = metrics.server.glossary_reads
-        self.glossaries = GlossaryFolder(models / FOLDER, count=lambda ok: reads["ok" if ok else "error"].inc())
+        self.router = self._new_router()
+        self.glossaries = self._new_glossaries()
         self._watching: list[asyncio.Task[None]] = []
 
+    def _shared_resources(self) -> SharedResources:
+        return SharedResources(
+            scheduler=self._threads.scheduler,
+            tokenizing=self._threads.tokenizing,
+            settings=self._settings,
+            answers=self._answers,
+        )
+
+    def _new_router(self) -> RequestRouter:
+        unserved, pivots = self._metrics.server.unserved_texts, self._settings.pivot_languages
+        return RequestRouter(self.live, self._threads.tokenizing, self._detector, unserved, pivots=pivots)
+
+    def _new_glossaries(self) -> GlossaryFolder:
+        reads = self._metrics.server.glossary_reads
+        return GlossaryFolder(self._repository / FOLDER, count=lambda ok: reads["ok" if ok else "error"].inc())
+
     def _new_live_models(self) -> LiveModels:
-        return LiveModels(
+        live = LiveModels(
             self._repository,
             open_model=self._load_model,
             trial_loader=self._trial_loader,
@@ -184,6 +179,8 @@ class Engine:
             holds=self._holds,
             on_demand=self._settings.on_demand,
         )
+        live.observe(self._divide_memory)
+        return live
 
     def _forget(self, model: LoadedModel) -> None:
         """Release the kept answers of a model that is no longer served."""
@@ -199,6 +196,24 @@ class Engine:
             state_file=self._state_file,
             metrics=self._metrics,
         )
+
+    @property
+    def broken(self) -> asyncio.Event:
+        """Event that is set when an error has ended a worker: the process must be replaced."""
+        return self._threads.broken
+
+    @property
+    def max_content_characters(self) -> int:
+        """Maximum characters of a text."""
+        return self._settings.max_content_characters
+
+    def require_time(self, caller: CallerId, seconds: float) -> None:
+        """Refuse an unread request of a caller, as the scheduler does."""
+        self._threads.scheduler.require_time(caller, seconds)
+
+    def seconds_until_begun(self, caller: CallerId) -> float | None:
+        """Estimate when a request of a caller would be begun, as the scheduler does."""
+        return self._threads.scheduler.seconds_until_begun(caller)
 
     @property
     def models(self) -> tuple[ServedModel, ...]:

@@ -183,11 +183,9 @@ class RequestRouter:
         route = self.resolve(
             model=model, source_language=source_language, target_language=target_language, allow_pivot=allow_pivot
         )
-        if not readings:
-            return route
         if unserved:
             self._unserved["passed"].inc(unserved)
-        return replace(route, readings=tuple(readings))
+        return replace(route, readings=tuple(readings)) if readings else route
 
     def with_pivots(self, models: Iterable[ServedModel]) -> list[ServedModel]:
         """Return some models with the languages from which two of them translate, where none does so alone."""

@@ -158,9 +158,6 @@ class Sessions:
         sharing = self._sharing(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist))
         with self._opening, sharing as self._packed:
             self._open(bundle, weights)
-        properties = self._encoder.get_modelmeta().custom_metadata_map
-        self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
-        """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
     def _open(self, bundle: Bundle, weights: Path) -> None:
         # Those of earlier sessions, which may be closed at any time.
@@ -171,6 +168,9 @@ class Sessions:
         if self._device == "cpu":
             # Products and kernels reorder weights; the file's would stay in memory, too.
             release_pages(weights, but=others)
+        properties = self._encoder.get_modelmeta().custom_metadata_map
+        self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
+        """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
     def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
         """Return the context for opening graphs, by the facts that decide the order of their weights."""
