@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.reading import value_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,42 +138,17 @@ class Provenance:
 
 def provenance_of(message: pb.Provenance) -> Provenance:
     """Read how a translation was made."""
-    copied = {name: getattr(message, name) for name in _names(Provenance) & set(message.DESCRIPTOR.fields_by_name)}
-    copied |= {"target_language_code": message.settings.target_language_code, "sentences": _sentences(message)}
-    copied["pivot"] = pivot_of(message)
-    return Provenance(**copied, options=_effective(message.settings))
+    settings = message.settings
+    language, options = settings.target_language_code, _effective(settings)
+    return value_of(Provenance, message, target_language_code=language, options=options, pivot=pivot_of(message))
 
 
 def pivot_of(message: pb.Translation | pb.Provenance) -> Pivot | None:
     """Read the first step of a translation by two models."""
-    if not message.HasField("pivot"):
-        return None
-    pivot = message.pivot
-    return Pivot(
-        language=pivot.language_code,
-        model=pivot.model,
-        model_version=pivot.model_version,
-        manifest_sha256=pivot.manifest_sha256,
-        precision=pivot.precision,
-        sentences=_sentences(pivot),
-    )
-
-
-def _sentences(message: pb.Provenance | pb.Pivot) -> tuple[SentenceProvenance, ...]:
-    return tuple(
-        SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
-        for sentence in message.sentences
-    )
+    return value_of(Pivot, message.pivot, language=message.pivot.language_code) if message.HasField("pivot") else None
 
 
 def _effective(settings: pb.TranslationSettings) -> EffectiveOptions:
-    options, on_settings = settings.options, set(settings.DESCRIPTOR.fields_by_name)
-    values = {name: getattr(settings if name in on_settings else options, name) for name in _names(EffectiveOptions)}
-    drawn = {name: getattr(options.sampling, name) for name in _names(SamplingOptions)}
-    values["sampling"] = SamplingOptions(**drawn) if options.HasField("sampling") else None
-    values["max_target_length"] = options.max_target_length if options.HasField("max_target_length") else None
-    return EffectiveOptions(**values)
-
-
-def _names(kind: type[Any]) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+    names = {field.name for field in dataclasses.fields(EffectiveOptions)} & set(settings.DESCRIPTOR.fields_by_name)
+    beside = {name: getattr(settings, name) for name in names}
+    return value_of(EffectiveOptions, settings.options, **beside)

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from google.protobuf.message import Message
 
 from xuanzang.client._calls.status import error_from_status
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
 from xuanzang.client._messages.requests import repeatable_request
 from xuanzang.client._values.capsule import Exchange
-from xuanzang.client._values.options import ProtectedPattern
-from xuanzang.client._values.results import (
-    DetectedLanguage,
-    FinishReason,
-    GlossaryMatch,
-    GlossaryOutcome,
-    Hypothesis,
-    ProgressiveTranslation,
-    Quality,
-    QualityFlag,
-    StoredGlossary,
-    TokenDetail,
-    Translation,
-)
+from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StoredGlossary, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import DecodingDefaults, Model
 from xuanzang.values.provenance import pivot_of, provenance_of
+from xuanzang.values.reading import value_of
 
 _RESIDENCIES = {
     pb.MODEL_RESIDENCY_LOADED: "loaded",
@@ -111,15 +97,8 @@ def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
 
 def glossary(message: pb.Glossary) -> StoredGlossary:
     """Read a glossary."""
-    return StoredGlossary(
-        name=message.name,
-        source_language=message.source_language_code,
-        target_language=message.target_language_code,
-        version=message.version,
-        entry_count=message.entry_count,
-        sha256=message.sha256,
-        display_name=message.display_name,
-    )
+    source, target = message.source_language_code, message.target_language_code
+    return value_of(StoredGlossary, message, source_language=source, target_language=target)
 
 
 def glossary_entries(message: pb.ListGlossaryEntriesResponse) -> dict[str, tuple[str, ...]]:
@@ -141,31 +120,15 @@ def _translation(
         provenance = provenance_of(message.provenance)
         request = repeatable_request(settings, text, message.provenance)
         exchange = Exchange(request=_bytes(request), translation=_bytes(message))
-    return Translation(
-        hypotheses=tuple(map(_hypothesis, message.hypotheses)),
+    return value_of(
+        Translation,
+        message,
         model=response.model,
         model_version=response.model_version,
         detected_language=message.detected_language_code,
-        detected_language_confidence=(
-            message.detected_language_confidence if message.HasField("detected_language_confidence") else None
-        ),
-        glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
         provenance=provenance,
         exchange=exchange,
         pivot=pivot_of(message),
-    )
-
-
-def _glossary_match(message: pb.GlossaryMatch) -> GlossaryMatch:
-    outcomes = {outcome.value: outcome for outcome in GlossaryOutcome}
-    patterns = {pattern.value: pattern for pattern in ProtectedPattern}
-    return GlossaryMatch(
-        source=message.source,
-        source_start=message.source_start,
-        source_end=message.source_end,
-        target=message.target,
-        outcome=outcomes.get(message.outcome, GlossaryOutcome.UNSPECIFIED),
-        pattern=patterns.get(message.pattern, ProtectedPattern.UNSPECIFIED),
     )
 
 
@@ -173,57 +136,15 @@ def _bytes(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def _hypothesis(message: pb.Hypothesis) -> Hypothesis:
-    known = message.finish_reason in {reason.value for reason in FinishReason}
-    return Hypothesis(
-        text=message.text,
-        score=message.score if message.HasField("score") else None,
-        token_count=message.token_count,
-        finish_reason=FinishReason(message.finish_reason) if known else FinishReason.UNSPECIFIED,
-        tokens=tuple(map(_token_detail, message.tokens)),
-        quality=_quality(message.quality) if message.HasField("quality") else None,
-        lost_placeholders=tuple(message.lost_placeholders),
-    )
-
-
-def _quality(message: pb.Quality) -> Quality:
-    known = {flag.value for flag in QualityFlag}
-    has_probability = message.HasField("acceptable_probability")
-    return Quality(
-        acceptable_probability=message.acceptable_probability if has_probability else None,
-        flags=frozenset(QualityFlag(flag if flag in known else 0) for flag in message.flags),
-    )
-
-
-def _token_detail(message: pb.TokenDetail) -> TokenDetail:
-    return TokenDetail(
-        text=message.text, score=message.score, source_start=message.source_start, source_end=message.source_end
-    )
-
-
 def _model(message: pb.Model) -> Model:
-    return Model(
-        name=message.name,
-        version=message.version,
+    return value_of(
+        Model,
+        message,
         source_languages=tuple(message.source_language_codes),
         target_languages=tuple(message.target_language_codes),
-        precision=message.precision,
-        manifest_sha256=message.manifest_sha256,
-        is_default=message.is_default,
-        defaults=_defaults(message.default_options),
-        max_source_length=message.max_source_length,
-        max_target_length=message.max_target_length,
-        max_content_characters=message.max_content_characters,
-        licence=message.licence,
-        source_model=message.source_model,
+        defaults=value_of(DecodingDefaults, message.default_options),
         residency=_RESIDENCIES.get(message.residency, ""),
         residency_since=float(message.residency_time.seconds),
-        residency_fault=message.residency_fault,
         pivoted_source_languages=tuple(message.pivoted_source_language_codes),
         pivot_language=message.pivot_language_code,
     )
-
-
-def _defaults(message: pb.DecodingOptions) -> DecodingDefaults:
-    given = {field.name: value for field, value in message.ListFields()}
-    return DecodingDefaults(**{field.name: given.get(field.name) for field in dataclasses.fields(DecodingDefaults)})
