@@ -15,12 +15,12 @@ from pathlib import Path
 
 from xuanzang.client._commands.connection_arguments import connection, server_options
 from xuanzang.client._commands.progress import Progress
+from xuanzang.client._commands.translation_arguments import add_options, given_options
 from xuanzang.command.files import read_text, require_other_files
 from xuanzang.command.parser import CommandParser, fail
 from xuanzang.loadtest import report
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.target import Target
-from xuanzang.values.options import TranslateOptions
 
 _PROGRAM = "xuanzang loadtest"
 _DESCRIPTION = """\
@@ -65,12 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _measure(arguments: argparse.Namespace) -> Measured:
     """Put every load on the server, one after another."""
     workload = Workload(_texts(arguments.texts), Mix.parse(arguments.texts_per_request), arguments.seed)
-    options = TranslateOptions(
-        source_language=arguments.source,
-        target_language=arguments.target,
-        model=arguments.model,
-        beam_size=arguments.beam_size,
-    )
+    options = given_options(arguments)
     loads = _loads(arguments)
     require_other_files([arguments.json, *_histograms(arguments.histogram, len(loads))], [arguments.texts])
     async with Target(connection(arguments), arguments.connections, names=max(arguments.names), **options) as target:
@@ -145,7 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("texts", type=Path, metavar="FILE", help="texts to draw from, one per line, UTF-8")
     _add_load(parser.add_argument_group("load"))
-    _add_options(parser.add_argument_group("translation"))
+    flags = "--source", "--target", "--model", "--beam-size"
+    add_options(parser.add_argument_group("translation"), flags)
     _add_output(parser.add_argument_group("output"))
     return parser
 
@@ -173,13 +169,6 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         help="sizes of requests and how often each comes, such as 1:0.9 8:0.1 (default: 1)",
     )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="seed of texts, sizes and times (default: 0)")
-
-
-def _add_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--source", metavar="CODE", help='language of the texts, such as "zh"')
-    group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
-    group.add_argument("--model", metavar="NAME", help="name of a model")
-    group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:

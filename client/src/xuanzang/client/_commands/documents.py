@@ -12,10 +12,9 @@ from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._commands.streams import report
-from xuanzang.client._commands.translation_arguments import add_allow_pivot, add_search, add_terms, term_options
+from xuanzang.client._commands.translation_arguments import SEARCH, TERMS, TEXTS, add_options, given_options
 from xuanzang.command.files import require_other_files
 from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, TranslationMemory
-from xuanzang.values.options import TranslateOptions
 
 _DESCRIPTION = f"""\
 Translates the texts of files ({" ".join(SUFFIXES)}) and leaves everything else in them as it is.
@@ -37,9 +36,8 @@ def add_documents(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file to translate")
     _add_files(command.add_argument_group("files"))
-    translation = command.add_argument_group("translation")
-    _add_translation(translation)
-    add_terms(translation)
+    flags = [flag for flag in SEARCH if flag not in _OF_SINGLE_TEXTS]
+    add_options(command.add_argument_group("translation"), (*flags, *TEXTS, *TERMS))
     command.set_defaults(command=_translate_documents)
 
 
@@ -74,21 +72,6 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="maximum size of the memory; what was not used for longest goes first (default: 256)",
     )
-
-
-def _add_translation(group: argparse._ArgumentGroup) -> None:
-    add_search(group, without=_OF_SINGLE_TEXTS)
-    group.add_argument(
-        "--refuse-long-sentences",
-        action="store_true",
-        help="leave sentences over the model's limit as they are that have no comma or white space to cut them at",
-    )
-    group.add_argument(
-        "--pass-through-unserved",
-        action="store_true",
-        help="without --source: count texts in languages that no model translates as done, not as refused",
-    )
-    add_allow_pivot(group)
 
 
 def _translate_documents(client: TranslationClient, arguments: argparse.Namespace) -> int:
@@ -128,7 +111,7 @@ def _written(client: TranslationClient, file: Path, output: Path, arguments: arg
             columns=arguments.columns,
             memory=memory,
             on_progress=on_progress,
-            **_options(arguments),
+            **given_options(arguments),
         )
         translation.write(output)
     for refusal in translation.summary.refusals:
@@ -143,9 +126,9 @@ def _output(file: Path, arguments: argparse.Namespace) -> Path:
         return Path(arguments.output)
     if arguments.directory is not None:
         return Path(arguments.directory) / file.name
-    if arguments.target is None:
+    if arguments.target_language is None:
         raise ValueError("say where to write: -o FILE, -d DIR, or --target CODE for names such as report.en.docx")
-    return file.with_suffix(f".{arguments.target}{file.suffix}")
+    return file.with_suffix(f".{arguments.target_language}{file.suffix}")
 
 
 @contextmanager
@@ -198,21 +181,3 @@ def _counts(summary: DocumentSummary) -> str:
         f" ({summary.characters} characters, {summary.sentences} sentences), {len(summary.refusals)} refused"
         + (f", {summary.passed_through} passed through" if summary.passed_through else "")
     )
-
-
-def _options(arguments: argparse.Namespace) -> TranslateOptions:
-    return {
-        "source_language": arguments.source,
-        "target_language": arguments.target,
-        "model": arguments.model,
-        "beam_size": arguments.beam_size,
-        "length_penalty": arguments.length_penalty,
-        "max_target_length": arguments.max_target_length,
-        "repetition_penalty": arguments.repetition_penalty,
-        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
-        "suppressed_texts": arguments.suppressed_texts,
-        "refuse_long_sentences": arguments.refuse_long_sentences or None,
-        "pass_through_unserved": arguments.pass_through_unserved or None,
-        "allow_pivot": arguments.allow_pivot,
-        **term_options(arguments),
-    }

@@ -6,12 +6,20 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from typing import cast
 from unicodedata import east_asian_width
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.connection_arguments import Commands
-from xuanzang.client._commands.translation_arguments import add_search, search_options
-from xuanzang.client._values.explanations import AttentionKind, CandidateFate, CandidateReason, Explanation, SearchStep
+from xuanzang.client._commands.translation_arguments import SEARCH, add_options, given_options
+from xuanzang.client._values.explanations import (
+    AttentionKind,
+    CandidateFate,
+    CandidateReason,
+    ExplainOptions,
+    Explanation,
+    SearchStep,
+)
 
 _TOKEN_HEAD = ("", "TOKEN", "LOG P", "ATTENDS TO", "INSTEAD")
 _TREE_HEAD = ("", "FROM", "TOKEN", "SUM", "FATE")
@@ -29,7 +37,7 @@ def add_explain(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     command.add_argument("text", metavar="TEXT", help="a text of one sentence")
     translation = command.add_argument_group("translation")
-    add_search(translation, without={"--num-hypotheses"})
+    add_options(translation, (flag for flag in SEARCH if flag != "--num-hypotheses"))
     translation.add_argument(
         "--num-hypotheses", type=int, metavar="N", help="hypotheses returned; the first is explained"
     )
@@ -56,7 +64,7 @@ def _explain(client: TranslationClient, arguments: argparse.Namespace) -> int:
         attention_kinds=arguments.attention or (AttentionKind.CROSS,),
         attention_layers=arguments.layer or (),
         attention_heads=arguments.heads,
-        **search_options(arguments),
+        **cast("ExplainOptions", given_options(arguments)),
     )
     written = [json.dumps(explained.as_dict(), ensure_ascii=False)] if arguments.json else lines(explained)
     with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as output:

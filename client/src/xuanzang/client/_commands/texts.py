@@ -61,7 +61,9 @@ def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     require_other_files([arguments.capsule, arguments.output], [arguments.glossary])
     options = translate_options(arguments)
     by_line = _by_line(arguments)
-    layout = Layout(json=arguments.json, scores=arguments.scores, by_line=by_line, encoding=arguments.encoding)
+    layout = Layout(
+        json=arguments.json, scores=bool(arguments.return_scores), by_line=by_line, encoding=arguments.encoding
+    )
     texts = arguments.texts or (read_lines if by_line else read_whole)(opened_input(arguments))
     with opened_output(arguments.output) as output, _progress(arguments) as advance, kept(arguments.capsule) as keep:
         if arguments.progressive:

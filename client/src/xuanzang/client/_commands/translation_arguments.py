@@ -3,106 +3,116 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.streams import add_input
-from xuanzang.client._values.explanations import ExplainOptions
 from xuanzang.command.files import read_text
 from xuanzang.values.options import TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
-_FLAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "--source": {"metavar": "CODE", "help": 'language to translate from, such as "zh"'},
-        "--target": {"metavar": "CODE", "help": 'language to translate into, such as "en"'},
-        "--model": {"metavar": "NAME", "help": "name of a model, as listed by `xuanzang models`"},
-        "--beam-size": {"type": int, "metavar": "N", "help": "hypotheses kept at each step; 1 is greedy search"},
-        "--num-hypotheses": {"type": int, "metavar": "N", "help": "hypotheses written per text"},
-        "--length-penalty": {"type": float, "metavar": "X", "help": "exponent on the length that divides scores"},
-        "--min-target-length": {"type": int, "metavar": "N", "help": "minimum number of tokens per sentence"},
-        "--max-target-length": {"type": int, "metavar": "N", "help": "maximum number of tokens per sentence"},
-        "--coverage-penalty": {"type": float, "metavar": "X", "help": "penalty on leaving out parts of the source"},
-        "--repetition-penalty": {"type": float, "metavar": "X", "help": "above 1: penalty on repeated tokens"},
-        "--no-repeat-ngram-size": {"type": int, "metavar": "N", "help": "let no sequence of N tokens occur twice"},
-        "--target-prefix": {"metavar": "TEXT", "help": "text that every hypothesis starts with"},
-        "--suppressed-text": {
-            "dest": "suppressed_texts",
-            "action": "append",
-            "metavar": "TEXT",
-            "help": "text that no translation may contain; repeatable",
-        },
-    }
-)
+
+def _value(option: str, metavar: str, text: str, **others: Any) -> Mapping[str, Any]:
+    return {"dest": option, "metavar": metavar, "help": text, **others}
 
 
-def add_search(group: argparse._ArgumentGroup, *, without: Collection[str] = ()) -> None:
-    """Add the arguments."""
-    for flag, settings in _FLAGS.items():
-        if flag not in without:
-            group.add_argument(flag, **settings)
+def _switch(option: str, text: str) -> Mapping[str, Any]:
+    """Return the settings of a flag without a value; without the flag the server decides."""
+    return {"dest": option, "action": "store_true", "default": None, "help": text}
 
 
-def search_options(arguments: argparse.Namespace) -> ExplainOptions:
-    """Return the options that the arguments describe, which every command takes that shows a search as a whole.
-
-    Args:
-        arguments: Parsed arguments of a command that has all of them.
-    """
-    return {
-        "source_language": arguments.source,
-        "target_language": arguments.target,
-        "model": arguments.model,
-        "beam_size": arguments.beam_size,
-        "num_hypotheses": arguments.num_hypotheses,
-        "length_penalty": arguments.length_penalty,
-        "min_target_length": arguments.min_target_length,
-        "max_target_length": arguments.max_target_length,
-        "coverage_penalty": arguments.coverage_penalty,
-        "repetition_penalty": arguments.repetition_penalty,
-        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
-        "target_prefix": arguments.target_prefix,
-        "suppressed_texts": arguments.suppressed_texts,
-    }
+def _names(text: str) -> list[str]:
+    return list(filter(None, text.split(",")))
 
 
-def add_terms(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments."""
-    group.add_argument(
-        "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
-    )
-    group.add_argument("--glossary-name", metavar="NAME", help="glossary of the server, whose terms are kept as well")
-    group.add_argument(
-        "--protect",
-        metavar="KINDS",
-        help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
-    )
-    group.add_argument(
-        "--placeholders",
-        metavar="FAMILIES",
-        help="placeholders to carry through the translation, such as printf,braces: printf, braces, icu, templates, "
-        "tags, variables, addresses, files, identifiers, handles, code (default: those of a document's format)",
-    )
+_SEARCH: Mapping[str, Mapping[str, Any]] = {
+    "--source": _value("source_language", "CODE", 'language to translate from, such as "zh"'),
+    "--target": _value("target_language", "CODE", 'language to translate into, such as "en"'),
+    "--model": _value("model", "NAME", "name of a model, as listed by `xuanzang models`"),
+    "--beam-size": _value("beam_size", "N", "hypotheses kept at each step; 1 is greedy search", type=int),
+    "--num-hypotheses": _value("num_hypotheses", "N", "hypotheses written per text", type=int),
+    "--length-penalty": _value("length_penalty", "X", "exponent on the length that divides scores", type=float),
+    "--min-target-length": _value("min_target_length", "N", "minimum number of tokens per sentence", type=int),
+    "--max-target-length": _value("max_target_length", "N", "maximum number of tokens per sentence", type=int),
+    "--coverage-penalty": _value("coverage_penalty", "X", "penalty on leaving out parts of the source", type=float),
+    "--repetition-penalty": _value("repetition_penalty", "X", "above 1: penalty on repeated tokens", type=float),
+    "--no-repeat-ngram-size": _value("no_repeat_ngram_size", "N", "let no sequence of N tokens occur twice", type=int),
+    "--target-prefix": _value("target_prefix", "TEXT", "text that every hypothesis starts with"),
+    "--suppressed-text": _value(
+        "suppressed_texts", "TEXT", "text that no translation may contain; repeatable", action="append"
+    ),
+}
+SEARCH = tuple(_SEARCH)
+"""Flags of the languages, the model and the search."""
+_TERMS: Mapping[str, Mapping[str, Any]] = {
+    "--glossary": _value(
+        "glossary", "FILE.tsv", "terms to keep: lines of a term, a tab and its translations", type=Path
+    ),
+    "--glossary-name": _value("glossary_name", "NAME", "glossary of the server, whose terms are kept as well"),
+    "--protect": _value(
+        "protected_patterns",
+        "KINDS",
+        "texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
+        type=_names,
+    ),
+    "--placeholders": _value(
+        "placeholders",
+        "FAMILIES",
+        "placeholders to carry through the translation, such as printf,braces: printf, braces, icu, templates, tags, "
+        "variables, addresses, files, identifiers, handles, code (default: those of a document's format)",
+        type=_names,
+    ),
+}
+TERMS = tuple(_TERMS)
+"""Flags of terms and placeholders."""
+_TEXTS: Mapping[str, Mapping[str, Any]] = {
+    "--refuse-long-sentences": _switch(
+        "refuse_long_sentences",
+        "refuse sentences over the model's limit that have no comma or white space to cut them at",
+    ),
+    "--pass-through-unserved": _switch(
+        "pass_through_unserved",
+        "without --source: leave texts in languages that no model translates as they are, instead of refusing them",
+    ),
+    "--allow-pivot": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "whether two models may translate a pair of languages that no model does (default: the server's)",
+    },
+}
+TEXTS = tuple(_TEXTS)
+"""Flags of texts that a model does not take as they are."""
+_DETAILS: Mapping[str, Mapping[str, Any]] = {
+    "--alternatives": _switch("return_alternatives", "write hypotheses that differ right after the target prefix"),
+    "--partial-on-deadline": _switch(
+        "partial_on_deadline", "with --progressive: when time runs out, end with the best translation so far"
+    ),
+    "--scores": _switch("return_scores", "write the score in nats and a tab before each hypothesis"),
+    "--token-details": _switch("token_details", "with --json: write score and source span of every token"),
+    "--provenance": _switch("return_provenance", "with --json: write how each translation was made"),
+    "--quality": _switch("return_quality", "with --json: write how far to trust each hypothesis"),
+}
+_FLAGS = {**_SEARCH, **_TERMS, **_TEXTS, **_DETAILS}
 
 
-def term_options(arguments: argparse.Namespace) -> TranslateOptions:
-    """Return the options that they stand for.
+def add_options(group: argparse._ArgumentGroup, flags: Iterable[str]) -> None:
+    """Add flags of options."""
+    for flag in flags:
+        group.add_argument(flag, **_FLAGS[flag])
+
+
+def given_options(arguments: argparse.Namespace) -> TranslateOptions:
+    """Return the options among the arguments of a command, which have the options' names.
 
     Raises:
         OSError: The glossary cannot be read.
         ValueError: A line of it is no entry.
     """
-    return {
-        "glossary": arguments.glossary and read_glossary(arguments.glossary),
-        "glossary_name": arguments.glossary_name,
-        "protected_patterns": arguments.protect and arguments.protect.split(","),
-        "placeholders": None
-        if arguments.placeholders is None
-        else list(filter(None, arguments.placeholders.split(","))),
-    }
+    given = {name: value for name, value in vars(arguments).items() if name in TranslateOptions.__optional_keys__}
+    if given.get("glossary"):
+        given["glossary"] = read_glossary(given["glossary"])
+    return cast("TranslateOptions", given)
 
 
 def read_glossary(file: Path) -> dict[str, list[str]]:
@@ -138,28 +148,18 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         ValueError: Two arguments contradict each other, one needs another, or a line of the glossary is no entry.
     """
     _refuse_contradictions(arguments)
-    return {
-        **search_options(arguments),
-        "return_scores": arguments.scores or bool(arguments.capsule) or None,
-        "sampling": _sampling(arguments),
-        "return_alternatives": arguments.alternatives or None,
-        "token_details": arguments.token_details or None,
-        "partial_on_deadline": arguments.partial_on_deadline or None,
-        "refuse_long_sentences": arguments.refuse_long_sentences or None,
-        "content_format": arguments.content_format,
-        "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
-        "return_quality": arguments.quality or None,
-        "pass_through_unserved": arguments.pass_through_unserved or None,
-        "allow_pivot": arguments.allow_pivot,
-        **term_options(arguments),
-    }
+    options = given_options(arguments)
+    options["sampling"] = _sampling(arguments)
+    if arguments.capsule:
+        options["return_scores"] = options["return_provenance"] = True
+    return options
 
 
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     progressive, as_json = arguments.progressive, arguments.json
     faults = {
         "--progressive writes nothing but text: leave out --json and --scores": progressive
-        and (as_json or arguments.scores),
+        and (as_json or arguments.return_scores),
         "--partial-on-deadline needs --progressive: only there each text has a --timeout of its own": (
             arguments.partial_on_deadline and not progressive
         ),
@@ -167,8 +167,8 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
         "--token-details has no place with tags: leave it out, or --format": (
             arguments.token_details and arguments.content_format in ("html", "xml")
         ),
-        "--provenance needs --json": arguments.provenance and not as_json,
-        "--quality needs --json": arguments.quality and not as_json,
+        "--provenance needs --json": arguments.return_provenance and not as_json,
+        "--quality needs --json": arguments.return_quality and not as_json,
         "--capsule keeps whole translations: leave out --progressive": arguments.capsule and progressive,
     }
     for message, is_fault in faults.items():
@@ -199,43 +199,12 @@ def add_translate(commands: Commands, shared: argparse.ArgumentParser) -> argpar
         choices=("text", "html", "xml"),
         help="how texts are written; a file or standard input with html or xml is one text",
     )
-    _add_translation(command.add_argument_group("translation"))
-    add_terms(command.add_argument_group("terms"))
+    options = "--alternatives", "--partial-on-deadline", *TEXTS
+    add_options(command.add_argument_group("translation"), (*SEARCH, *options))
+    add_options(command.add_argument_group("terms"), TERMS)
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
     return command
-
-
-def _add_translation(group: argparse._ArgumentGroup) -> None:
-    add_search(group)
-    group.add_argument(
-        "--alternatives", action="store_true", help="write hypotheses that differ right after the target prefix"
-    )
-    group.add_argument(
-        "--partial-on-deadline",
-        action="store_true",
-        help="with --progressive: when time runs out, end with the best translation so far",
-    )
-    group.add_argument(
-        "--refuse-long-sentences",
-        action="store_true",
-        help="refuse sentences over the model's limit that have no comma or white space to cut them at",
-    )
-    group.add_argument(
-        "--pass-through-unserved",
-        action="store_true",
-        help="without --source: write texts in languages that no model translates as they are, instead of an error",
-    )
-    add_allow_pivot(group)
-
-
-def add_allow_pivot(group: argparse._ArgumentGroup) -> None:
-    """Add the flag that allows or forbids two models."""
-    group.add_argument(
-        "--allow-pivot",
-        action=argparse.BooleanOptionalAction,
-        help="whether two models may translate a pair of languages that no model does (default: the server's)",
-    )
 
 
 def _add_sampling(group: argparse._ArgumentGroup) -> None:
@@ -258,13 +227,9 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="file to write instead of standard output; it is replaced once the results are whole",
     )
-    group.add_argument("--scores", action="store_true", help="write the score in nats and a tab before each hypothesis")
+    add_options(group, ("--scores",))
     group.add_argument("--json", action="store_true", help="write one JSON object per text")
-    group.add_argument(
-        "--token-details", action="store_true", help="with --json: write score and source span of every token"
-    )
-    group.add_argument("--provenance", action="store_true", help="with --json: write how each translation was made")
-    group.add_argument("--quality", action="store_true", help="with --json: write how far to trust each hypothesis")
+    add_options(group, ("--token-details", "--provenance", "--quality"))
     group.add_argument(
         "--capsule",
         type=Path,
