@@ -69,16 +69,16 @@ _CLIENT = (
 )
 _GLOSSARIES = (
     ("for the blocking client", "for the asyncio client"),
-    ("_calls.blocking import BlockingMethods", "_calls.aio import AsyncMethods"),
-    ("(BlockingMethods)", "(AsyncMethods)"),
+    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("(Methods[BlockingCalls])", "(Methods[AsyncCalls])"),
     ("class GlossaryCalls", "class AsyncGlossaryCalls"),
     ("of a blocking client", "of an asyncio client"),
 )
 _DOCUMENTS = (
     ("for the blocking client", "for the asyncio client"),
     ("import closing", "import aclosing"),
-    ("_calls.blocking import BlockingMethods", "_calls.aio import AsyncMethods"),
-    ("(BlockingMethods)", "(AsyncMethods)"),
+    ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
+    ("(Methods[BlockingCalls])", "(Methods[AsyncCalls])"),
     ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
     ("DocumentCalls", "AsyncDocumentCalls"),
     ("of a blocking client", "of an asyncio client"),

@@ -11,7 +11,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from xuanzang.client._calls.aio import AsyncMethods
+from xuanzang.client._calls.aio import AsyncCalls
+from xuanzang.client._calls.calls import Methods
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.aio_stream import AsyncStream
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class AsyncDocumentCalls(AsyncMethods):
+class AsyncDocumentCalls(Methods[AsyncCalls]):
     """Methods of an asyncio client about documents."""
 
     @lists_options(TranslateOptions)

@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from xuanzang.client._calls.blocking import BlockingMethods
+from xuanzang.client._calls.blocking import BlockingCalls
+from xuanzang.client._calls.calls import Methods
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.stream import BlockingStream
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class DocumentCalls(BlockingMethods):
+class DocumentCalls(Methods[BlockingCalls]):
     """Methods of a blocking client about documents."""
 
     @lists_options(TranslateOptions)
