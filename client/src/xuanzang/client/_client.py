@@ -223,9 +223,9 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
         """
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
-        state = StreamState(requests.translation_settings(**options), ordered=ordered)
-        seconds = self._seconds(timeout)
-        return BlockingStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
+        settings, seconds = requests.translation_settings(**options), self._seconds(timeout)
+        state = StreamState(settings, ordered=ordered, timeout=seconds)
+        return BlockingStream(texts, state, self._open_calls, max_in_flight=max_in_flight).run()
 
     @lists_options(ExplainOptions)
     def explain(

@@ -16,7 +16,7 @@ from xuanzang.client._calls.calls import Methods
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.aio_stream import AsyncStream
-from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
+from xuanzang.client._methods.stream_state import StreamState
 from xuanzang.client._values.options import lists_options
 from xuanzang.client._values.results import DocumentTranslation, StreamedTranslation, Translation
 from xuanzang.values.models import Model
@@ -115,17 +115,10 @@ class AsyncDocumentCalls(Methods[AsyncCalls]):
         return file, await self._open_calls.apart(file.texts)
 
     async def _translate_pending(self, job: ServerJob, timeout: float | None) -> None:
-        state = StreamState(translation_settings(**job.options), ordered=False)
-        stream = AsyncStream(
-            job.pending,
-            state,
-            self._open_calls,
-            timeout=self._seconds(timeout),
-            max_in_flight=TEXTS_IN_FLIGHT,
-            on_usage=job.count,
-        )
+        state = StreamState(translation_settings(**job.options), ordered=False, timeout=self._seconds(timeout))
         if not job.pending:
             return
+        stream = AsyncStream(job.pending, state, self._open_calls, on_usage=job.count)
         async with aclosing(stream.run()) as items:
             async for item in items:
                 result = await result_or_retry(self, item, job.options, timeout)

@@ -11,27 +11,18 @@ import grpc
 from xuanzang.client._calls.aio import AsyncCalls, AsyncSession, Stub, cancelled_calls
 from xuanzang.client._calls.metadata import CallMetadata
 from xuanzang.client._calls.status import WRITE_MET_THE_END, mapped_error
-from xuanzang.client._errors import DeadlineExceededError, ServerFaultError, ServerUnavailableError, StatusCode
-from xuanzang.client._methods.stream_state import StreamState
+from xuanzang.client._errors import ServerFaultError, ServerUnavailableError, StatusCode
+from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, End, StreamState
 from xuanzang.client._values.results import OnUsage, StreamedTranslation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _Call = grpc.aio.StreamStreamCall[pb.StreamTranslateTextRequest, pb.StreamTranslateTextResponse]
 
 
-class _End:
-    """Event after the last result."""
-
-    def __init__(self, call: _Call | None) -> None:
-        self.call = call
-        """Call that the server has ended; None if the last texts needed none."""
-
-
 class AsyncStream:
     """One stream of texts and answers, opened again on another address when it breaks.
 
     Args:
-        timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts read whose results have not been yielded.
         on_usage: Another receiver of the stream's usage, after the client's.
     """
@@ -42,13 +33,11 @@ class AsyncStream:
         state: StreamState,
         calls: AsyncCalls,
         *,
-        timeout: float,
-        max_in_flight: int,
+        max_in_flight: int = TEXTS_IN_FLIGHT,
         on_usage: OnUsage | None = None,
     ) -> None:
         self._texts = texts
         self._state = state
-        self._timeout = timeout
         self._on_usage = on_usage
         self._room = asyncio.Semaphore(max_in_flight)
         self._calls = calls
@@ -56,15 +45,11 @@ class AsyncStream:
         state.request_id = self._metadata.request_id
         self._session: AsyncSession[_Call] = AsyncSession(calls, self._start)
         # A result holds its place in `_room` until it is yielded, so the queue is bounded.
-        self._events: asyncio.Queue[StreamedTranslation | _End | Exception] = asyncio.Queue()
+        self._events: asyncio.Queue[StreamedTranslation | End[_Call] | Exception] = asyncio.Queue()
         self._outbox: deque[pb.StreamTranslateTextRequest] = deque()
         self._changed = asyncio.Event()  # the outbox, or `_all_admitted`
         self._all_admitted = False
         self._interruption: grpc.RpcError | None = None  # the last one whose status arrived
-        # Start of the caller's current wait for an answer (None: it is not waiting), and time at which the oldest run
-        # of unanswered texts began.
-        self._waiting_since: float | None = None
-        self._sent_since = 0.0
 
     async def run(self) -> AsyncGenerator[StreamedTranslation, None]:
         """Open the stream and yield results until every text has one."""
@@ -72,7 +57,7 @@ class AsyncStream:
         self._calls.shared.addresses.listen(self._changed.set)
         with self._metadata.naming_errors():
             try:
-                while not isinstance(event := await self._next(), _End):
+                while not isinstance(event := await self._next(), End):
                     for result in self._state.in_turn(event):
                         self._room.release()
                         yield result
@@ -85,39 +70,32 @@ class AsyncStream:
                     task.cancel()
                 await asyncio.wait(tasks)
 
-    async def _next(self) -> StreamedTranslation | _End:
+    async def _next(self) -> StreamedTranslation | End[_Call]:
         """Wait for the next event.
 
         Raises:
             DeadlineExceededError: A text has waited too long for its answer.
             Exception: The stream failed.
         """
-        self._waiting_since = self._now()
-        while True:
-            # Waiting for the caller's next text does not count.
-            seconds = self._remaining() if self._state.waits_for_answer else self._timeout
-            try:
-                async with asyncio.timeout(seconds):
-                    event = await self._events.get()
-            except TimeoutError as error:
-                if self._state.waits_for_answer and self._remaining() <= 0:
-                    message = f"no answer within {self._timeout:g} s"
-                    raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error
-                continue
-            self._waiting_since = None
-            if not isinstance(event, Exception):
-                return event
-            try:
-                raise event
-            finally:
-                del event  # this frame would keep its own error, and with it the call
+        with self._state.waiting():
+            while True:
+                try:
+                    async with asyncio.timeout(self._state.seconds_left):
+                        event = await self._events.get()
+                    break
+                except TimeoutError:
+                    self._state.require_time()
+        if not isinstance(event, Exception):
+            return event
+        try:
+            raise event
+        finally:
+            del event  # this frame would keep its own error, and with it the call
 
     async def _feed(self) -> None:
         with self._state.feeding():
             async for text in _each(self._texts):
                 await self._room.acquire()
-                if not self._state.waits_for_answer:
-                    self._sent_since = self._now()
                 admitted = self._state.admit(text)
                 if isinstance(admitted, StreamedTranslation):
                     self._events.put_nowait(admitted)
@@ -129,7 +107,7 @@ class AsyncStream:
 
     async def _receive(self) -> None:
         try:
-            self._events.put_nowait(_End(await self._exchange()))
+            self._events.put_nowait(End(await self._exchange()))
         except Exception as error:  # noqa: BLE001 - raised by the caller's task
             self._events.put_nowait(error)
         finally:
@@ -138,7 +116,7 @@ class AsyncStream:
     async def _exchange(self) -> _Call | None:
         """Receive answers until the stream is complete; return the call that the server has ended."""
         while await self._has_to_be_open():
-            call = await self._session.open(seconds=self._remaining())
+            call = await self._session.open(seconds=self._state.seconds_left)
             self._outbox = deque(self._state.unanswered())
             writer = asyncio.create_task(self._write_all(call))
             try:
@@ -165,7 +143,7 @@ class AsyncStream:
 
     def _interrupt(self, error: grpc.RpcError) -> None:
         """Let the stream be opened again, or raise the error if it is final."""
-        seconds = self._remaining() if self._state.waits_for_answer else None
+        seconds = self._state.seconds_left if self._state.waits_for_answer else None
         try:
             for result in self._state.interrupt(self._session.failed(error, seconds=seconds)):
                 self._events.put_nowait(result)
@@ -202,14 +180,6 @@ class AsyncStream:
                 await call.write(request)
         except (grpc.RpcError, asyncio.InvalidStateError):
             return
-
-    def _remaining(self) -> float:
-        """Return the seconds until the caller's wait for an answer times out."""
-        since = self._waiting_since
-        return self._timeout if since is None else max(since, self._sent_since) + self._timeout - self._now()
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 async def _each(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:

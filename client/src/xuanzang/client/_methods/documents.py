@@ -13,7 +13,7 @@ from xuanzang.client._calls.calls import Methods
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.stream import BlockingStream
-from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
+from xuanzang.client._methods.stream_state import StreamState
 from xuanzang.client._values.options import lists_options
 from xuanzang.client._values.results import DocumentTranslation, StreamedTranslation, Translation
 from xuanzang.values.models import Model
@@ -110,17 +110,10 @@ class DocumentCalls(Methods[BlockingCalls]):
         return file, self._open_calls.apart(file.texts)
 
     def _translate_pending(self, job: ServerJob, timeout: float | None) -> None:
-        state = StreamState(translation_settings(**job.options), ordered=False)
-        stream = BlockingStream(
-            job.pending,
-            state,
-            self._open_calls,
-            timeout=self._seconds(timeout),
-            max_in_flight=TEXTS_IN_FLIGHT,
-            on_usage=job.count,
-        )
+        state = StreamState(translation_settings(**job.options), ordered=False, timeout=self._seconds(timeout))
         if not job.pending:
             return
+        stream = BlockingStream(job.pending, state, self._open_calls, on_usage=job.count)
         with closing(stream.run()) as items:
             for item in items:
                 result = result_or_retry(self, item, job.options, timeout)

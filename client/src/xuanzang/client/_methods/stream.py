@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol
@@ -14,8 +13,7 @@ import grpc
 
 from xuanzang.client._calls.blocking import BlockingCalls, Session, Stub
 from xuanzang.client._calls.metadata import CallMetadata
-from xuanzang.client._errors import DeadlineExceededError, StatusCode
-from xuanzang.client._methods.stream_state import StreamState
+from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, End, StreamState
 from xuanzang.client._values.results import OnUsage, StreamedTranslation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -33,14 +31,6 @@ class _Call(Protocol):
     def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
     def cancel(self) -> object: ...
-
-
-class _End:
-    """Event after the last result."""
-
-    def __init__(self, call: _Call | None) -> None:
-        self.call = call
-        """Call that the server has ended; None if the last texts needed none."""
 
 
 class _Outbox:
@@ -104,7 +94,6 @@ class BlockingStream:
     """One stream of texts and answers, opened again on another address when it breaks.
 
     Args:
-        timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts read whose results have not been yielded.
         on_usage: Another receiver of the stream's usage, after the client's.
     """
@@ -115,28 +104,22 @@ class BlockingStream:
         state: StreamState,
         calls: BlockingCalls,
         *,
-        timeout: float,
-        max_in_flight: int,
+        max_in_flight: int = TEXTS_IN_FLIGHT,
         on_usage: OnUsage | None = None,
     ) -> None:
         self._texts = texts
         self._state = state
-        self._timeout = timeout
         self._on_usage = on_usage
         self._room = threading.Semaphore(max_in_flight)
         self._closed = threading.Event()
         self._outbox = _Outbox(state)
         # A result holds its place in `_room` until it is yielded, so the queue is bounded.
-        self._events: queue.SimpleQueue[StreamedTranslation | _End | Exception] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[StreamedTranslation | End[_Call] | Exception] = queue.SimpleQueue()
         self._calls = calls
         self._session: Session[_Call] = Session(calls, self._start, wait=self._closed.wait)
         self._metadata = CallMetadata.of(calls.metadata)
         state.request_id = self._metadata.request_id
         self._call: _Call | None = None
-        # Start of the caller's current wait for an answer (None: it is not waiting), and start of the oldest run
-        # of unanswered texts; each is written by one thread.
-        self._waiting_since: float | None = None
-        self._sent_since = 0.0
 
     def run(self) -> Generator[StreamedTranslation, None, None]:
         """Open the stream and yield results until every text has one."""
@@ -149,7 +132,7 @@ class BlockingStream:
         receiver.start()
         with self._metadata.naming_errors():
             try:
-                while not isinstance(event := self._next(), _End):
+                while not isinstance(event := self._next(), End):
                     for result in self._state.in_turn(event):
                         self._room.release()
                         yield result
@@ -173,31 +156,26 @@ class BlockingStream:
         # have left locked what the end of a call locks.
         self._call = None
 
-    def _next(self) -> StreamedTranslation | _End:
+    def _next(self) -> StreamedTranslation | End[_Call]:
         """Wait for the next event.
 
         Raises:
             DeadlineExceededError: A text has waited too long for its answer.
             Exception: The stream failed.
         """
-        self._waiting_since = time.monotonic()
-        while True:
-            # Waiting for the caller's next text does not count.
-            seconds = self._remaining() if self._state.waits_for_answer else self._timeout
-            try:
-                event = self._events.get(timeout=min(max(0.0, seconds), _LONGEST_WAIT))
-            except queue.Empty:
-                if self._state.waits_for_answer and self._remaining() <= 0:
-                    message = f"no answer within {self._timeout:g} s"
-                    raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from None
-                continue
-            self._waiting_since = None
-            if not isinstance(event, Exception):
-                return event
-            try:
-                raise event
-            finally:
-                del event  # this frame would keep its own error, and with it the call
+        with self._state.waiting():
+            while True:
+                try:
+                    event = self._events.get(timeout=min(max(0.0, self._state.seconds_left), _LONGEST_WAIT))
+                    break
+                except queue.Empty:
+                    self._state.require_time()
+        if not isinstance(event, Exception):
+            return event
+        try:
+            raise event
+        finally:
+            del event  # this frame would keep its own error, and with it the call
 
     def _feed(self) -> None:
         with self._state.feeding():
@@ -205,8 +183,6 @@ class BlockingStream:
                 self._room.acquire()
                 if self._closed.is_set():
                     return
-                if not self._state.waits_for_answer:
-                    self._sent_since = time.monotonic()
                 refused = self._outbox.admit(text)
                 if refused is not None:
                     self._events.put(refused)
@@ -214,7 +190,7 @@ class BlockingStream:
 
     def _receive(self) -> None:
         try:
-            self._events.put(_End(self._exchange()))
+            self._events.put(End(self._exchange()))
         except Exception as error:  # noqa: BLE001 - raised by the caller's thread
             self._events.put(error)
         finally:
@@ -223,7 +199,7 @@ class BlockingStream:
     def _exchange(self) -> _Call | None:
         """Receive answers until the stream is complete; return the call that the server has ended."""
         while self._outbox.wait(self._calls):
-            call = self._call = self._session.open(seconds=self._remaining())
+            call = self._call = self._session.open(seconds=self._state.seconds_left)
             if self._closed.is_set():
                 call.cancel()
             try:
@@ -242,16 +218,9 @@ class BlockingStream:
 
     def _interrupt(self, error: grpc.RpcError) -> None:
         """Let the stream be opened again, or raise the error if it is final."""
-        seconds = self._remaining() if self._state.waits_for_answer else None
+        seconds = self._state.seconds_left if self._state.waits_for_answer else None
         for result in self._state.interrupt(self._session.failed(error, seconds=seconds)):
             self._events.put(result)
 
     def _start(self, stub: Stub) -> _Call:
         return stub.StreamTranslateText(self._outbox.reopen(), metadata=self._metadata.pairs)
-
-    def _remaining(self) -> float:
-        """Return the seconds until the caller's wait for an answer times out."""
-        since = self._waiting_since
-        if since is None:
-            return self._timeout
-        return max(since, self._sent_since) + self._timeout - time.monotonic()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from xuanzang.client._errors import (
+    DeadlineExceededError,
     InvalidRequestError,
     ServerFaultError,
     ServerUnavailableError,
@@ -25,6 +28,17 @@ TEXTS_IN_FLIGHT = 128
 _MAX_BREAKS = 3
 
 
+Call = TypeVar("Call")
+
+
+class End(Generic[Call]):
+    """Event after the last result."""
+
+    def __init__(self, call: Call | None) -> None:
+        self.call = call
+        """Call that the server has ended; None if the last texts needed none."""
+
+
 @dataclass(slots=True)
 class _Pending:
     index: int
@@ -38,12 +52,20 @@ class StreamState:
 
     Three sides use it, which may be three threads: the feeder (`feeding`, `admit`), the receiver (`settle`,
     `interrupt`, `unanswered`) and the caller (`in_turn`, `finish`). The first two share a dict of texts in flight and
-    change it by single atomic operations; every other attribute belongs to one side.
+    change it by single atomic operations; every other attribute is changed by one side.
+
+    Args:
+        ordered: Whether results come in the order of the texts.
+        timeout: Seconds of each wait of the caller for an answer; the wait for its next text does not count.
     """
 
-    def __init__(self, settings: pb.TranslationSettings, *, ordered: bool) -> None:
+    def __init__(self, settings: pb.TranslationSettings, *, ordered: bool, timeout: float) -> None:
         self._settings = settings
         self._ordered = ordered
+        self._timeout = timeout
+        # Start of the caller's wait (None: it does not wait), and of the present run of unanswered texts.
+        self._waiting_since: float | None = None
+        self._sent_since = 0.0
         self._admitted = 0
         self._exhausted = False
         self._source_error: BaseException | None = None
@@ -57,6 +79,33 @@ class StreamState:
     def waits_for_answer(self) -> bool:
         """True if a text was admitted and has no answer yet."""
         return bool(self._pending)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Measure a wait of the caller."""
+        self._waiting_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waiting_since = None
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the caller's wait for an answer times out, or until it is time to look again."""
+        since = self._waiting_since
+        if since is None or not self.waits_for_answer:
+            return self._timeout
+        return max(since, self._sent_since) + self._timeout - time.monotonic()
+
+    def require_time(self) -> None:
+        """Check that no text has waited too long for its answer.
+
+        Raises:
+            DeadlineExceededError: One has.
+        """
+        if self.seconds_left <= 0:
+            message = f"no answer within {self._timeout:g} s"
+            raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from None
 
     @property
     def is_complete(self) -> bool:
@@ -80,6 +129,8 @@ class StreamState:
             request = stream_request(self._settings, index=index, text=text)
         except InvalidRequestError as error:
             return StreamedTranslation(index=index, source=text, result=error)
+        if not self._pending:
+            self._sent_since = time.monotonic()
         self._pending[request.id] = _Pending(index, text)
         return request
 
