@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -15,17 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2_grpc
 
-from xuanzang.client import (
-    AsyncTranslationClient,
-    Capsule,
-    Model,
-    ProgressiveTranslation,
-    Replay,
-    StreamedTranslation,
-    TLSConfig,
-    Translation,
-    TranslationClient,
-)
+from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -64,6 +54,16 @@ def echo_in_parts(request: pb.TranslateTextProgressivelyRequest, context: grpc.S
     )
 
 
+def answering(answer: Callable[[Any], Any]) -> Any:
+    """Return a method of the service that answers a request always the same way."""
+
+    def method(script: Script, request: Any, context: Any) -> Any:
+        script.record(context, request)
+        return answer(request)
+
+    return method
+
+
 class Script(translation_pb2_grpc.TranslationServiceServicer):
     """The service with replaceable methods, which records every request and the metadata of every call."""
 
@@ -78,49 +78,44 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
         self.address = ""
 
     def TranslateText(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self._record(context, request)
+        self.record(context, request)
         return self.on_translate(request, context)
 
     def StreamTranslateText(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
-        self._record(context)
+        self.record(context)
         return self.on_stream(self._recorded(request_iterator), context)
 
     def TranslateTextProgressively(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self._record(context, request)
+        self.record(context, request)
         return self.on_progressive(request, context)
 
     def ExplainTranslation(self, request: Any, context: Any) -> pb.ExplainTranslationResponse:  # noqa: N802
-        self._record(context, request)
+        self.record(context, request)
         return self.explanation
 
     def DetectLanguage(self, request: Any, context: Any) -> pb.DetectLanguageResponse:  # noqa: N802
-        self._record(context, request)
+        self.record(context, request)
         chinese = [pb.DetectedLanguage(language_code="zh", confidence=0.75, script_code="Hans")]
         return pb.DetectLanguageResponse(
             detections=[pb.LanguageDetection(languages=chinese if text == "猫" else []) for text in request.contents]
         )
 
     def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:  # noqa: N802
-        self._record(context, request)
+        self.record(context, request)
         return self.models
 
-    def ListGlossaries(self, request: Any, context: Any) -> pb.ListGlossariesResponse:  # noqa: N802
-        self._record(context, request)
-        return pb.ListGlossariesResponse()
+    ListGlossaries = answering(lambda _: pb.ListGlossariesResponse())
+    ListGlossaryEntries = answering(
+        lambda _: pb.ListGlossaryEntriesResponse(entries=[pb.GlossaryEntry(source="猫", targets=["cat"])])
+    )
+    CreateGlossary = answering(
+        lambda request: pb.CreateGlossaryResponse(
+            glossary=pb.Glossary(name=request.name, entry_count=len(request.entries))
+        )
+    )
+    DeleteGlossary = answering(lambda _: pb.DeleteGlossaryResponse())
 
-    def ListGlossaryEntries(self, request: Any, context: Any) -> pb.ListGlossaryEntriesResponse:  # noqa: N802
-        self._record(context, request)
-        return pb.ListGlossaryEntriesResponse(entries=[pb.GlossaryEntry(source="猫", targets=["cat"])])
-
-    def CreateGlossary(self, request: Any, context: Any) -> pb.CreateGlossaryResponse:  # noqa: N802
-        self._record(context, request)
-        return pb.CreateGlossaryResponse(glossary=pb.Glossary(name=request.name, entry_count=len(request.entries)))
-
-    def DeleteGlossary(self, request: Any, context: Any) -> pb.DeleteGlossaryResponse:  # noqa: N802
-        self._record(context, request)
-        return pb.DeleteGlossaryResponse()
-
-    def _record(self, context: Any, *requests: Any) -> None:
+    def record(self, context: Any, *requests: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
         self.requests += requests
 
@@ -162,101 +157,38 @@ def script(serve: Callable[..., Script]) -> Script:
     return serve()
 
 
-class Blocking:
-    """TranslationClient, opened for each call."""
+class Client:
+    """A client whose methods block, opened for each call; results that it yields are a list."""
 
-    def __init__(
-        self,
-        address: str | list[str],
-        *,
-        tls: TLSConfig | None = None,
-        client_id: str | None = None,
-        api_key: str | None = None,
-    ) -> None:
-        self._open = partial(TranslationClient, address, tls=tls, timeout=20, client_id=client_id, api_key=api_key)
+    def __init__(self, address: str | list[str], **settings: Any) -> None:
+        self._settings: dict[str, Any] = {"address": address, "timeout": 20, **settings}
 
-    def translate(self, texts: list[str], **options: Any) -> list[Translation]:
-        with self._open() as client:
-            return client.translate(texts, **options)
+    def __getattr__(self, method: str) -> Any:
+        return partial(self._call, method)
 
-    def translate_one(self, text: str, **options: Any) -> Translation:
-        with self._open() as client:
-            return client.translate_one(text, **options)
-
-    def translate_progressively(self, text: str, **options: Any) -> list[ProgressiveTranslation]:
-        with self._open() as client:
-            return list(client.translate_progressively(text, **options))
-
-    def translate_stream(self, texts: Iterable[str], **options: Any) -> list[StreamedTranslation]:
-        with self._open() as client:
-            return list(client.translate_stream(texts, **options))
-
-    def replay(self, capsule: Capsule) -> list[Replay]:
-        with self._open() as client:
-            return client.replay(capsule)
-
-    def list_models(self) -> list[Model]:
-        with self._open() as client:
-            return client.list_models()
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        raise NotImplementedError
 
 
-class Asyncio:
-    """AsyncTranslationClient with the same blocking methods, opened for each call."""
+class Blocking(Client):
+    """TranslationClient."""
 
-    def __init__(
-        self,
-        address: str | list[str],
-        *,
-        tls: TLSConfig | None = None,
-        client_id: str | None = None,
-        api_key: str | None = None,
-    ) -> None:
-        self._open = partial(AsyncTranslationClient, address, tls=tls, timeout=20, client_id=client_id, api_key=api_key)
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        with TranslationClient(**self._settings) as client:
+            found = getattr(client, method)(*arguments, **options)
+            return list(found) if isinstance(found, Iterator) else found
 
-    def translate(self, texts: list[str], **options: Any) -> list[Translation]:
-        async def call() -> list[Translation]:
-            async with self._open() as client:
-                return await client.translate(texts, **options)
+
+class Asyncio(Client):
+    """AsyncTranslationClient."""
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        async def call() -> Any:
+            async with AsyncTranslationClient(**self._settings) as client:
+                found = getattr(client, method)(*arguments, **options)
+                return [each async for each in found] if isinstance(found, AsyncIterator) else await found
 
         return asyncio.run(call())
-
-    def translate_one(self, text: str, **options: Any) -> Translation:
-        async def call() -> Translation:
-            async with self._open() as client:
-                return await client.translate_one(text, **options)
-
-        return asyncio.run(call())
-
-    def translate_progressively(self, text: str, **options: Any) -> list[ProgressiveTranslation]:
-        async def call() -> list[ProgressiveTranslation]:
-            async with self._open() as client:
-                return [each async for each in client.translate_progressively(text, **options)]
-
-        return asyncio.run(call())
-
-    def translate_stream(self, texts: Iterable[str], **options: Any) -> list[StreamedTranslation]:
-        async def call() -> list[StreamedTranslation]:
-            async with self._open() as client:
-                return [each async for each in client.translate_stream(texts, **options)]
-
-        return asyncio.run(call())
-
-    def replay(self, capsule: Capsule) -> list[Replay]:
-        async def call() -> list[Replay]:
-            async with self._open() as client:
-                return await client.replay(capsule)
-
-        return asyncio.run(call())
-
-    def list_models(self) -> list[Model]:
-        async def call() -> list[Model]:
-            async with self._open() as client:
-                return await client.list_models()
-
-        return asyncio.run(call())
-
-
-Client = Blocking | Asyncio
 
 
 @pytest.fixture(params=[Blocking, Asyncio])
