@@ -31,7 +31,6 @@ from xuanzang.client._values.explanations import (
     AttentionKind,
     CandidateFate,
     CandidateReason,
-    ExplainOptions,
     Explanation,
     SearchCandidate,
     SearchStep,
@@ -58,7 +57,7 @@ from xuanzang.client._values.results import (
     Usage,
 )
 from xuanzang.values.models import DecodingDefaults, Model
-from xuanzang.values.options import ContentFormat, TranslateOptions
+from xuanzang.values.options import ContentFormat, ExplainOptions, TranslateOptions
 from xuanzang.values.provenance import EffectiveOptions, Pivot, Provenance, SamplingOptions, SentenceProvenance
 
 __all__ = [

@@ -23,7 +23,7 @@ from xuanzang.client._methods.progressive import read_parts, whole
 from xuanzang.client._methods.stream import BlockingStream
 from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
 from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
-from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
+from xuanzang.client._values.explanations import AttentionKind, Explanation
 from xuanzang.client._values.options import TLSConfig, lists_options
 from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import (
@@ -35,7 +35,7 @@ from xuanzang.client._values.results import (
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
-from xuanzang.values.options import TranslateOptions
+from xuanzang.values.options import ExplainOptions, TranslateOptions
 
 
 class TranslationClient(DocumentCalls, GlossaryCalls):

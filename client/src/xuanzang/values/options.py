@@ -15,8 +15,8 @@ ContentFormat = Literal["text", "html", "xml"]
 """Format of texts and their translations."""
 
 
-class TranslateOptions(TypedDict, total=False):
-    """Keyword arguments of every translate method; those left out or None have the default of the server or model."""
+class ExplainOptions(TypedDict, total=False):
+    """Keyword arguments of `explain`, which those of `translate` contain; the others have no explanation."""
 
     source_language: str | None
     """BCP-47 code of the texts' language, such as "zh"; if left out, it is detected where there is a choice."""
@@ -35,8 +35,6 @@ class TranslateOptions(TypedDict, total=False):
     """Minimum number of target tokens per sentence, end token not counted; at most 64 or what the source justifies."""
     max_target_length: int | None
     """Maximum number of target tokens per sentence, end token counted."""
-    return_scores: bool | None
-    """True if hypotheses carry their score."""
     coverage_penalty: float | None
     """Weight of the penalty on hypotheses that leave out part of the source, 0 to 10; 0 is none."""
     repetition_penalty: float | None
@@ -47,6 +45,13 @@ class TranslateOptions(TypedDict, total=False):
     """Text that every hypothesis starts with, at most 2000 characters; only for texts of a single sentence."""
     suppressed_texts: Sequence[str] | None
     """Texts that no hypothesis may contain, at most 64 of 1 to 100 characters each, in their usual tokenisation."""
+
+
+class TranslateOptions(ExplainOptions, total=False):
+    """Keyword arguments of every translate method; those left out or None have the default of the server or model."""
+
+    return_scores: bool | None
+    """True if hypotheses carry their score."""
     sampling: SamplingOptions | None
     """Settings for drawing tokens at random instead of searching; several hypotheses are several draws."""
     return_alternatives: bool | None

@@ -14,7 +14,7 @@ import grpc
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.client._calls.channel import credentials, metadata
-from xuanzang.client._calls.metadata import VARIABLE, Metadata, checked_key
+from xuanzang.client._calls.metadata import VARIABLE, checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.connection_arguments import add_security, key_in, tls_config
 from xuanzang.command.parser import CommandParser, fail
@@ -31,17 +31,8 @@ _BAD_ANSWERS: Mapping[str, Callable[[Any], object]] = {
 """By command, the answers that are reported by the exit status."""
 
 
-class Administration:
-    """Calls to a running server; every one carries the key in its metadata and the time limit in seconds."""
-
-    def __init__(self, channel: grpc.Channel, *, metadata: Metadata, timeout: float) -> None:
-        self._stub = admin_pb2_grpc.ModelServiceStub(channel)
-        self._metadata = metadata
-        self._timeout = timeout
-
-    def call(self, method: str, request: Any) -> Any:
-        """Call a method of the service by its name and return the response, or raise grpc.RpcError."""
-        return getattr(self._stub, method)(request, metadata=self._metadata, timeout=self._timeout)
+Administration = Callable[[str, Any], Any]
+"""Function that calls a method of a running server by its name, with a request."""
 
 
 def add_connection_options(parser: ArgumentParser, address: str) -> None:
@@ -82,7 +73,8 @@ def administration(options: Namespace, environment: Mapping[str, str]) -> Iterat
         grpc.secure_channel(address, credentials(tls), settings) if tls else grpc.insecure_channel(address, settings)
     )
     with opened as channel:
-        yield Administration(channel, metadata=metadata(None, key), timeout=options.timeout_seconds)
+        stub, timeout, pairs = admin_pb2_grpc.ModelServiceStub(channel), options.timeout_seconds, metadata(None, key)
+        yield lambda rpc, request: getattr(stub, rpc)(request, metadata=pairs, timeout=timeout)
 
 
 def _target(text: str) -> str:
@@ -95,9 +87,6 @@ def _target(text: str) -> str:
     if target != address:
         raise ValueError(f"--admin-address must be host:port, such as 127.0.0.1:50052 or [::1]:50052, not {address!r}")
     return target
-
-
-Command = Callable[[Administration, Namespace], Iterable[Answer]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -119,10 +108,9 @@ def run_admin_command(arguments: Sequence[str], *, environment: Mapping[str, str
     options = parser.parse_args(arguments)
     if not options.admin_address:
         parser.error(f"--admin-address ({ADDRESS}) must be given")
-    command: Command = options.command
     try:
         with administration(options, environment) as server:
-            answers = list(command(server, options))
+            answers = list(_answers(server, options.rpc, options))
     except grpc.RpcError as error:
         is_plain = error.code() is grpc.StatusCode.UNAVAILABLE and tls_config(options) is None
         hint = "; if the server has TLS, give --tls-ca PEM or --tls" if is_plain else ""
@@ -145,11 +133,11 @@ def _parser(address: str) -> ArgumentParser:
         prog=_PROGRAM, description="Shows and changes a server's models; its API key has the role admin."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command, operands, text in _COMMANDS:
+    for name, rpc, operands, text in _COMMANDS:
         sub = commands.add_parser(name, help=text, description=text)
         _add_operands(sub, operands)
         add_connection_options(sub, address)
-        sub.set_defaults(command=command, is_bad=_BAD_ANSWERS.get(name, lambda _: False))
+        sub.set_defaults(rpc=rpc, is_bad=_BAD_ANSWERS.get(name, lambda _: False))
     return parser
 
 
@@ -157,73 +145,35 @@ def _add_operands(parser: ArgumentParser, operands: str) -> None:
     for operand in operands.split():
         if operand == "[--force]":
             text = "go live without being judged, for this reason, which is logged"
-            parser.add_argument("--force", default="", metavar="REASON", help=text)
+            parser.add_argument("--force", dest="force_reason", default="", metavar="REASON", help=text)
         else:
-            parser.add_argument("model", metavar=operand)
+            parser.add_argument("name", metavar=operand)
 
 
-def _list(server: Administration, _: Namespace) -> Iterable[pb.Model]:
-    answer: pb.ListModelsResponse = server.call("ListModels", pb.ListModelsRequest())
-    return answer.models
+def _answers(server: Administration, rpc: str, options: Namespace) -> Iterable[Answer]:
+    """Call a method with the arguments that its request has fields for, and return the messages of its response."""
+    kind = getattr(pb, f"{rpc}Request")
+    given = {name: value for name, value in vars(options).items() if name in kind.DESCRIPTOR.fields_by_name}
+    if "version" in kind.DESCRIPTOR.fields_by_name:
+        given["name"], _, given["version"] = options.name.partition("/")
+    response = server(rpc, kind(**given))
+    # An evaluation is the reason for the state of the model, and stands before it.
+    found = [each for field, each in reversed(response.ListFields()) if not field.is_repeated]
+    return found or (response.models if hasattr(response, "models") else _answers(server, "ListModels", Namespace()))
 
 
-def _load(server: Administration, options: Namespace) -> Iterable[pb.Model]:
-    name, version = _name_and_version(options)
-    return [server.call("LoadModel", pb.LoadModelRequest(name=name, version=version)).model]
-
-
-def _unload(server: Administration, options: Namespace) -> Iterable[pb.Model]:
-    name, version = _name_and_version(options)
-    server.call("UnloadModel", pb.UnloadModelRequest(name=name, version=version))
-    return _list(server, options)
-
-
-def _reload(server: Administration, _: Namespace) -> Iterable[pb.Model]:
-    answer: pb.ReloadModelsResponse = server.call("ReloadModels", pb.ReloadModelsRequest())
-    return answer.models
-
-
-def _pin(server: Administration, options: Namespace) -> Iterable[pb.Model]:
-    name, version = _name_and_version(options)
-    return [server.call("PinModel", pb.PinModelRequest(name=name, version=version)).model]
-
-
-def _unpin(server: Administration, options: Namespace) -> Iterable[pb.Model]:
-    return [server.call("UnpinModel", pb.UnpinModelRequest(name=options.model)).model]
-
-
-def _evaluate(server: Administration, options: Namespace) -> Iterable[Answer]:
-    name, version = _name_and_version(options)
-    return [server.call("EvaluateModel", pb.EvaluateModelRequest(name=name, version=version)).evaluation]
-
-
-def _promote(server: Administration, options: Namespace) -> Iterable[Answer]:
-    name, version = _name_and_version(options)
-    request = pb.PromoteModelRequest(name=name, version=version, force_reason=options.force)
-    answer: pb.PromoteModelResponse = server.call("PromoteModel", request)
-    return [answer.evaluation, answer.model] if answer.HasField("evaluation") else [answer.model]
-
-
-def _rollback(server: Administration, options: Namespace) -> Iterable[Answer]:
-    return [server.call("RollbackModel", pb.RollbackModelRequest(name=options.model)).model]
-
-
-_COMMANDS: tuple[tuple[str, Command, str, str], ...] = (
-    ("list", _list, "", "show the versions that are loaded or in the folder of the models"),
-    ("load", _load, "NAME[/VERSION]", "load a version from the folder, the highest unless one is given"),
-    ("unload", _unload, "NAME/VERSION", "serve a version no more and free its memory"),
-    ("reload", _reload, "", "load what is new in the folder, unload what is gone"),
-    ("pin", _pin, "NAME/VERSION", "let a version answer requests that name none"),
-    ("unpin", _unpin, "NAME", "let the highest version answer requests that name none"),
-    ("evaluate", _evaluate, "NAME/VERSION", "judge a version by its certificate, golden set and agreement"),
-    ("promote", _promote, "NAME/VERSION [--force]", "let a version go live if it is judged good enough"),
-    ("rollback", _rollback, "NAME", "let the version go live again that was live before"),
+_COMMANDS = (
+    ("list", "ListModels", "", "show the versions that are loaded or in the folder of the models"),
+    ("load", "LoadModel", "NAME[/VERSION]", "load a version from the folder, the highest unless one is given"),
+    ("unload", "UnloadModel", "NAME/VERSION", "serve a version no more and free its memory"),
+    ("reload", "ReloadModels", "", "load what is new in the folder, unload what is gone"),
+    ("pin", "PinModel", "NAME/VERSION", "let a version answer requests that name none"),
+    ("unpin", "UnpinModel", "NAME", "let the highest version answer requests that name none"),
+    ("evaluate", "EvaluateModel", "NAME/VERSION", "judge a version by its certificate, golden set and agreement"),
+    ("promote", "PromoteModel", "NAME/VERSION [--force]", "let a version go live if it is judged good enough"),
+    ("rollback", "RollbackModel", "NAME", "let the version go live again that was live before"),
 )
-
-
-def _name_and_version(options: Namespace) -> tuple[str, str]:
-    name, _, version = options.model.partition("/")
-    return name, version
+"""Command, method, operands, and description."""
 
 
 def _lines(answers: Iterable[Answer]) -> Iterator[str]:

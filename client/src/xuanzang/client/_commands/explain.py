@@ -16,10 +16,10 @@ from xuanzang.client._values.explanations import (
     AttentionKind,
     CandidateFate,
     CandidateReason,
-    ExplainOptions,
     Explanation,
     SearchStep,
 )
+from xuanzang.values.options import ExplainOptions
 
 _TOKEN_HEAD = ("", "TOKEN", "LOG P", "ATTENDS TO", "INSTEAD")
 _TREE_HEAD = ("", "FROM", "TOKEN", "SUM", "FATE")

@@ -8,9 +8,10 @@ from typing import Unpack
 from xuanzang.client._errors import ServerFaultError, StatusCode
 from xuanzang.client._messages.requests import explanation_options, invalid, require_known
 from xuanzang.client._messages.responses import explained_translation
-from xuanzang.client._values.explanations import Attention, AttentionKind, ExplainOptions, Explanation
+from xuanzang.client._values.explanations import Attention, AttentionKind, Explanation
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.options import ExplainOptions
 from xuanzang.values.reading import value_of
 
 

@@ -3,45 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from xuanzang.client._values.results import Translation
 
 # Of weights in JSON.
 _DIGITS = 5
-
-
-class ExplainOptions(TypedDict, total=False):
-    """Keyword arguments of `explain`, a part of those of `translate`; the others have no explanation."""
-
-    source_language: str | None
-    """BCP-47 code of the text's language; if left out, the server detects it where there is a choice."""
-    target_language: str | None
-    """BCP-47 code of the language to translate into."""
-    model: str | None
-    """Name of a model, as listed by `list_models`, or "name/version"."""
-    beam_size: int | None
-    """Hypotheses kept at each step, 1 to 16."""
-    num_hypotheses: int | None
-    """Hypotheses returned, 1 to `beam_size`; the first is explained."""
-    length_penalty: float | None
-    """Exponent on the target length that divides the summed log-probability, 0 to 10."""
-    min_target_length: int | None
-    """Minimum number of target tokens, end token not counted."""
-    max_target_length: int | None
-    """Maximum number of target tokens, end token counted."""
-    coverage_penalty: float | None
-    """Weight of the penalty on hypotheses that leave out part of the source, 0 to 10."""
-    repetition_penalty: float | None
-    """Factor against tokens that the hypothesis already has, 0.1 to 10."""
-    no_repeat_ngram_size: int | None
-    """Length of token sequences that may not occur twice, 0 to 16."""
-    target_prefix: str | None
-    """Text that every hypothesis starts with, at most 2000 characters."""
-    suppressed_texts: Sequence[str] | None
-    """Texts that no hypothesis may contain, at most 64 of 1 to 100 characters each."""
 
 
 class AttentionKind(enum.Enum):

@@ -58,9 +58,12 @@ def _listed(kind: Any) -> str:
         tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
     except OSError:
         return ""
-    found = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == kind.__name__)
+    classes = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
+    bases = [ast.unparse(base) for base in classes[kind.__name__].bases]
     lines = ["Keyword arguments; those left out or None have the default of the server:"]
-    for option, meaning in pairwise(found.body):
+    for option, meaning in (
+        each for name in (*bases, kind.__name__) if name in classes for each in pairwise(classes[name].body)
+    ):
         if isinstance(option, ast.AnnAssign) and isinstance(meaning, ast.Expr):
             text = " ".join(str(ast.literal_eval(meaning.value)).split())
             lines.append(f"{ast.unparse(option.target)} ({ast.unparse(option.annotation)}): {text}")
