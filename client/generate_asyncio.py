@@ -48,7 +48,7 @@ _CLIENT = (
     ),
     ("called by the thread that waits", "called by the task that waits"),
     ("read by another thread. An exception", "read by another task. An exception"),
-    ("BlockingCalls(", "AsyncCalls("),
+    ("_kind = BlockingCalls", "_kind = AsyncCalls"),
     ("BlockingStream(", "AsyncStream("),
     ("def __enter__(", "async def __aenter__("),
     ("def __exit__(", "async def __aexit__("),
@@ -63,14 +63,11 @@ _CLIENT = (
         "return self.translate([text], timeout=timeout, **options)[0]",
         "return (self.translate([text], timeout=timeout, **options))[0]",
     ),
-    ("-> grpc.Channel:", "-> grpc.aio.Channel:"),
-    ("grpc.insecure_channel", "grpc.aio.insecure_channel"),
-    ("grpc.secure_channel", "grpc.aio.secure_channel"),
 )
 _GLOSSARIES = (
     ("for the blocking client", "for the asyncio client"),
     ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
-    ("(Methods[BlockingCalls])", "(Methods[AsyncCalls])"),
+    ("(ConnectedClient[BlockingCalls])", "(ConnectedClient[AsyncCalls])"),
     ("class GlossaryCalls", "class AsyncGlossaryCalls"),
     ("of a blocking client", "of an asyncio client"),
 )
@@ -78,7 +75,7 @@ _DOCUMENTS = (
     ("for the blocking client", "for the asyncio client"),
     ("import closing", "import aclosing"),
     ("_calls.blocking import BlockingCalls", "_calls.aio import AsyncCalls"),
-    ("(Methods[BlockingCalls])", "(Methods[AsyncCalls])"),
+    ("(ConnectedClient[BlockingCalls])", "(ConnectedClient[AsyncCalls])"),
     ("_methods.stream import BlockingStream", "_methods.aio_stream import AsyncStream"),
     ("DocumentCalls", "AsyncDocumentCalls"),
     ("of a blocking client", "of an asyncio client"),
@@ -114,7 +111,7 @@ def generated(source: str, target: str, differences: Iterable[tuple[str, str]]) 
             raise ValueError(f"{source} has no {blocking!r}: change the differences of generate_asyncio.py")
         text = text.replace(blocking, asynchronous)
     methods = re.findall(rf"(?<!@property\n)^    def ([a-z]\w*|{_PRIVATE})\(\s*self\b", text, re.MULTILINE)
-    awaited = "|".join(name for name in methods if name not in (*_GENERATORS, "for_caller"))
+    awaited = "|".join(name for name in methods if name not in _GENERATORS)
     text = re.sub(rf"^    def ({awaited})\(", r"    async def \1(", text, flags=re.MULTILINE)
     text = re.sub(rf"\bself\.(_open_calls\.(?:apart|unary)|{awaited})\(", r"await self.\1(", text)
     heading, _, rest = text.partition("\n\n")

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import grpc
 
@@ -44,7 +44,8 @@ def cancelled_calls() -> Iterator[None]:
 class AsyncCalls(Calls[grpc.aio.Channel, Stub]):
     """Calls of one client; tasks of one event loop may share it."""
 
-    _closed_error = grpc.aio.UsageError
+    _library: ClassVar[Any] = grpc.aio
+    _closed_error: ClassVar[Any] = grpc.aio.UsageError
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

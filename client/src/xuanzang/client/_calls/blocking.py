@@ -6,7 +6,7 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, cast
 
 import grpc
 
@@ -47,7 +47,8 @@ class _Future(Ended, Protocol[Answer_co]):
 class BlockingCalls(Calls[grpc.Channel, Stub]):
     """Calls of one client; threads may share it."""
 
-    _closed_error = ValueError
+    _library: ClassVar[Any] = grpc
+    _closed_error: ClassVar[Any] = ValueError
 
     def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from xuanzang.client._calls.channel import HEALTH_CHECK, connections_for, positive_timeout
+from xuanzang.client._calls.channel import HEALTH_CHECK, connections_for
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
 from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, mapped_error
@@ -56,8 +56,10 @@ class Calls(ABC, Generic[Channel, Stub]):
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
 
+    _library: ClassVar[Any]
+    """Module of gRPC that opens channels."""
     _stub: ClassVar[Any] = translation_pb2_grpc.TranslationServiceStub
-    _closed_error: ClassVar[type[Exception]]
+    _closed_error: ClassVar[Any]
     """Exception of gRPC for a call over a closed channel."""
 
     def __init__(
@@ -84,6 +86,18 @@ class Calls(ABC, Generic[Channel, Stub]):
         self._channels = list(channels.values())
         self._stubs: list[Stub] = [self._stub(channel) for channel in self._channels]
         self._checks: list[Any] = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
+
+    @classmethod
+    def opened(
+        cls, target: str, credentials: grpc.ChannelCredentials | None, options: Sequence[tuple[str, str | int]]
+    ) -> Channel:
+        """Open a connection; None: without TLS."""
+        channel: Channel
+        if credentials is None:
+            channel = cls._library.insecure_channel(target, options)
+        else:
+            channel = cls._library.secure_channel(target, credentials, options)
+        return channel
 
     @property
     def closed(self) -> bool:
@@ -131,22 +145,6 @@ class Calls(ABC, Generic[Channel, Stub]):
 
 
 AnyCalls = TypeVar("AnyCalls", bound=Calls[Any, Any])
-
-
-class Methods(ABC, Generic[AnyCalls]):
-    """Methods of a client over its calls."""
-
-    _calls: AnyCalls
-    _timeout: float
-
-    @property
-    def _open_calls(self) -> AnyCalls:
-        if self._calls.closed:
-            raise RuntimeError("the client is closed")
-        return self._calls
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else positive_timeout(timeout)
 
 
 class UnaryCall(ABC, Generic[AnyCalls, Request, Response, AnyTry]):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from xuanzang.client._calls.aio import AsyncCalls
-from xuanzang.client._calls.calls import Methods
+from xuanzang.client._calls.connected import ConnectedClient
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.aio_stream import AsyncStream
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class AsyncDocumentCalls(Methods[AsyncCalls]):
+class AsyncDocumentCalls(ConnectedClient[AsyncCalls]):
     """Methods of an asyncio client about documents."""
 
     @lists_options(TranslateOptions)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from xuanzang.client._calls.blocking import BlockingCalls
-from xuanzang.client._calls.calls import Methods
+from xuanzang.client._calls.connected import ConnectedClient
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages.requests import translation_settings
 from xuanzang.client._methods.stream import BlockingStream
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xuanzang.documents import DocumentFile, DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class DocumentCalls(Methods[BlockingCalls]):
+class DocumentCalls(ConnectedClient[BlockingCalls]):
     """Methods of a blocking client about documents."""
 
     @lists_options(TranslateOptions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xuanzang.client._calls import methods
 from xuanzang.client._calls.blocking import BlockingCalls
-from xuanzang.client._calls.calls import Methods
+from xuanzang.client._calls.connected import ConnectedClient
 from xuanzang.client._calls.status import about_glossaries
 from xuanzang.client._messages import requests, responses
 from xuanzang.client._values.results import StoredGlossary
@@ -12,7 +12,7 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.options import Glossary
 
 
-class GlossaryCalls(Methods[BlockingCalls]):
+class GlossaryCalls(ConnectedClient[BlockingCalls]):
     """Methods of a blocking client about glossaries."""
 
     def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
