@@ -96,7 +96,7 @@ def test_arguments_become_the_request(script: Script) -> None:
     ("arguments", "error", "message"),
     [
         ({"sampling": None}, TypeError, "no such option of an explanation: sampling"),
-        ({"attention_kinds": "cross"}, TypeError, "a sequence of kinds"),
+        ({"attention_kinds": "cross"}, TypeError, "a sequence of names"),
         ({"attention_kinds": ["self"]}, InvalidRequestError, "none of cross, encoder, decoder"),
         ({"attention_layers": [2**40]}, InvalidRequestError, "attention_layers is out of range"),
         ({"text": "\ud800"}, InvalidRequestError, "content is no valid Unicode text"),

@@ -82,7 +82,7 @@ _TEXTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 TEXTS = tuple(_TEXTS)
-"""Flags of texts that a model does not take as they are."""
+"""Flags for texts over a limit, and for languages and pairs without a model."""
 _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "--alternatives": _switch("return_alternatives", "write hypotheses that differ right after the target prefix"),
     "--partial-on-deadline": _switch(

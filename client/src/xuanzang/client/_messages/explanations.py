@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from xuanzang.client._errors import ServerFaultError, StatusCode
-from xuanzang.client._messages.requests import explanation_options, invalid, require_known
+from xuanzang.client._messages.requests import checked_text, invalid, numbers, require_known, translation_settings
 from xuanzang.client._messages.responses import explained_translation
 from xuanzang.client._values.explanations import Attention, AttentionKind, Explanation
 from xuanzang.translation.v1 import explanation_pb2
@@ -29,25 +29,16 @@ def explanation_request(
         InvalidRequestError: A value cannot be written on the wire.
         TypeError: A value of the wrong type, or an unknown option.
     """
-    if isinstance(attention_kinds, str):
-        raise TypeError("attention_kinds is a sequence of kinds")
     require_known(options, ExplainOptions.__optional_keys__, kind="option of an explanation")
-    request = explanation_options(text, **options)
-    request.attention_kinds.extend(map(_kind, attention_kinds))
+    content = checked_text(text, path="content")
+    request = pb.ExplainTranslationRequest(content=content, settings=translation_settings(**options))
+    request.attention_kinds.extend(numbers(explanation_pb2.AttentionKind, attention_kinds, path="attention_kinds"))
     try:
         request.attention_layers.extend(attention_layers)
     except ValueError as error:  # outside 32 bits; the server checks the range
         raise invalid("attention_layers", "is out of range") from error
     request.attention_heads = attention_heads
     return request
-
-
-def _kind(kind: AttentionKind | str) -> explanation_pb2.AttentionKind.ValueType:
-    known = {each.name.lower(): each for each in AttentionKind}
-    found = kind if isinstance(kind, AttentionKind) else known.get(kind.lower())
-    if found is None:
-        raise invalid("attention_kinds", f"has {kind!r}, which is none of {', '.join(list(known)[1:])}")
-    return explanation_pb2.AttentionKind.ValueType(found.value)
 
 
 def explanation(response: pb.ExplainTranslationResponse) -> Explanation:

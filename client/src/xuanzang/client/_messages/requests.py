@@ -6,32 +6,16 @@ import dataclasses
 import difflib
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from google.protobuf.message import Message
 
 from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
-from xuanzang.client._values.options import ProtectedPattern
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.options import Glossary, TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
-GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.DeleteGlossaryRequest)
-
-_CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
-    {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
-)
-_FAMILY = "PLACEHOLDER_FAMILY_"
-SWITCHES = frozenset(
-    {
-        *("return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance"),
-        "pass_through_unserved",
-        "allow_pivot",
-    }
-)
-"""Options that select the results; on the wire they are next to the search options."""
-_CODES = frozenset({"source_language", "target_language", "model"})
+_CODES = {"source_language": "source_language_code", "target_language": "target_language_code", "model": "model"}
 _KINDS = {int: "an int", float: "a number", bool: "a bool", str: "a str"}
 
 
@@ -57,21 +41,18 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
     """
     require_known(options, TranslateOptions.__optional_keys__)
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name in _CODES & chosen.keys():
-        _check_text(chosen[name], path=name)
-    settings = pb.TranslationSettings(
-        source_language_code=chosen.pop("source_language", ""),
-        target_language_code=chosen.pop("target_language", ""),
-        model=chosen.pop("model", ""),
-    )
+    settings = pb.TranslationSettings()
+    for name, field in _CODES.items():
+        setattr(settings, field, checked_text(chosen.pop(name, ""), path=name))
     if "content_format" in chosen:
         settings.content_format = _content_format(chosen.pop("content_format"))
     _add_terms(settings, chosen)
-    settings.placeholders.extend(_families(chosen.pop("placeholders", ())))
-    for name in SWITCHES & chosen.keys():
-        _set(settings, name, chosen.pop(name), path=name)
+    settings.placeholders.extend(numbers(pb.PlaceholderFamily, chosen.pop("placeholders", ()), path="placeholders"))
     for name, value in chosen.items():
-        _set_option(settings.options, name, value)
+        if name in pb.TranslationSettings.DESCRIPTOR.fields_by_name:
+            _set(settings, name, value, path=name)
+        else:
+            _set_option(settings.options, name, value)
     return settings
 
 
@@ -92,7 +73,7 @@ def stream_request(settings: pb.TranslationSettings, *, index: int, text: str) -
     Raises:
         InvalidRequestError: The text cannot be written on the wire.
     """
-    _check_text(text, path="content")
+    checked_text(text, path="content")
     return pb.StreamTranslateTextRequest(id=str(index), content=text, settings=settings)
 
 
@@ -103,7 +84,7 @@ def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.Tr
         InvalidRequestError: A value cannot be written on the wire.
         TypeError: A value of the wrong type, or an unknown option.
     """
-    _check_text(text, path="content")
+    checked_text(text, path="content")
     return pb.TranslateTextProgressivelyRequest(content=text, settings=translation_settings(**options))
 
 
@@ -117,20 +98,6 @@ def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
     if isinstance(texts, str | bytes):
         raise TypeError("texts is a sequence of str: give a list of one for a single text")
     return pb.DetectLanguageRequest(contents=_checked(texts, path="contents"))
-
-
-def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.ExplainTranslationRequest:
-    """Build the request for an explanation, without the requested attention.
-
-    Args:
-        options: Languages, model and options of the search.
-
-    Raises:
-        InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A value of the wrong type, or an unknown option.
-    """
-    _check_text(text, path="content")
-    return pb.ExplainTranslationRequest(content=text, settings=translation_settings(**options))
 
 
 def create_glossary(
@@ -151,19 +118,8 @@ def create_glossary(
     texts = {"name": name, "version": version, "display_name": display_name}
     texts |= dict(zip(("source_language_code", "target_language_code"), languages, strict=True))
     for field, text in texts.items():
-        _check_text(text, path=field)
+        checked_text(text, path=field)
     return pb.CreateGlossaryRequest(entries=_entries(entries, path="entries"), replace=replace, **texts)
-
-
-def named_glossary(kind: type[GlossaryNaming], name: str) -> GlossaryNaming:
-    """Build a request that only names a glossary.
-
-    Raises:
-        InvalidRequestError: The name cannot be written on the wire.
-        TypeError: It is no str.
-    """
-    _check_text(name, path="name")
-    return kind(name=name)
 
 
 def repeatable_request(
@@ -193,47 +149,50 @@ def progressively(request: pb.TranslateTextRequest) -> pb.TranslateTextProgressi
 def _add_terms(settings: pb.TranslationSettings, chosen: dict[str, Any]) -> None:
     """Take the terms to keep out of the keyword arguments."""
     settings.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
-    name = chosen.pop("glossary_name", "")
-    _check_text(name, path="glossary")
-    settings.glossary = name
+    settings.glossary = checked_text(chosen.pop("glossary_name", ""), path="glossary")
     patterns = chosen.pop("protected_patterns", ())
-    if isinstance(patterns, str):
-        raise TypeError("protected_patterns is a sequence of patterns")
-    settings.protected_patterns.extend(_pattern(pattern) for pattern in patterns)
+    settings.protected_patterns.extend(numbers(pb.ProtectedPattern, patterns, path="protected_patterns"))
 
 
 def _entries(glossary: Glossary, *, path: str) -> Iterator[pb.GlossaryEntry]:
     for number, (source, targets) in enumerate(dict(glossary).items()):
-        _check_text(source, path=f"{path}[{number}].source")
+        checked_text(source, path=f"{path}[{number}].source")
         each = [targets] if isinstance(targets, str) else targets
         yield pb.GlossaryEntry(source=source, targets=_checked(each, path=f"{path}[{number}].targets"))
 
 
-def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:
-    known = {each.name.lower(): each for each in ProtectedPattern}
-    found = pattern if isinstance(pattern, ProtectedPattern) else known.get(pattern.lower())
-    if found is None:
-        raise invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
-    return pb.ProtectedPattern.ValueType(found.value)
+def numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Iterator[Any]:
+    """Yield the numbers of values of an enumeration of the wire, which are given by name.
 
+    Args:
+        names: Names in any case without the enumeration's own, such as "url", or members of an enumeration with them.
 
-def _families(names: Sequence[enum.Enum | str]) -> Iterator[pb.PlaceholderFamily.ValueType]:
+    Raises:
+        InvalidRequestError: A name is unknown; the message lists the known ones.
+        TypeError: A lone name instead of a sequence.
+    """
     if isinstance(names, str):
-        raise TypeError("placeholders is a sequence of families")
-    known = {name.removeprefix(_FAMILY).lower(): number for name, number in pb.PlaceholderFamily.items() if number}
-    for family in names:
-        name = str(family.value if isinstance(family, enum.Enum) else family)
-        if name not in known:
-            raise invalid("placeholders", f"has {name!r}, which is none of {', '.join(known)}")
-        yield known[name]
+        raise TypeError(f"{path} is a sequence of names")
+    known = _known(kind)
+    for each in names:
+        name = each if isinstance(each, str) else each.value if isinstance(each.value, str) else each.name
+        if name.lower() not in known:
+            raise invalid(path, f"has {name!r}, which is none of {', '.join(known)}")
+        yield known[name.lower()]
 
 
-def _content_format(name: object) -> pb.ContentFormat.ValueType:
+def _known(kind: Any) -> dict[str, int]:
+    prefix = kind.Name(0).removesuffix("UNSPECIFIED")
+    return {name.removeprefix(prefix).lower(): number for name, number in kind.items() if number}
+
+
+def _content_format(name: object) -> Any:
     if not isinstance(name, str):
         raise TypeError(f"content_format is a {type(name).__name__}, not a str")
-    if name not in _CONTENT_FORMATS:
-        raise invalid("content_format", f"must be one of {', '.join(_CONTENT_FORMATS)}")
-    return _CONTENT_FORMATS[name]
+    known = _known(pb.ContentFormat)
+    if name not in known:
+        raise invalid("content_format", f"must be one of {', '.join(known)}")
+    return known[name]
 
 
 def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:
@@ -258,7 +217,7 @@ def _set_sampling(message: pb.SamplingOptions, sampling: SamplingOptions, *, pat
 
 def _set(message: Message, name: str, value: Any, *, path: str) -> None:
     if isinstance(value, str):
-        _check_text(value, path=path)
+        checked_text(value, path=path)
     try:
         setattr(message, name, value)
     except ValueError as error:  # outside 32 bits; the server checks every narrower range
@@ -269,19 +228,23 @@ def _set(message: Message, name: str, value: Any, *, path: str) -> None:
 
 
 def _checked(texts: Sequence[str], *, path: str) -> Sequence[str]:
-    checked = list(texts)
-    for index, text in enumerate(checked):
-        _check_text(text, path=f"{path}[{index}]")
-    return checked
+    return [checked_text(text, path=f"{path}[{index}]") for index, text in enumerate(texts)]
 
 
-def _check_text(text: str, *, path: str) -> None:
+def checked_text(text: str, *, path: str) -> str:
+    """Return a text, if it can be written on the wire.
+
+    Raises:
+        InvalidRequestError: It is no valid Unicode.
+        TypeError: It is no str.
+    """
     if not isinstance(text, str):
         raise TypeError(f"{path} is a {type(text).__name__}, not a str")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
+    return text
 
 
 def invalid(path: str, description: str) -> InvalidRequestError:

@@ -42,7 +42,7 @@ class AsyncGlossaryCalls(ConnectedClient[AsyncCalls]):
             AccessDeniedError: This caller may not store glossaries.
             TranslationError: The server stores none, or could not be reached in time.
         """
-        request = requests.named_glossary(pb.ListGlossaryEntriesRequest, name)
+        request = pb.ListGlossaryEntriesRequest(name=requests.checked_text(name, path="name"))
         with about_glossaries():
             response = await self._open_calls.unary(
                 methods.LIST_GLOSSARY_ENTRIES, request, timeout=self._seconds(timeout)
@@ -101,6 +101,6 @@ class AsyncGlossaryCalls(ConnectedClient[AsyncCalls]):
             AccessDeniedError: This caller may not store glossaries.
             TranslationError: The server stores none, or could not be reached in time.
         """
-        request = requests.named_glossary(pb.DeleteGlossaryRequest, name)
+        request = pb.DeleteGlossaryRequest(name=requests.checked_text(name, path="name"))
         with about_glossaries():
             await self._open_calls.unary(methods.DELETE_GLOSSARY, request, timeout=self._seconds(timeout))

@@ -39,7 +39,7 @@ class GlossaryCalls(ConnectedClient[BlockingCalls]):
             AccessDeniedError: This caller may not store glossaries.
             TranslationError: The server stores none, or could not be reached in time.
         """
-        request = requests.named_glossary(pb.ListGlossaryEntriesRequest, name)
+        request = pb.ListGlossaryEntriesRequest(name=requests.checked_text(name, path="name"))
         with about_glossaries():
             response = self._open_calls.unary(methods.LIST_GLOSSARY_ENTRIES, request, timeout=self._seconds(timeout))
         return self._open_calls.apart(responses.glossary_entries, response)
@@ -96,6 +96,6 @@ class GlossaryCalls(ConnectedClient[BlockingCalls]):
             AccessDeniedError: This caller may not store glossaries.
             TranslationError: The server stores none, or could not be reached in time.
         """
-        request = requests.named_glossary(pb.DeleteGlossaryRequest, name)
+        request = pb.DeleteGlossaryRequest(name=requests.checked_text(name, path="name"))
         with about_glossaries():
             self._open_calls.unary(methods.DELETE_GLOSSARY, request, timeout=self._seconds(timeout))
