@@ -172,7 +172,7 @@ def _shape(annotation: Any) -> _Shape:
 def _help(field: FieldInfo, text: str) -> str:
     text = " ".join(text.split()).removesuffix(".")
     if field.is_required():
-        return text if any(isinstance(mark, Positional) for mark in field.metadata) else f"{text} (required)"
+        return text if _is_positional(field) else f"{text} (required)"
     default = field.default
     if default is None or default in ("", False) or field.default_factory is not None:
         return text
@@ -182,11 +182,9 @@ def _help(field: FieldInfo, text: str) -> str:
 def _value_name(name: str, kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "{" + ",".join(map(str, get_args(kind))) + "}"
-    if kind is str or kind is Path:
-        by_name = next((word for ending, word in _VALUES_BY_NAME.items() if name.endswith(ending)), None)
-        return by_name if by_name and kind is str else _VALUES_BY_TYPE.get(kind, "TEXT")
-    by_name = next((word for ending, word in _VALUES_BY_NAME.items() if name.endswith(ending)), None)
-    return by_name or next((word for each, word in _VALUES_BY_TYPE.items() if issubclass(kind, each)), "TEXT")
+    by_name = (word for ending, word in _VALUES_BY_NAME.items() if name.endswith(ending) and kind is not Path)
+    by_type = (word for each, word in _VALUES_BY_TYPE.items() if issubclass(kind, each))
+    return [*by_name, *by_type, "TEXT"][0]
 
 
 def _values(field: FieldInfo, name: str, given: Any) -> Any:
@@ -216,7 +214,7 @@ def _reason(fault: Mapping[str, Any]) -> str:
 def _place(fields: Mapping[str, FieldInfo], location: Sequence[int | str], variables: str) -> Iterator[str]:
     name, *inner = location
     field = fields.get(str(name))
-    is_flag = field is None or not any(isinstance(mark, Positional) for mark in field.metadata)
+    is_flag = field is None or not _is_positional(field)
     yield f"--{_flag(str(name))}" if is_flag else _flag(str(name)).upper()
     yield from (str(part) for part in inner if isinstance(part, str) and part != "[key]")
     if variables:

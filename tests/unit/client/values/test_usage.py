@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xuanzang.client import AsyncTranslationClient, TranslationClient, Usage
+from xuanzang.client import TranslationClient, Usage
 from xuanzang.client._values.results import usage_of
 
 if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
+    from tests.unit.client.conftest import Client, Script
 
 USED = Usage(characters=12, sentences=3)
 
@@ -30,27 +30,17 @@ def counted(method: Any) -> Any:
 
 
 @pytest.mark.parametrize("hosts", [["127.0.0.1"], ["127.0.0.1", "localhost"]])
-def test_every_kind_of_call_reports_what_it_has_used(counting: Script, hosts: list[str]) -> None:
+def test_every_kind_of_call_reports_what_it_has_used(
+    client_type: type[Client], counting: Script, hosts: list[str]
+) -> None:
     seen: list[Usage] = []
-    addresses = [counting.address.replace("127.0.0.1", host) for host in hosts]
-    with TranslationClient(addresses, on_usage=seen.append) as client:
-        client.translate(["a", "b"])
-        assert seen == [USED]
-        assert len(list(client.translate_stream(["a", "b"]))) == 2
-        assert seen == [USED] * 2
-        assert list(client.translate_progressively("a"))
-        assert seen == [USED] * 3
-
-
-async def test_every_kind_of_asynchronous_call_reports_what_it_has_used(counting: Script) -> None:
-    seen: list[Usage] = []
-    async with AsyncTranslationClient(counting.address, on_usage=seen.append) as client:
-        await client.translate(["a", "b"])
-        assert seen == [USED]
-        assert len([item async for item in client.translate_stream(["a", "b"])]) == 2
-        assert seen == [USED] * 2
-        assert [part async for part in client.translate_progressively("a")]
-        assert seen == [USED] * 3
+    client = client_type([counting.address.replace("127.0.0.1", host) for host in hosts], on_usage=seen.append)
+    client.translate(["a", "b"])
+    assert seen == [USED]
+    assert len(client.translate_stream(["a", "b"])) == 2
+    assert seen == [USED] * 2
+    assert client.translate_progressively("a")
+    assert seen == [USED] * 3
 
 
 def test_a_server_that_does_not_count_is_no_fault(script: Script) -> None:
