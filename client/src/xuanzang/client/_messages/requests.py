@@ -176,9 +176,10 @@ def numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Iterat
     known = _known(kind)
     for each in names:
         name = each if isinstance(each, str) else each.value if isinstance(each.value, str) else each.name
-        if name.lower() not in known:
+        number = {"unspecified": 0, **known}.get(name.lower())
+        if number is None:
             raise invalid(path, f"has {name!r}, which is none of {', '.join(known)}")
-        yield known[name.lower()]
+        yield number
 
 
 def _known(kind: Any) -> dict[str, int]:
