@@ -169,3 +169,15 @@ def test_the_second_parts_of_requests_go_first_in_the_order_of_arrival(parts: li
     taken = take_all(queue)
     assert taken[: len(first)] == first
     assert len(taken) == len(first) + 5
+
+
+@pytest.mark.parametrize("callers", [[f"{share}" for share in "abcd"], [f"one/{name}" for name in "abcd"]])
+def test_callers_that_come_back_after_each_sentence_do_not_pass_one_who_waits(callers: list[str]) -> None:
+    last, queue = callers[-1], fill({caller: [10] for caller in callers})
+    queue.charge(CallerId(*last.split("/")), 5)
+    turns = []
+    for _ in range(len(callers) + 1):
+        [one] = take(queue)
+        turns.append("/".join(filter(None, one.request.flow.caller)))
+        queue.add(queued(turns[-1], [10]))
+    assert last in turns

@@ -2,14 +2,15 @@
 
 Callers take turns by virtual token counters (Sheng et al. 2024, "Fairness in Serving Large Language Models", OSDI,
 algorithm 2). Each share has a counter of the tokens that it was given, and so has each name within a share; the lowest
-counter goes first. A newcomer starts at the lowest counter of those who wait, so it has no claim to the time before.
-The sentences of one caller go in the order of arrival.
+counter goes first. A newcomer starts at the lowest counter of the waiting ones, so it has no claim to the time before,
+but never below its own, or callers who come back after each sentence would always pass one who waits. The sentences of
+one caller go in the order of arrival.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -20,6 +21,8 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import FlowKey, QueuedSentence
 from xuanzang.server.engine.types import CallerId
 
+# Callers and shares without waiting sentences whose counters are kept, the last ones.
+_KEPT_COUNTERS = 4096
 # More than the numbers of all sentences.
 _BEFORE_ALL = 2**62
 
@@ -52,6 +55,8 @@ class FairQueue:
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
         """Shares with waiting sentences."""
+        self._left: OrderedDict[str | CallerId, float] = OrderedDict()
+        """Counters of shares and callers without."""
         self._added = 0
         self._submitted_at = 0.0
         """Sum over all sentences."""
@@ -65,10 +70,11 @@ class FairQueue:
         """Add sentences of one request, behind those of the same caller or `first`."""
         (owner, of_owner), limited = sentences[0].request.flow
         if owner not in self._shares:
-            self._shares[owner] = _Share(_lowest(self._shares.values()))
+            self._shares[owner] = _Share(max(_lowest(self._shares.values()), self._left.pop(owner, 0.0)))
         share = self._shares[owner]
         if of_owner not in share.names:
-            share.names[of_owner] = _Name(_lowest(share.names.values()))
+            kept = self._left.pop(sentences[0].request.flow.caller, 0.0)
+            share.names[of_owner] = _Name(max(_lowest(share.names.values()), kept))
         lines = share.names[of_owner].lines
         line = lines.setdefault(limited, {})
         for queued in sentences:
@@ -95,9 +101,16 @@ class FairQueue:
                     del name.lines[limited]
                 if not name.lines:
                     del share.names[of_owner]
+                    self._keep(queued.request.flow.caller, name.served)
                 if not share.names:
                     del self._shares[owner], self.places[owner]
+                    self._keep(owner, share.served)
         return removed
+
+    def _keep(self, key: str | CallerId, served: float) -> None:
+        self._left[key] = served
+        if len(self._left) > _KEPT_COUNTERS:
+            self._left.popitem(last=False)
 
     def _count(self, queued: QueuedSentence, sign: int) -> None:
         (owner, of_owner), limited = queued.request.flow
@@ -118,10 +131,13 @@ class FairQueue:
 
     def charge(self, caller: CallerId, tokens: int) -> None:
         """Add to the counters of a caller: the prediction is charged at the start, and corrected at the end."""
-        if share := self._shares.get(caller.share):
-            share.served += tokens
-            if name := share.names.get(caller.name):
-                name.served += tokens
+        share = self._shares.get(caller.share)
+        name = share and share.names.get(caller.name)
+        for key, owner in ((caller.share, share), (caller, name)):
+            if owner:
+                owner.served += tokens
+            elif key in self._left:
+                self._left[key] += tokens
 
     def waited(self, now: float) -> float:
         """Return the seconds that all sentences have waited together."""
