@@ -124,8 +124,9 @@ class ModelMetrics:
     sentences = metric(Counter, "Sentences translated.")
     rows_retired = metrics_by(
         Counter,
-        "Sentences that left their batch, by reason; loop: a repetition, terms: one is missing, translated again.",
-        reason=("eos", "length", "loop", "terms", "deadline", "cancelled", "error"),
+        "Sentences that left their batch, by reason; translated again after loop: a repetition, terms: one is "
+        "missing, empty: no token.",
+        reason=("eos", "length", "loop", "terms", "empty", "deadline", "cancelled", "error"),
     )
     constrained_sentences = metric(Counter, "Sentences with terms of a glossary or protected texts.")
     pivoted_requests = metrics_by(

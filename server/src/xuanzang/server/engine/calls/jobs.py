@@ -79,10 +79,13 @@ class SentenceJob:
         self._timelines.append(found.timeline)
         if found.is_cut:
             best = self._best_of(self._earlier)[0] or found.hypotheses
-            if not best:
+            if not best or self._is_refused(best):
                 raise DeadlineExceededError("the deadline passed before anything was translated", in_queue=False)
             return self._result(best, cut=FinishReason.DEADLINE)
         best = found.hypotheses
+        if self._is_refused(best):
+            self._search_again(self._with_a_token(), reason="empty", wasted=best[0])
+            return None
         if again := self._without_repetition(best[0]):
             self._search_again(again, reason="loop", wasted=best[0])
             return None
@@ -152,6 +155,16 @@ class SentenceJob:
         if has_repetition(codec.source.decode(self.sentence.source_ids)):
             return None
         return replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
+
+    def _is_refused(self, found: Sequence[TargetHypothesis]) -> bool:
+        """Return whether a hypothesis to return is empty, and must not be."""
+        options = self.sentence.options
+        return options.is_never_empty and any(not each.target_ids for each in found[: options.decoding.num_hypotheses])
+
+    def _with_a_token(self) -> SearchOptions:
+        """Return the search to make instead of one that found an empty translation."""
+        options = self.sentence.options
+        return replace(options, decoding=replace(options.decoding, min_target_length=1), is_never_empty=False)
 
     def _with_required_terms(self) -> SearchOptions | None:
         """Return the further search after one that left the terms of its source to the model, if needed."""

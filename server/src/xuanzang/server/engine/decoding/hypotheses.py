@@ -83,6 +83,9 @@ class SearchOptions:
     expected_phrases: RequiredPhrases | None = None
     """Phrases that the source suggests; a search that does not find them is made again, with them as `phrases`."""
     rules: SearchRules = UNTIL_FIRST
+    is_never_empty: bool = False
+    """True if a hypothesis without tokens, which the search allows, is no answer: the search is made again with a
+    minimum of one token."""
     recorder: SearchRecorder | None = field(default=None, compare=False)
     """Recorder of the search, which must not require phrases; None, as of nearly all sentences, for no record."""
 

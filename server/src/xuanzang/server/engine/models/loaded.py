@@ -370,14 +370,19 @@ class LoadedModel:
             limit = min(options.max_target_length, max(limit, 2 * self.justified_tokens(source_tokens)))
         longest, named = self._max_target_length, len(language_ids)
         minimum = options.min_target_length + named if options.min_target_length else 0
+        # An end that is forbidden at the first step changes what Marian's beam finds; so it is forbidden only where it
+        # is the answer.
+        is_never_empty = self._rules.shrinks and minimum == 1
+        minimum = 0 if is_never_empty else minimum
         resolved = SearchOptions(
-            decoding=replace(options, min_target_length=minimum) if named else options,
+            decoding=replace(options, min_target_length=minimum) if minimum != options.min_target_length else options,
             max_target_length=min(limit + named, longest),
             prefix_ids=language_ids + constraints.prefix_ids,
             suppressed_sequences=constraints.suppressed_sequences,
             phrases=constraints.phrases,
             expected_phrases=constraints.expected_phrases,
             rules=self._rules,
+            is_never_empty=is_never_empty,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
 
