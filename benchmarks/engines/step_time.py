@@ -27,7 +27,8 @@ from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
 from xuanzang.server.engine.hardware import flush_denormals
-from xuanzang.server.engine.runtime.sessions import Binding, Sessions
+from xuanzang.server.engine.runtime.bindings import Binding
+from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import DecodingOptions
 
 CELLS = [(beam, batch, count) for beam in (4, 1) for batch, count in ((1, 24), (8, 96), (32, 256))]
