@@ -1,6 +1,6 @@
 """Time of the encoder and of a decoder step in onnxruntime, bundles in turns, one thread and batches that empty.
 
-    python -m benchmarks.engines.step_time OLD/zh-en/3 server/models/zh-en/3 --rounds 3
+    python -m benchmarks.engines.step_time OLD/zh-en/3 server/models/zh-en/4 --rounds 3
 
 Prints the processor time of the thread for a step in the decoder's graph, for a sentence's share of the encoder's runs,
 for the work outside of both, and for a sentence in all: the best of the rounds, the median of the ratios to the

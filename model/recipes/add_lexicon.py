@@ -1,6 +1,6 @@
 """Write the first words of `first_words.tsv` into a bundle as its lexicon.
 
-    python model/recipes/add_lexicon.py server/models/en-zh/3
+    python model/recipes/add_lexicon.py server/models/en-zh/4
 
 The column `way` chooses the bundle: ">" from English, "<" from Chinese, "=" both. Chinese sources are entries in
 traditional characters, too. Run it again after a change: the bundle's list of files follows.

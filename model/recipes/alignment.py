@@ -1,6 +1,6 @@
 """Alignment by attention: the decoder's layers and heads against words aligned by hand.
 
-    xuanzang restore server/models/zh-en/3 bundled
+    xuanzang restore server/models/zh-en/4 bundled
     python model/recipes/alignment.py bundled model/recipes/zh-en/alignments.tsv
 
 Each line of the file has a sentence, its translation, and pairs of words that translate each other. The translation is

@@ -1,6 +1,6 @@
 """Distance of attention from an aligner: alignment error rates of the decoder's layers and heads on held-out pairs.
 
-    xuanzang restore server/models/zh-en/3 bundled
+    xuanzang restore server/models/zh-en/4 bundled
     python -m venv /tmp/aligner && /tmp/aligner/bin/pip install eflomal
     python model/recipes/alignment_error.py bundled valid.tsv.gz train/*.tsv.gz \
         --aligner /tmp/aligner/bin/eflomal-align

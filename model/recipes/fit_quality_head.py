@@ -1,6 +1,6 @@
 """Fit the quality head of a bundle on pairs that its model was not trained on, and print how well it does on others.
 
-    python model/recipes/fit_quality_head.py models/zh-en/3 --pairs held-out.tsv --test news=news.tsv
+    python model/recipes/fit_quality_head.py models/zh-en/4 --pairs held-out.tsv --test news=news.tsv
 
 It is no command of the exporter: the features are what the server's search leaves behind, so the server's engine
 translates the pairs, and a head is measured by the code that serves it. Without --pairs the head that the bundle has is

@@ -178,7 +178,7 @@ def test_languages_and_model_can_be_chosen(page: Any) -> None:
     page.click("#laboratory summary")
     with page.expect_request("**/v1/translate/stream") as asked:
         page.select_option("#model", label="zh-en 3 (int8)")
-    assert asked.value.post_data_json["model"] == "zh-en/3"
+    assert asked.value.post_data_json["model"] == "zh-en/4"
     with page.expect_request("**/v1/translate/stream") as asked:
         page.select_option("#source-language", "zh")
     assert asked.value.post_data_json["source_language"] == "zh"

@@ -19,7 +19,7 @@ PAIRS = [("我昨天买了一台打印机。", "Yesterday I bought a printer."),
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer(Path(__file__).parents[3] / "server" / "models" / "zh-en" / "3" / "source.spm")
+    return Tokenizer(Path(__file__).parents[3] / "server" / "models" / "zh-en" / "4" / "source.spm")
 
 
 def made(tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:

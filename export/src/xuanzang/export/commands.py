@@ -36,7 +36,7 @@ class _RestoreCommand(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     bundle: Annotated[Path, Positional()]
-    """Folder of a bundle, such as server/models/zh-en/3."""
+    """Folder of a bundle, such as server/models/zh-en/4."""
     checkpoint: Annotated[Path, Positional()]
     """Folder to write; must not exist yet."""
 

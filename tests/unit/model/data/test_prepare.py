@@ -214,7 +214,7 @@ def test_terms_are_a_corpus_of_their_own_with_target_words_in_the_source(
     (tmp_path / "tokenizers").mkdir()
     for name in ("source.spm", "target.spm"):
         shutil.copy(
-            Path(__file__).parents[4] / "server" / "models" / "zh-en" / "3" / "source.spm",
+            Path(__file__).parents[4] / "server" / "models" / "zh-en" / "4" / "source.spm",
             tmp_path / "tokenizers" / name,
         )
     changes = {"train": [write(tmp_path / "words.tsv", pairs)], "tokenizers_from": tmp_path / "tokenizers"}

@@ -17,7 +17,7 @@ PAIRS = [Pair(source.format(word), target.format(WORDS[word])) for word in WORDS
 
 @pytest.fixture(scope="module")
 def tokenizers() -> tuple[Tokenizer, Tokenizer]:
-    tokenizer = Tokenizer(Path(__file__).parents[5] / "server" / "models" / "zh-en" / "3" / "source.spm")
+    tokenizer = Tokenizer(Path(__file__).parents[5] / "server" / "models" / "zh-en" / "4" / "source.spm")
     return tokenizer, tokenizer
 
 
