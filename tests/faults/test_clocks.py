@@ -19,14 +19,15 @@ CALENDAR = {
     "metric_series.py",
     "observation.py",
     "packed_weights.py",
+    "repository.py",
     "rpc_record.py",
     "spans.py",
     "tls.py",
     "usage.py",
 }
 """Modules that know dates: certificates expire by the calendar, keys say when they were made, files of weights and
-remembered translations when they were last used, models since when they are loaded, and exemplars of metrics, lines
-of the access log and spans are dated."""
+remembered translations when they were last used, files of bundles how long they had been left alone, models since when
+they are loaded, and exemplars of metrics, lines of the access log and spans are dated."""
 
 
 def wall_clocks(source: str) -> Iterator[str]:

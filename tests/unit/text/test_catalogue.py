@@ -23,7 +23,7 @@ SPANS = {
     Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
     Family.VARIABLES: (
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
-        r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] \c[2] \N[1] "
+        r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] [gallery] \c[2] \N[1] "
         r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] "
         r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq"
     ),

@@ -117,7 +117,10 @@ async def reload_changed(parts: Sequence[Reloadable]) -> None:
         try:
             if await asyncio.to_thread(part.have_changed):
                 await part.reload()
-        except Exception:
+        except Exception as error:
+            if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
+                # concurrent.futures has no error of its own for the end of a program.
+                return
             # A fault of one must end neither the looks at others nor later ones: a revoked key would stay valid. And a
             # process without another thread may have one again.
             _LOGGER.exception("a reload failed")

@@ -71,6 +71,8 @@ _WORD_FIELDS = (
     "TOC|XE|INDEX|ADDRESSBLOCK|GREETINGLINE|FORM(?:TEXT|CHECKBOX|DROPDOWN)|AUTHOR|FILENAME|EQ|SYMBOL|MACROBUTTON|="
 )
 _IN_FIELD = r"\{(?:[^{}\n]|\{[^{}\n]{0,200}+\}){0,200}+\}"
+# Words in brackets that say something of a word before them; others, such as [gallery], are a program's.
+_REMARK = "(?:sic|new|old|edit|none|empty|hidden|unknown|default|optional|required|continued|deprecated|laughs|music)"
 _ARGUMENT = r"\{(?:[^{}\n]|\{(?:[^{}\n]|\{[^{}\n]{0,64}+\}){0,64}+\}){0,200}+\}"
 # Commands of TeX whose names begin as an escape does, as \neq does.
 _TEX_NAMES = (
@@ -182,7 +184,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             ),
             (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]|\[[A-Z][A-Z0-9_]{1,40}+\]"),
             (Role.VALUE, "[", rf"\[(?:(?:[A-Z][a-z]{{1,16}} ){{0,3}}{_FIELDS}|your-[a-z-]{{1,32}})\]"),
-            (Role.VALUE, "[", r"\[[a-z][a-z0-9]{0,32}(?:_[a-z0-9]{1,32}){1,6}\]"),
+            (Role.VALUE, "[", rf"\[(?!{_REMARK}\])[a-z][a-z0-9]{{2,32}}(?:[_-][a-z0-9]{{1,32}}){{0,6}}\]"),
             (Role.VALUE, "[]", r"[\[\]](?:\d{1,9}+|\*|-?Inf),\s?(?:\d{1,9}+|\*|Inf)[\[\]]"),
             (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
             (Role.VALUE, "«", r"«[A-Za-z][A-Za-z0-9_.]{0,64}+»"),
