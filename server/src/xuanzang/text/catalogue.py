@@ -184,7 +184,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             ),
             (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]|\[[A-Z][A-Z0-9_]{1,40}+\]"),
             (Role.VALUE, "[", rf"\[(?:(?:[A-Z][a-z]{{1,16}} ){{0,3}}{_FIELDS}|your-[a-z-]{{1,32}})\]"),
-            (Role.VALUE, "[", rf"\[(?!{_REMARK}\])[a-z][a-z0-9]{{2,32}}(?:[_-][a-z0-9]{{1,32}}){{0,6}}\]"),
+            (Role.VALUE, "[", rf"\[(?!{_REMARK}\])[a-z][a-z0-9]{{2,32}}(?:_[a-z0-9]{{1,32}}){{0,6}}\]"),
             (Role.VALUE, "[]", r"[\[\]](?:\d{1,9}+|\*|-?Inf),\s?(?:\d{1,9}+|\*|Inf)[\[\]]"),
             (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
             (Role.VALUE, "«", r"«[A-Za-z][A-Za-z0-9_.]{0,64}+»"),

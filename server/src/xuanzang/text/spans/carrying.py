@@ -26,7 +26,7 @@ MAX_PLACEHOLDERS = 2000
 _GLUE = re.compile(r" ?[-/:|=x×+*_@~]? ?|[.,]?")
 # A number that is a part of another one; a fraction has the same sense in any language, and keeps their order.
 _INTEGER = r"%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu]"
-_PART_OF = re.compile(rf"({_INTEGER}) (?:out )?of (?:the )?({_INTEGER})")
+_PART_OF = re.compile(rf"({_INTEGER}(?: ?(?:[kKMGT]i?)?B| ?%%)?) (?:out )?of (?:the )?({_INTEGER})")
 # A text that has a word without any sign, and no bracket that may be around it.
 _PLAIN = re.compile(r"(?=(?:\S+ )?[A-Za-z]+[ ,.!?])[^{}<>\[\]%`\\]*$")
 _TAG_NAME = re.compile(r"[<\[]/?([^\s/>\]=]*)")
