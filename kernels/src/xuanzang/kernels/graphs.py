@@ -208,24 +208,29 @@ class GraphBinding:
 
 
 class SharedColumns:
-    """File of packed weights; other processes may map it as well.
+    """Packed weights of the graphs that the thread opens within the context.
 
-    Graphs that the thread opens within the context write missing weights, if the file is open for writing. What
-    is there is compared with the expected bytes, so the file may be damaged or belong to other graphs.
+    They may lie in a file that other processes map as well. Graphs write missing weights, if the file is open for
+    writing. Existing bytes are compared with the expected ones, so the file may be damaged or belong to other graphs.
+    A table of embeddings whose rows are the columns of a packed matrix is read there.
     """
 
-    def __init__(self, library: Path, descriptor: int) -> None:
-        """Take a library that `find_kernels` has found, and an open file, which may be closed after the context."""
+    def __init__(self, library: Path, descriptor: int | None = None) -> None:
+        """Take a library that `find_kernels` has found, and an open file, which may be closed after the context.
+
+        Args:
+            descriptor: The file's; None for weights in the memory of the process.
+        """
         functions = ctypes.PyDLL(str(library))
         self._begin, self._end, self._release, self._free = (getattr(functions, name) for name in SHARING_NAMES)
         self._begin.argtypes, self._begin.restype = (ctypes.c_int64,), ctypes.c_void_p
         self._end.argtypes, self._end.restype = (ctypes.c_void_p,), ctypes.c_int64
         self._release.argtypes = self._free.argtypes = (ctypes.c_void_p,)
         self._release.restype = self._free.restype = None
-        self._descriptor = descriptor
+        self._descriptor = -1 if descriptor is None else descriptor
         self._address: int | None = None
         self.has_all = False
-        """True if all weights are in the file, once the context is left."""
+        """True if all weights are in a file, once the context is left."""
 
     def __enter__(self) -> Self:
         """Begin; a context is entered once."""
@@ -238,7 +243,7 @@ class SharedColumns:
         self.has_all = bool(self._end(self._address))
 
     def release(self) -> None:
-        """Take the weights out of this process until they are used, after the context."""
+        """Take the weights that are in a file out of this process until they are used, after the context."""
         if self._address:
             self._release(self._address)
 

@@ -85,8 +85,8 @@ XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) {
 
 XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }
 
-// Lets the matrices of graphs that this thread opens be in a file, until `XuanzangEndSharing`. Returns what keeps them
-// mapped, null if there is no memory for it.
+// Lets graphs that this thread opens have their matrices together until `XuanzangEndSharing`, in a file unless the
+// descriptor is negative. Returns what keeps them mapped, null if there is no memory for it.
 XUANZANG_EXPORT xuanzang::SharedColumns* XuanzangBeginSharing(int64_t descriptor) {
   using namespace xuanzang;
   return guarded<SharedColumns*>(nullptr, [&] {
@@ -97,9 +97,12 @@ XUANZANG_EXPORT xuanzang::SharedColumns* XuanzangBeginSharing(int64_t descriptor
 }
 
 // Returns 1 if the file has all matrices that were packed since `XuanzangBeginSharing`, otherwise 0.
-XUANZANG_EXPORT int64_t XuanzangEndSharing(const xuanzang::SharedColumns* columns) {
+XUANZANG_EXPORT int64_t XuanzangEndSharing(xuanzang::SharedColumns* columns) {
   xuanzang::SharedColumns::use(nullptr);
-  return columns && columns->has_all();
+  return xuanzang::guarded<int64_t>(0, [&] {
+    if (columns) columns->finish();
+    return columns && columns->has_all();
+  });
 }
 
 // Takes the pages of matrices in a file out of the process until they are read.

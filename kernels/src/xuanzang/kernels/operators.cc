@@ -8,6 +8,7 @@
 #include "attention.h"
 #include "chosen_logits.h"
 #include "continuations.h"
+#include "embedded_rows.h"
 #include "products.h"
 #include "projected_continuations.h"
 #include "simd.h"
@@ -37,6 +38,7 @@ class Operators {
         shortlisted_continuations_(api, simd),
         quantized_product_(api, simd),
         feed_forward_(api, simd),
+        embedded_rows_(api, simd),
         simd_(&simd),
         domain_(nullptr, api.ReleaseCustomOpDomain) {
     OrtCustomOpDomain* domain = nullptr;
@@ -48,8 +50,9 @@ class Operators {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
     if (!simd.project) return;
-    for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
-             &projected_continuations_, &shortlisted_continuations_, &quantized_product_, &feed_forward_}) {
+    for (const OrtCustomOp* op :
+         std::initializer_list<const OrtCustomOp*>{&projected_continuations_, &shortlisted_continuations_,
+                                                   &quantized_product_, &feed_forward_, &embedded_rows_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
   }
@@ -72,6 +75,7 @@ class Operators {
   const CustomOp<ShortlistedContinuations> shortlisted_continuations_;
   const CustomOp<QuantizedProduct> quantized_product_;
   const CustomOp<FeedForward> feed_forward_;
+  const CustomOp<EmbeddedRows> embedded_rows_;
   const Simd* simd_;
   Owned<OrtCustomOpDomain> domain_;
 };

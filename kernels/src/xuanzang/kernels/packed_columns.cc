@@ -60,9 +60,7 @@ void PackedColumns::pack_panel(const QuantizedMatrix& matrix, size_t first, int8
   for (size_t column = 0; column < count; ++column) start_[first + column] = -zero * sums[column];
 }
 
-void PackedColumns::share() {
-  if (auto same = SharedColumns::place(integers_.get(), blocks() * kBlock * depth_)) integers_ = std::move(same);
-}
+void PackedColumns::share() { integers_ = SharedColumns::place(std::move(integers_), blocks() * kBlock * depth_); }
 
 PackedColumns kept_columns(const Constants& constants, size_t first) {
   const auto matrix = QuantizedMatrix::read(constants, first);

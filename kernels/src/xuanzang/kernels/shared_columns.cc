@@ -38,28 +38,36 @@ std::shared_ptr<int8_t> own_pages(size_t count) {
   return pages;
 }
 
-std::shared_ptr<const int8_t> SharedColumns::placed(const int8_t* bytes, size_t count) {
-  if (!count) return nullptr;
+std::shared_ptr<const int8_t> SharedColumns::placed(std::shared_ptr<const int8_t> bytes, size_t count) {
+  auto same = descriptor_ < 0 ? nullptr : in_file(bytes.get(), count);
+  const bool is_of_file = same != nullptr;
+  has_all_ = has_all_ && is_of_file;
+  blocks_.push_back({is_of_file ? std::move(same) : std::move(bytes), count, is_of_file});
+  return blocks_.back().bytes;
+}
+
+// Returns where the file has the next block; null if it has other bytes there or cannot be written.
+std::shared_ptr<const int8_t> SharedColumns::in_file(const int8_t* bytes, size_t count) {
   const size_t position = position_;
   position_ = (position + count + kAlignment - 1) / kAlignment * kAlignment;
   struct stat state;
-  if (!fstat(descriptor_, &state)) {
-    const size_t size = static_cast<size_t>(state.st_size);
-    if (size >= position + count || (size <= position && write_all(descriptor_, bytes, count, position))) {
-      auto block = mapped(count, PROT_READ, MAP_SHARED, descriptor_, position);
-      // Existing content is compared, so its writer need not be trusted.
-      if (block && !std::memcmp(block.get(), bytes, count)) {
-        blocks_.push_back({block, count});
-        return block;
-      }
-    }
-  }
-  has_all_ = false;
-  return nullptr;
+  if (fstat(descriptor_, &state)) return nullptr;
+  const size_t size = static_cast<size_t>(state.st_size);
+  if (size < position + count && (size > position || !write_all(descriptor_, bytes, count, position))) return nullptr;
+  auto block = mapped(count, PROT_READ, MAP_SHARED, descriptor_, position);
+  // Existing content is compared, so its writer need not be trusted.
+  return block && !std::memcmp(block.get(), bytes, count) ? block : nullptr;
+}
+
+void SharedColumns::finish() {
+  for (const auto& call : waiting_) call(blocks_);
+  waiting_.clear();
 }
 
 void SharedColumns::release() const {
-  for (const Block& block : blocks_) madvise(block.bytes.get(), block.count, MADV_DONTNEED);
+  for (const Block& block : blocks_) {
+    if (block.is_of_file) madvise(const_cast<int8_t*>(block.bytes.get()), block.count, MADV_DONTNEED);
+  }
 }
 
 }  // namespace xuanzang

@@ -20,6 +20,7 @@ from xuanzang.export.graphs.product_fusion import fuse_products
 from xuanzang.export.graphs.shortlist import Ints
 from xuanzang.export.graphs.source import SourceTokens, source_slots, source_tokens, write_key_values
 from xuanzang.export.operators.attention import cross_attention, first_head_attention
+from xuanzang.export.operators.embeddings import embedded_rows
 from xuanzang.export.operators.products import MARIAN_EPSILON
 from xuanzang.export.operators.source_attention import Padding, attend, padding
 from xuanzang.export.students.student import (
@@ -213,9 +214,11 @@ class _Blocks:
         if self._precision.name == "int8" and table.scale is not None:
             # A shortlist's decoder has one more piece, which stands for none; so both have the same bytes.
             padded = np.pad(array, ((0, 1), (0, 0)))
-            rows = self.graph.op("Gather", self.graph.constant(name, row_blocks(padded), np.int8), ids)
+            rows = self.graph.constant(name, row_blocks(padded), np.int8)
             scale = self.graph.constant(f"{name}.scale", np.float32(1 / table.scale) * factor, np.float32)
-            return self.graph.op("Mul", self.graph.cast(rows, "float32"), scale)
+            embedded = f"{name}.embedded"
+            self.graph.call(embedded_rows(), rows, scale, ids, outputs=[embedded])
+            return self.graph.known(embedded, *self._rows, self.shape.d_model)
         scale = factor if table.scale is None else np.float32(1 / table.scale) * factor
         blocks = RowBlocks(array.shape, lambda start, stop: array[start:stop] * scale)
         return Floats("float32").embedding(self.graph, ids, name, blocks)

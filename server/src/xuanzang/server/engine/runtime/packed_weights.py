@@ -32,17 +32,18 @@ def packed_file(folder: Path, *facts: str) -> Path:
 
 
 @contextmanager
-def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns | None]:
+def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns]:
     """Let graphs that this thread opens with the kernels of a library have their packed weights in a file.
 
-    Gives the weights, or None where they are in the memory of the process as no file can be written. The file is
-    written if it is not there. An untrusted file is replaced, and one with other content removed.
+    Gives the weights, which are in the memory of the process where no file can be written. The file is written if it
+    is not there. An untrusted file is replaced, and one with other content removed.
     """
     try:
         descriptor, temporary = _opened(path)
     except OSError as error:
         _LOGGER.info("packed weights not kept", extra={"file": str(path), "reason": error.strerror})
-        yield None
+        with SharedColumns(library) as columns:
+            yield columns
         return
     try:
         with SharedColumns(library, descriptor) as columns:

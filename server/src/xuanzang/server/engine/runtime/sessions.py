@@ -156,26 +156,29 @@ class Sessions:
         weights = self._directory / manifest.weights
         self._opening = _OPENING.setdefault(weights.resolve(), threading.RLock())
         sharing = self._sharing(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist))
-        with self._opening, sharing as self._packed:
-            self._open(bundle, weights)
+        with self._opening:
+            # Those of earlier sessions, which may be closed at any time.
+            others = mappings(weights)
+            with sharing as self._packed:
+                self._open(bundle)
+            if self._device == "cpu":
+                # Products and kernels reorder weights; the file's would stay in memory, too.
+                release_pages(weights, but=others)
 
-    def _open(self, bundle: Bundle, weights: Path) -> None:
-        # Those of earlier sessions, which may be closed at any time.
-        others = mappings(weights)
+    def _open(self, bundle: Bundle) -> None:
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=self.has_shortlist)
         self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
         self._decoder = self._opened_decoder(decoder)
-        if self._device == "cpu":
-            # Products and kernels reorder weights; the file's would stay in memory, too.
-            release_pages(weights, but=others)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
     def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
         """Return the context for opening graphs, by the facts that decide the order of their weights."""
-        if not folder or not self._library:
+        if not self._library:
             return nullcontext()
+        if not folder:
+            return SharedColumns(self._library)
         built = self._library.stat()
         return shared_weights(packed_file(folder, *facts, f"{built.st_size} {built.st_mtime_ns}"), self._library)
 
