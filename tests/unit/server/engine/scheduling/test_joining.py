@@ -11,8 +11,8 @@ import pytest
 from tests.unit.server.engine.scheduling.virtual_server import Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.forecast import JoiningCost
 from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.scheduling.state import COMMON, WorkerState
 from xuanzang.server.metrics import Metrics
 
 SPEED = Speed(step=0.0003, sentence=0.000075, joining=0.001, joining_token=0.00003)
@@ -30,7 +30,7 @@ def served(
     """Serve sentences that come at random times; at_once lets each join at the next step."""
     with monkeypatch.context() as patch:
         if at_once:
-            patch.setattr(JoiningCost, "seconds", 0.0)
+            patch.setattr(WorkerState, "record_joining", lambda *_: None)
         server = VirtualServer(patch, model, SPEED, workers=workers)
         draw = random.Random(2)
         server.arrivals([draw.randrange(8, 40) for _ in range(3000)], rate=rate)
@@ -55,11 +55,18 @@ async def test_it_costs_little_when_the_server_is_not_busy(monkeypatch: pytest.M
     assert statistics.median(ours.taken) < 1.06 * statistics.median(hasty.taken)
 
 
+def test_joining_costs_the_mean_of_recent_runs_and_hardly_more_after_an_interrupted_one() -> None:
+    worker = WorkerState()
+    for seconds in [0.1] * 100 + [0.001, 0.003] * 300 + [5.0]:
+        worker.record_joining(seconds)
+    assert worker.joining_seconds == pytest.approx(0.002, rel=0.1)
+
+
 async def test_a_newcomer_waits_until_its_wait_equals_what_joining_costs_the_others(
     monkeypatch: pytest.MonkeyPatch, model: LoadedModel
 ) -> None:
-    monkeypatch.setattr(JoiningCost, "seconds", 0.002)
     server = VirtualServer(monkeypatch, model, SPEED, workers=1)
+    server.scheduler.charge(0, COMMON, 0.002, is_joining=True)
     assert [len(joins) for joins in joining(server, 10, 10)] == [2]
     assert joining(server, 10) == []
     decision = server.scheduler.take(0)

@@ -260,7 +260,7 @@ class VirtualServer:
             running += joining
             tokens = sum(queued.source_tokens for queued in joining)
             joined = self._speed.joining + tokens * self._speed.joining_token
-            self.scheduler.charge(worker, tier, joined, joined_tokens=tokens)
+            self.scheduler.charge(worker, tier, joined, is_joining=True)
             self.joinings += 1
             seconds += joined
         self._report(worker)

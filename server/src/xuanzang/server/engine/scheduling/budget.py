@@ -117,20 +117,9 @@ class Budget:
             self._replace(key, BatchUse(self._uses.get(key, _UNUSED).needed, held.get(key.shape, 0)))
 
     def trims(self, worker: int) -> bool:
-        """Return whether a worker holds more than it needs, while giving that back lets a sentence join that waits."""
-        if not self.lacking or not any(
-            use.held > use.needed for key, use in self._uses.items() if key.worker == worker
-        ):
-            return False
-        needed: Counter[LoadedModel] = Counter()
-        for key, use in self._uses.items():
-            needed[key.model] += use.needed
-        for queued in self.lacking.values():
-            model, limit = queued.request.model, queued.request.model.max_cache_bytes
-            fits = needed.total() + queued.cache_bytes <= self.max_bytes
-            if fits and (limit is None or needed[model] + queued.cache_bytes <= limit):
-                return True
-        return False
+        """Return whether a worker holds more than it needs while a sentence waits for memory."""
+        uses = self._uses.items() if self.lacking else ()
+        return any(use.held > use.needed for key, use in uses if key.worker == worker)
 
     def _replace(self, key: BatchKey, use: BatchUse) -> None:
         more = max(use) - max(self._uses.get(key, _UNUSED))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import filterfalse
 from typing import NamedTuple
@@ -58,10 +57,10 @@ def decide(state: State, worker: int, now: float) -> Decision:
             room = _Room(state, worker, tier)
             if not room.is_open:
                 continue
-            # Each time that sentences join a batch, its sentences stop for an encoder run, which has a fixed cost.
+            # Each time that sentences join a batch, its sentences stop for a run of the encoder.
             # Waiting until the costs are equal never loses more than twice what could be had by knowing arrivals: the
             # ski-rental problem (Karlin et al. 1988, "Competitive snoopy caching", section 1).
-            cost = tiers[tier].rows * state.workers[worker].joining.seconds
+            cost = tiers[tier].rows * state.workers[worker].joining_seconds
             if cost and cost > (waited := queue.waited(now)):
                 joins_at = min(joins_at, now + (cost - waited) / queue.count)
                 continue
@@ -88,41 +87,29 @@ class _Room:
     """Places that the waiting sentences of one tier may take in a worker."""
 
     def __init__(self, state: State, worker: int, tier: int) -> None:
-        here, waiting, limit = state.workers[worker].tiers[tier], state.waiting(tier), state.max_places
-        workers, total = len(state.workers), state.rows(tier) + sum(waiting.values())
+        held, waiting, limit = state.workers[worker].tiers[tier].rows, state.waiting(tier), state.max_places
+        workers, total = len(state.workers), state.rows(tier) + waiting
         # Its fair share of the work, so that two idle cores split it.
-        self.places = max(0, min(-(-total // workers), limit) - here.rows)
+        self.places = max(0, min(-(-total // workers), limit) - held)
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
-        if total > limit * workers and here.rows and self.places < limit * _GROUP_SHARE:
+        if total > limit * workers and held and self.places < limit * _GROUP_SHARE:
             self.places = 0
         # Places for models that not all workers may decode: the others take no share of these.
-        self._limited = max(limit - here.rows, 0) if state.queue.limited else 0
-        self.is_open = bool(waiting and max(self.places, self._limited))
-        """True if a further sentence might join."""
-        # A caller may have an equal share of the places, and spare ones: the rest of smaller callers' shares is kept.
-        callers = len(waiting.keys() | here.places.keys())
-        self._share, self._held = max(1, limit // callers) if callers else limit, here.places
-        self._spare = self.places
-        for share, wanted in waiting.items() if callers > 1 else ():
-            self._spare -= min(wanted, max(0, self._share - self._held[share]))
-            if self._spare <= 0:
-                break
-        self._taken = Counter[str]()
-        self._all_taken = 0
+        self._limited = max(limit - held, 0) if state.queue.limited else 0
+        self._waiting, self._taken = waiting, 0
 
     def take(self, queued: QueuedSentence) -> None:
         """Count a sentence that joins."""
-        self._taken[queued.request.flow.caller.share] += queued.places
-        self._all_taken += queued.places
-        self.is_open = self._all_taken < max(self.places, self._limited)
+        self._taken += queued.places
+
+    @property
+    def is_open(self) -> bool:
+        """True if a further sentence might join."""
+        return bool(self._waiting) and self._taken < max(self.places, self._limited)
 
     def has_place(self, flow: FlowKey) -> bool:
         """Return whether the next sentence of a caller may join."""
-        if flow.limited:
-            return self._all_taken < max(self.places, self._limited)
-        share = flow.caller.share
-        own = max(0, self._share - self._held[share]) + max(0, self._spare)
-        return self._all_taken < self.places and self._taken[share] < own
+        return self._taken < self.places or (flow.limited is not None and self.is_open)
 
 
 def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) -> tuple[list[QueuedSentence], bool]:
@@ -277,7 +264,7 @@ def estimate(state: State, asked: Asked) -> Estimate:
         before += sum([each.tiers[tier].tokens for each in state.workers]) / 2
     able = min(limited.limits.workers or workers, workers) if limited else workers
     done = forecast.seconds_for(before + asked.cost, workers=able)
-    rows = min(max((asked.places + sum(state.waiting(tier).values()) + held) / workers, 1.0), state.max_places)
+    rows = min(max((asked.places + state.waiting(tier) + held) / workers, 1.0), state.max_places)
     in_batch = forecast.seconds_in_batch(asked.longest, rows) if done else 0.0
     done = done + in_batch if state.queue.count else max(done, in_batch)
     return Estimate(before, forecast.seconds_for(before, workers=able), done)

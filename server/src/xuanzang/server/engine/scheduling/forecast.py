@@ -20,10 +20,6 @@ _SENTENCE_WEIGHT = 0.05
 _MAX_LENGTH_RATIO = 2.0
 # Fixed time of a step, in sentences.
 _STEP_ROWS = 4.0
-# Weight of the last encoder run in the cost of joining; maximum and minimum variation of runs for an estimate.
-_RUN_WEIGHT = 0.02
-_MAX_RUN_FACTOR = 3.0
-_TELLING_SPREAD = 0.1
 # Share of the requests that may take longer than their safe estimate, and how fast the estimate follows.
 _LATE_SHARE = 0.02
 _FOLLOWING_RATE = 0.05
@@ -60,38 +56,6 @@ def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:
     return len(sentence.source_ids) + sentence.options.decoding.beam_size * target_tokens
 
 
-class JoiningCost:
-    """Fixed time of an encoder run: what running sentences lose each time that others join.
-
-    A regression of seconds on tokens, recent runs counting more: sums of a window that fades (West 1979).
-    """
-
-    def __init__(self) -> None:
-        self._seconds = self._tokens = 0.0
-        """Means; 0 before the first run."""
-        self._covariance = self._variance = 0.0
-
-    def record(self, source_tokens: int, seconds: float) -> None:
-        """Add a run of the encoder: source tokens of all sentences that joined, and the time until they had."""
-        if not self._seconds:
-            self._tokens, self._seconds = source_tokens, seconds
-            return
-        # A run interrupted by the system is no evidence.
-        usual = self._seconds * max(1.0, source_tokens / self._tokens)
-        more, longer = source_tokens - self._tokens, min(seconds, _MAX_RUN_FACTOR * usual) - self._seconds
-        self._tokens += _RUN_WEIGHT * more
-        self._seconds += _RUN_WEIGHT * longer
-        self._covariance = (1 - _RUN_WEIGHT) * (self._covariance + _RUN_WEIGHT * more * longer)
-        self._variance = (1 - _RUN_WEIGHT) * (self._variance + _RUN_WEIGHT * more * more)
-
-    @property
-    def seconds(self) -> float:
-        """Estimate of the time; 0 before the first run, and while runs are too much alike to tell."""
-        if not self._seconds or self._variance < (_TELLING_SPREAD * self._tokens) ** 2:
-            return 0.0
-        return min(max(self._seconds - self._covariance / self._variance * self._tokens, 0.0), self._seconds)
-
-
 class Calibration:
     """Factor that makes estimates safe: nearly all requests take at most the estimate times the factor.
 
@@ -102,8 +66,6 @@ class Calibration:
 
     def __init__(self) -> None:
         self._factor = 1.0
-        self._typical = 1.0
-        self._raised_at = -math.inf
         self._forgot_at = -math.inf
 
     def forget(self, now: float) -> None:
@@ -113,35 +75,21 @@ class Calibration:
             self._forgot_at = now
 
     def wait(self, estimate: float, safe_seconds: float) -> float:
-        """Return the time after which an estimate will be safe within a time, without new work.
-
-        Estimates shrink as fast as the work is done: by a second in as many seconds as half of the requests take for
-        each that was estimated. Below 0 the estimate is safe.
-        """
-        return self._typical * (estimate - (safe_seconds - _OVERHEAD_SECONDS) / self._factor)
+        """Return the seconds after which an estimate will be safe within a time, without new work; below 0: it is."""
+        return estimate - (safe_seconds - _OVERHEAD_SECONDS) / self._factor
 
     def safe(self, seconds: float) -> float:
         """Return the time within which nearly all requests with an estimate are done, seconds."""
         return self._factor * seconds + _OVERHEAD_SECONDS
 
-    def observe(self, estimate: float, seconds: float, *, submitted_at: float = math.inf) -> None:
-        """Compare an estimate with the time that its request took.
-
-        Requests submitted before the factor was last raised, because one ran out of time, do not show that it is too
-        great.
-        """
-        side = math.copysign(0.5, seconds - self._typical * estimate)
-        self._typical = min(max(self._typical * (1 + _FOLLOWING_RATE * side), 1 / _MAX_FACTOR), _MAX_FACTOR)
-        is_late = seconds > self.safe(estimate)
-        if not is_late and submitted_at < self._raised_at:
-            return
-        step = 1 - _LATE_SHARE if is_late else -_LATE_SHARE
+    def observe(self, estimate: float, seconds: float) -> None:
+        """Compare an estimate with the time that its request took."""
+        step = 1 - _LATE_SHARE if seconds > self.safe(estimate) else -_LATE_SHARE
         self._factor = min(max(self._factor * (1 + _FOLLOWING_RATE * step), _MIN_FACTOR), _MAX_FACTOR)
 
-    def observe_expiry(self, estimate: float, seconds: float, *, now: float) -> None:
+    def observe_expiry(self, estimate: float, seconds: float) -> None:
         """Take note of a request that ran out of the time that it had."""
         enough = (seconds - _OVERHEAD_SECONDS) / max(estimate, _MIN_ESTIMATE)
-        self._raised_at = now
         self._factor = min(max(self._factor, _EXPIRED_MARGIN * enough), _MAX_FACTOR)
 
 

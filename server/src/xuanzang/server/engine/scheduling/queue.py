@@ -33,8 +33,6 @@ class _Name:
     """Tokens that it was given."""
     cost: int = 0
     """Predicted tokens that wait."""
-    places: int = 0
-    """Places that the waiting sentences will take."""
     lines: dict[LoadedModel | None, dict[int, QueuedSentence]] = field(default_factory=dict)
     """Sentences by number, oldest first; a line for each model with limits, and one for all others."""
 
@@ -61,8 +59,8 @@ class FairQueue:
         self._submitted_at = 0.0
         """Sum over all sentences."""
         self.count = self.cost = 0
-        self.places: Counter[str] = Counter()
-        """Places that the waiting sentences of each share will take."""
+        self.places: Counter[CallerId] = Counter()
+        """Places that the waiting sentences of each caller will take."""
         self.limited: Counter[LoadedModel] = Counter()
         """Predicted tokens that wait for each model with limits."""
 
@@ -100,10 +98,10 @@ class FairQueue:
                 if not line:
                     del name.lines[limited]
                 if not name.lines:
-                    del share.names[of_owner]
+                    del share.names[of_owner], self.places[queued.request.flow.caller]
                     self._keep(queued.request.flow.caller, name.served)
                 if not share.names:
-                    del self._shares[owner], self.places[owner]
+                    del self._shares[owner]
                     self._keep(owner, share.served)
         return removed
 
@@ -113,17 +111,14 @@ class FairQueue:
             self._left.popitem(last=False)
 
     def _count(self, queued: QueuedSentence, sign: int) -> None:
-        (owner, of_owner), limited = queued.request.flow
-        cost, places = sign * queued.cost, sign * queued.places
-        share = self._shares[owner]
-        name = share.names[of_owner]
+        caller, limited = queued.request.flow
+        cost, share = sign * queued.cost, self._shares[caller.share]
         self.count += sign
         self._submitted_at += sign * queued.request.submitted_at
         self.cost += cost
         share.cost += cost
-        name.cost += cost
-        name.places += places
-        self.places[owner] += places
+        share.names[caller.name].cost += cost
+        self.places[caller] += sign * queued.places
         if limited:
             self.limited[limited] += cost
             if not self.limited[limited]:
@@ -160,10 +155,6 @@ class FairQueue:
         before += sum([min(each.cost, before + cost) for name, each in names.items() if name != caller.name])
         others = [each.cost for share, each in self._shares.items() if share != caller.share]
         return before + sum([min(each, before + cost) for each in others])
-
-    def places_of(self, share: str) -> Mapping[str, int]:
-        """Return the places that the waiting sentences of a share will take, by name."""
-        return {name: each.places for name, each in self._shares[share].names.items()}
 
     def in_turn(self, may_take: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
         """Yield sentences in the order for a worker to take them; nothing is changed.

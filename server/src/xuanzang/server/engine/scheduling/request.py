@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 from xuanzang.server.engine.decoding.decoder import BatchShape
@@ -258,17 +259,21 @@ class Request:
 
     def deliver(self, position: int, found: Found) -> None:
         """Hand over the result of a sentence, from any thread."""
+
+        def take() -> None:
+            self._receiver.next(position, found)()
+
         if self._pool is None:
-            self._inbox.leave(self._take, position, found)
+            self._inbox.leave(self._finish, take)
             return
         try:
-            self._pool.submit(self._make, position, found)
+            self._pool.submit(self._process, position, found)
         except DrainingError as error:
             self.fail(error)
 
     def report_prefix(self, position: int, target_ids: Sequence[int]) -> None:
         """Hand over the beginning of a sentence, from any thread."""
-        self._inbox.leave(self._take_prefix, position, target_ids)
+        self._inbox.leave(self._attempt, partial(self._receiver.on_prefix, position, target_ids))
 
     def fail(self, error: Exception) -> None:
         """End the request with an error, unless it is answered already, from any thread."""
@@ -278,7 +283,7 @@ class Request:
         """Let go of the sentences: they have their request, so that each would keep the other."""
         self.sentences = ()
 
-    def _make(self, position: int, found: Found) -> None:
+    def _process(self, position: int, found: Found) -> None:
         """Process a result in a thread of the pool; its fault ends its call alone, as in the event loop."""
         if self.done.done():
             return
@@ -289,28 +294,18 @@ class Request:
         else:
             self._inbox.leave(self._finish, finish)
 
-    def _take(self, position: int, found: Found) -> None:
-        if self.done.done():
-            return
-        try:
-            finish = self._receiver.next(position, found)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._end(error)
-        else:
-            self._finish(finish)
-
-    def _finish(self, finish: Callable[[], None]) -> None:
+    def _finish(self, work: Callable[[], None]) -> None:
+        """Do the work that a sentence leaves for the event loop."""
+        self._attempt(work)
         self._left -= 1
-        try:
-            finish()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._end(error)
         if not self._left:
             self._end()
 
-    def _take_prefix(self, position: int, target_ids: Sequence[int]) -> None:
+    def _attempt(self, work: Callable[[], None]) -> None:
+        if self.done.done():
+            return
         try:
-            self._receiver.on_prefix(position, target_ids)
+            work()
         except Exception as error:  # noqa: BLE001 - as above
             self._end(error)
 

@@ -70,7 +70,7 @@ class Scheduler:
     def waiting_places(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
         with self._lock:
-            return sum(self._state.waiting(tier).values())
+            return self._state.waiting(tier)
 
     def reserved_bytes(self, labels: tuple[str, str]) -> int:
         """Return the bytes for keys and values that are reserved for the model of a name and version."""
@@ -132,7 +132,7 @@ class Scheduler:
                 self._admit(request)
             state.callers.add(request.flow.caller, request.places)
             tier = state.callers.tier_of(request.flow.caller)
-            others_wait = bool(state.waiting(tier))
+            others_wait = state.waiting(tier) > 0
             state.queue.add(request.sentences, first=follows)
             request.model.metrics.requests_waiting.value += 1
             request.model.metrics.queue_tokens.value += request.cost
@@ -176,12 +176,11 @@ class Scheduler:
             return
         calibration, now = self._state.forecast.calibration, time.monotonic()
         if abandoned is None:
-            calibration.observe(request.estimate, now - request.submitted_at, submitted_at=request.submitted_at)
+            calibration.observe(request.estimate, now - request.submitted_at)
         # A caller whose clock runs out hangs up a moment before the deadline known here. One that hangs up
         # before says nothing of the server, however long it has waited: it alone knows how long it meant to.
         elif abandoned == "deadline" or (abandoned == "cancelled" and now >= request.useful_until - _CLOCK_SECONDS):
-            allowed = request.useful_until - request.submitted_at
-            calibration.observe_expiry(request.estimate, allowed, now=now)
+            calibration.observe_expiry(request.estimate, request.useful_until - request.submitted_at)
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> Decision | None:
         """Let the sentences join that a worker has room for; wait for some if it has nothing else to do.
@@ -243,12 +242,12 @@ class Scheduler:
             self._woken.add(worker)
             self._tell_workers()
 
-    def charge(self, worker: int, tier: int, seconds: float, *, joined_tokens: int = 0) -> None:
-        """Count the time that a worker spent on a tier, for an encoder run if tokens joined; its own, without lock."""
+    def charge(self, worker: int, tier: int, seconds: float, *, is_joining: bool = False) -> None:
+        """Count the time that a worker spent on a tier, perhaps for an encoder run; its own, without lock."""
         here = self._state.workers[worker]
         here.charge(tier, seconds, self._state.callers.light_weight)
-        if joined_tokens:
-            here.joining.record(joined_tokens, seconds)
+        if is_joining:
+            here.record_joining(seconds)
 
     def leave(self, worker: int, sentences: Sequence[QueuedSentence], *, seconds: float) -> None:
         """Take note of sentences that have left a worker, in the seconds of its work since it last said so."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xuanzang.server.engine.scheduling.budget import Budget
-from xuanzang.server.engine.scheduling.forecast import Forecast, JoiningCost
+from xuanzang.server.engine.scheduling.forecast import Forecast
 from xuanzang.server.engine.scheduling.queue import FairQueue
 from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.settings import EngineSettings
@@ -26,6 +26,10 @@ _LIGHT_WEIGHT = 8.0
 # for this number of places of each worker: fewer make no step long.
 _MAX_TIMES = 4
 _MAX_PLACES = 4
+# Weight of the last encoder run in the mean time, and the maximum ratio of a run to the mean that counts: a run that
+# the system interrupted says little.
+_RUN_WEIGHT = 0.02
+_MAX_RUN_RATIO = 3.0
 
 
 class Demand:
@@ -90,16 +94,10 @@ class Callers:
 
     def tier_of(self, caller: CallerId) -> int:
         """Return the tier of a caller's next sentence."""
-        if not self.is_split:
+        if not self.is_split or self._shares.exceeds(caller.share):
             return COMMON
-        tier = self.tier_of_share(caller.share)
-        return (COMMON if self._names[caller.share].exceeds(caller.name) else LIGHT) if tier is None else tier
-
-    def tier_of_share(self, share: str) -> int | None:
-        """Return the tier of all callers of a share; None if it is not the same."""
-        if not self.is_split or self._shares.exceeds(share):
-            return COMMON
-        return None if share in self._divided else LIGHT
+        exceeds = caller.share in self._divided and self._names[caller.share].exceeds(caller.name)
+        return COMMON if exceeds else LIGHT
 
     def tier_with(self, caller: CallerId, places: int) -> int:
         """Return the tier in which a caller would be decoded if it asked for more places."""
@@ -113,21 +111,15 @@ class Callers:
 class TierState:
     """Sentences of one tier in one worker."""
 
-    places: Counter[str] = field(default_factory=Counter)
-    """Places by share."""
     rows: int = 0
-    """Places of all."""
+    """Places of its sentences."""
     tokens: int = 0
-    """Predicted tokens of all."""
+    """Predicted tokens of its sentences."""
     time: float = 0.0
     """Seconds that its steps took, divided by its weight: the tier with the least has the next turn."""
 
     def add(self, queued: QueuedSentence, sign: int) -> None:
         """Count a sentence that joins, or leaves if the sign is -1."""
-        share = queued.request.flow.caller.share
-        self.places[share] += sign * queued.places
-        if not self.places[share]:
-            del self.places[share]
         self.rows += sign * queued.places
         self.tokens += sign * queued.cost
 
@@ -137,12 +129,18 @@ class WorkerState:
     """A worker as the scheduler knows it."""
 
     tiers: tuple[TierState, TierState] = field(default_factory=lambda: (TierState(), TierState()))
-    joining: JoiningCost = field(default_factory=JoiningCost)
+    joining_seconds: float = 0.0
+    """Mean time of recent encoder runs, which its sentences lose each time that others join; 0 before the first."""
 
     @property
     def is_idle(self) -> bool:
         """True if it has no sentences."""
         return not (self.tiers[COMMON].rows or self.tiers[LIGHT].rows)
+
+    def record_joining(self, seconds: float) -> None:
+        """Take note of an encoder run."""
+        mean = self.joining_seconds or seconds
+        self.joining_seconds = mean + _RUN_WEIGHT * (min(seconds, _MAX_RUN_RATIO * mean) - mean)
 
     def charge(self, tier: int, seconds: float, light_weight: float) -> None:
         """Count time that was spent on a tier; one without sentences gains no claim to it.
@@ -204,19 +202,11 @@ class State:
         """Return the places that the sentences of a tier take in all workers."""
         return sum([each.tiers[tier].rows for each in self.workers])
 
-    def waiting(self, tier: int) -> Mapping[str, int]:
-        """Return the places that waiting sentences of a tier will take, by share; do not change it."""
+    def waiting(self, tier: int) -> int:
+        """Return the places that waiting sentences of a tier will take."""
         if not self.callers.is_split:
-            return self.queue.places if tier == COMMON else {}
-        waiting: dict[str, int] = {}
-        for share, of_all in self.queue.places.items():
-            tier_of_all, places = self.callers.tier_of_share(share), of_all
-            if tier_of_all is None:
-                names = self.queue.places_of(share).items()
-                places = sum([each for name, each in names if self.callers.tier_of(CallerId(share, name)) == tier])
-            if places and tier_of_all in (tier, None):
-                waiting[share] = places
-        return waiting
+            return self.queue.places.total() if tier == COMMON else 0
+        return sum([places for caller, places in self.queue.places.items() if self.callers.tier_of(caller) == tier])
 
     @property
     def is_idle(self) -> bool:

@@ -277,7 +277,7 @@ class Worker:
 
     def _join(self, key: _RunnerKey, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join; a runner is made with the first of its model, because models come and go."""
-        started, tokens = time.perf_counter(), sum([queued.source_tokens for queued in newcomers])
+        started = time.perf_counter()
         try:
             if key not in self._runners:
                 interrupt = self._scheduler.interrupts[self._number]
@@ -290,7 +290,7 @@ class Worker:
                 self._scheduler.leave(self._number, newcomers, seconds=0.0)
                 for queued in newcomers:
                     queued.request.fail(error)
-        self._scheduler.charge(self._number, key.tier, time.perf_counter() - started, joined_tokens=tokens)
+        self._scheduler.charge(self._number, key.tier, time.perf_counter() - started, is_joining=True)
 
     def _step(self, key: _RunnerKey, steps: int, seconds: float) -> None:
         started, runner = time.perf_counter(), self._runners[key]
