@@ -80,12 +80,17 @@ async def test_processes_share_an_address_and_are_measured_together(start_proces
         assert [found.value("nmt_process_up", process=each) for each in "01"] == [1, 1]
         # Each was called by its own address at least.
         assert min(found.value("nmt_sentences_total", process=each) for each in "01") >= 4
-        # The kernel deals connections: of sixteen some go to each process, but for one time in 32,768.
+        # The kernel deals connections: of sixteen some go to each process, but for one time in 32,768. Calls go to
+        # those that are there, so the first round may meet one process alone.
         before = {each: found.value("nmt_sentences_total", process=each) for each in "01"}
         async with AsyncTranslationClient(process.address, connections=16) as client:
-            await asyncio.gather(*(client.translate_one(SENTENCES[0]) for _ in range(64)))
-        found = await scrape(process)
-        assert all(found.value("nmt_sentences_total", process=each) > before[each] for each in "01")
+            for _ in range(20):
+                await asyncio.gather(*(client.translate_one(SENTENCES[0]) for _ in range(64)))
+                found = await scrape(process)
+                if all(found.value("nmt_sentences_total", process=each) > before[each] for each in "01"):
+                    break
+            else:
+                pytest.fail("one process got no call of sixteen connections")
         # A second server must fail, not get a part of the callers.
         command = [sys.executable, "-m", "xuanzang.server", f"--address={process.address}", "--processes=2"]
         command += ["--models=.", f"--metrics-address={LOOPBACK}:0"]
