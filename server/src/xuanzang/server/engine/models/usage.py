@@ -22,8 +22,6 @@ from xuanzang.server.metrics import ServerMetrics
 
 _LOGGER = logging.getLogger(__name__)
 
-# A load uses two threads. More loads at once would end later, each of them, and slow the translations down.
-_CORES_PER_LOAD = 2
 _FIRST_BACK_OFF_SECONDS, _MAX_BACK_OFF_SECONDS = 0.5, 60.0
 # If all models are in use, one of them is refused new calls until it has left: after a wait, for a moment without calls
 # comes soon, and once it has served ten times as long as it takes to load.
@@ -98,7 +96,8 @@ class ModelUsage:
         """Set when a model has lost its last call or its memory."""
         self._turn = asyncio.Lock()
         """Held by whoever makes room, first come, first served."""
-        self._max_loads = max(1, usable_cores() // _CORES_PER_LOAD)
+        # With one for two cores, calls that wait for a model wait a fifth longer.
+        self._max_loads = usable_cores()
         self._threads = Threads(self._max_loads, "loading-on-demand")
         self._tasks: set[asyncio.Task[None]] = set()
         metrics.model_memory_limit_bytes.value = self._on_demand.memory_bytes or math.inf
