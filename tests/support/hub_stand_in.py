@@ -292,12 +292,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self._fault == "cut":
             body = body[: len(body) // 2]
-            self.wfile.write(body)
             self.close_connection = True
-        else:
-            self.wfile.write(bytes([body[0] ^ 1]) + body[1:] if self._fault == "damage" else body)
         if self.path.startswith("/attachments/"):
+            # Before they are written: a client that has them all may look at once.
             self.hub.sent += len(body)
+        self.wfile.write(bytes([body[0] ^ 1]) + body[1:] if self._fault == "damage" else body)
 
 
 def _facts(path: Path) -> dict[str, Any]:
