@@ -186,9 +186,9 @@ def _lost_words(source: str, target: str, words: Mapping[str, Inline]) -> Iterat
         last = places[0] if inline.is_ordered else last
         rest = whole.sub(" ", rest)
         source = source.replace(word, " ", 1)
-    if rest.count("%") > source.count("%") and any(inline.placeholder[0] == "%" for inline in words.values()):
+    if rest.count("%") > source.count("%"):
         # "%d percent" has become "%d%", which is another placeholder.
-        yield next(inline.placeholder for inline in words.values() if inline.placeholder[0] == "%")
+        yield from islice((each.placeholder for each in words.values() if each.placeholder[0] == "%"), 1)
     if any(map(str.isdigit, rest)):
         new = {*map(str, numbers_in_digits(rest))} - {*map(str, numbers_of(source))}
         yield from (inline.placeholder for word, inline in words.items() if "".join(filter(str.isdigit, word)) in new)

@@ -57,9 +57,9 @@ class ModelUsage:
     """Counts calls, so that a model is let go only once it has none; loads models at their first calls.
 
     Belongs to one event loop. A model that rests is loaded by its first call in a thread. The calls that come meanwhile
-    wait for the same load; if it fails, they fail, and later ones until the load may be tried again. If all threads
-    are loading, the next model is the one whose calls have waited longest, added up. Only then does it get memory: if
-    this is short, the least recently used model without calls leaves.
+    wait for the same load; if it fails, they fail, and later ones until the load may be tried again. If all threads are
+    loading, one for each core, the next model is the one whose calls have waited longest, added up. Only then does it
+    get memory: if this is short, the least recently used model without calls leaves.
     """
 
     def __init__(
@@ -96,7 +96,6 @@ class ModelUsage:
         """Set when a model has lost its last call or its memory."""
         self._turn = asyncio.Lock()
         """Held by whoever makes room, first come, first served."""
-        # With one for two cores, calls that wait for a model wait a fifth longer.
         self._max_loads = usable_cores()
         self._threads = Threads(self._max_loads, "loading-on-demand")
         self._tasks: set[asyncio.Task[None]] = set()

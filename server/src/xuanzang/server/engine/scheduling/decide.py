@@ -194,13 +194,16 @@ def require_place(state: State, asked: Asked) -> None:
     queue, (flow, cost, *_) = state.queue, asked
     if not (cost and queue.count):
         return
+
+    def retry_after(tokens: int) -> float:
+        return state.forecast.seconds_for(tokens, workers=len(state.workers)) or _UNMEASURED_WAIT_SECONDS
+
     most, model = state.max_queue_tokens, flow.limited
     if model and (waiting := queue.limited[model]) and (excess := waiting + cost - most // 2) > 0:
         raise ModelOverloadedError(
             f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
             f"already, of at most {most // 2}",
-            retry_after_seconds=state.forecast.seconds_for(excess, workers=len(state.workers))
-            or _UNMEASURED_WAIT_SECONDS,
+            retry_after_seconds=retry_after(excess),
             reason="limit",
         )
     backlog = queue.backlog(flow.caller.share)
@@ -209,8 +212,7 @@ def require_place(state: State, asked: Asked) -> None:
             f"the queue is full: {queue.cost} of at most {most} tokens wait, {backlog} of them from "
             f"this caller, and the request is predicted to need {cost}; a caller may have as many waiting as it "
             "leaves free",
-            retry_after_seconds=state.forecast.seconds_for(excess, workers=len(state.workers))
-            or _UNMEASURED_WAIT_SECONDS,
+            retry_after_seconds=retry_after(excess),
         )
 
 
