@@ -40,8 +40,9 @@ web: .venv-demo/ready ## Serve the default bundles on ADDRESS, and the page on W
 	@.venv-demo/bin/python client/examples/web.py $(WEB_ADDRESS) $(ADDRESS)
 
 # Two processes of one thread for each core, because half of the time they wait for servers. A file's tests share one
-# process. A process that hangs is replaced, and its test fails.
-ENDS_HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true --max-worker-restart 2
+# process. A process that hangs ends with its stacks in the log. The others finish their files, and the run fails: if
+# pytest-xdist 3.8 replaces a process, it also gives finished files to the others, which then wait forever.
+ENDS_HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 TEST_PROCESSES = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 test: .venv/ready ## Run the tests on all cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile $(ENDS_HANGS) -m "not e2e and not slow" $(ARGS)
