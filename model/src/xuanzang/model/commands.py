@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,12 +122,16 @@ class TrainCommand(TrainingSettings, _RecipeCommand):
         given = self.model_dump(exclude={"threads", "recipe"}, exclude_unset=True)
         settings = TrainingSettings.model_validate(given)
         with _process_group(settings.device), stop_on_interrupt() as stop:
-            trainer = Trainer(settings)
-            trainer.set_threads(self.threads)
-            trainer.run(stop)
+            self._train(settings, stop)
         if stop.is_set():
             print(f"stopped; the same command goes on from {self.output / 'last'}", file=sys.stderr)
             raise SystemExit(INTERRUPTED)
+
+    def _train(self, settings: TrainingSettings, stop: threading.Event) -> None:
+        # The trainer holds the process group, so it ends with this function.
+        trainer = Trainer(settings)
+        trainer.set_threads(self.threads)
+        trainer.run(stop)
 
 
 class _DecodingCommand(Command):
@@ -289,10 +295,16 @@ class AttentionCommand(Command):
 
 @contextmanager
 def _process_group(device: str) -> Iterator[None]:
-    """Join the processes that torchrun started, if it did."""
+    """Join the processes that torchrun started, if it did.
+
+    The group's threads must end before the interpreter does, or the process may abort: they end with the last reference
+    to the group.
+    """
     if not dist.is_torchelastic_launched():
         yield
         return
+    # Its functions' defaults keep the group that is there when it is imported, as DistributedDataParallel does later.
+    importlib.import_module("torch.distributed.nn")
     on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     # The others wait while the first one validates, and all of them while the run is paused, for hours if need be.
     dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(days=7))
