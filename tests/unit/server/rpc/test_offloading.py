@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.rpc import offloading
 from xuanzang.server.rpc.offloading import Offloader
 
 
@@ -66,3 +68,26 @@ async def test_work_that_waits_for_its_turn_is_refused_at_the_close(offloader: O
     await running
     with pytest.raises(DrainingError):
         await next_one
+
+
+@pytest.mark.parametrize(
+    ("wall", "processor", "pause"),
+    [(0.020, 0.010, 0.03), (0.0101, 0.010, 0.0), (0.002, 0.001, 0.0)],
+    ids=["contended", "alone", "short"],
+)
+async def test_contended_work_is_followed_by_a_pause_for_others(
+    offloader: Offloader, monkeypatch: pytest.MonkeyPatch, wall: float, processor: float, pause: float
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(offloading, "_timed", lambda work: (work(), offloading._Spent(wall, processor)))
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "sleep", sleep)
+        works = [offloader.run(partial(abs, number), caller="a") for number in range(4)]
+        assert await asyncio.gather(*works) == [0, 1, 2, 3]
+    # The first ones of a second are free.
+    assert slept == pytest.approx([pause] * len(slept))
+    assert bool(slept) == bool(pause)

@@ -17,13 +17,16 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
+from xuanzang.server.observation.callers import host_of
 from xuanzang.server.rpc.errors import Refusal
+from xuanzang.server.rpc.fair_start import FairStart
 
 _LOGGER = logging.getLogger(__name__)
 SUPPORTED_GRPC: Final = "1.85"
 """Minor version of grpcio whose private names are known; `tests/unit/server/rpc/test_grpc_private.py` tries each."""
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
+_HEALTH = "/grpc.health."
 
 
 class Accepted(NamedTuple):
@@ -50,6 +53,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         super().__init__(loop, None, (), (), options, None)
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop, self._begin = loop, begin
+        self._start = FairStart(loop)
 
     async def _request_registered_call(self, method: bytes) -> object:
         """Accept the RPCs of a method until the server stops; the serving loop, which awaits one, never gets it."""
@@ -61,18 +65,32 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         return ended.pop().result()
 
     async def _accept(self, method: bytes) -> NoReturn:
-        """Begin RPCs of a method one after the other, each without waiting for its end."""
+        """Let RPCs of a method begin, each without waiting for its end."""
         path = method.decode()
         while True:  # Without a local variable for an RPC, which would be held until the next one comes.
+            await self._start.room()
             self._take(path, await super()._request_registered_call(method))
 
     def _take(self, path: str, call: object) -> None:
-        """Refuse an RPC, or begin to answer it."""
-        begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
+        """Let an RPC begin when it is the turn of its caller's address."""
+        context = cygrpc._ServicerContext(call, None, None, self._loop)
+        begin = partial(self._attempt, path, call, context)
+        self._start.add(host_of(context.peer()), begin, is_probe=path.startswith(_HEALTH))
+
+    def _attempt(self, path: str, call: object, context: Any) -> bool:
+        """Begin an RPC, and return whether it was refused; an error ends the serving loop."""
+        try:
+            return self._begin_one(path, call, context)
+        except Exception as error:  # noqa: BLE001 - it is reported
+            self._report(error)
+            return True
+
+    def _begin_one(self, path: str, call: object, context: Any) -> bool:
+        begun = self._begin(path, context)
         if isinstance(begun, Refusal):
             # In the next turn, one right after the other, so that gRPC writes them together.
             self._loop.call_soon(self._refuse, call, begun)
-            return
+            return True
         context = cygrpc._ServicerContext(call, None, begun.encode, self._loop)
         handler = call, begun.function, begun.argument, context
         if begun.sends_stream:
@@ -82,6 +100,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
         # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
         _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
+        return False
 
     def _refuse(self, call: object, refusal: Refusal) -> None:
         """Send a refusal without a task, which would take a tenth of the time; the last operation waits for the end."""
@@ -110,10 +129,13 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
     def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
         """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""
-        if task.cancelled() or task.exception() is None or self.ended.done():
-            return
-        _LOGGER.error("the serving loop ended", exc_info=task.exception())
-        self.ended.set_result(None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        if not self.ended.done():
+            _LOGGER.error("the serving loop ended", exc_info=error)
+            self.ended.set_result(None)
 
     async def _start_shutting_down(self) -> None:
         try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcodes import opcodes_of
 from search_options import search_options
 from tests.unit.server.engine.scheduling.virtual_server import Unread
 
@@ -157,6 +159,33 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
 def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, cost: int, before: int) -> None:
     queue = fill({"a": [10], "b": [50], "c": [3]})
     assert queue.cost_before(CallerId(caller), cost) == before
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b/1", "b/2", "b/3", "c"]), st.lists(st.integers(1, 40), min_size=1)),
+    st.sampled_from(["a", "b/1", "b/2", "b/9", "d"]),
+    st.integers(1, 500),
+)
+def test_work_before_a_request_is_never_underestimated(backlogs: dict[str, list[int]], caller: str, cost: int) -> None:
+    asking = CallerId(*caller.split("/"))
+    own = 2 * sum(backlogs.get(caller, ()))
+    shares, names = Counter[str](), Counter[CallerId]()
+    for name, lengths in backlogs.items():
+        names[CallerId(*name.split("/"))] += 2 * sum(lengths)
+        shares[name.split("/")[0]] += 2 * sum(lengths)
+    ahead = own + sum(
+        min(each, own + cost) for name, each in names.items() if name.share == asking.share and name != asking
+    )
+    exact = ahead + sum(min(each, ahead + cost) for share, each in shares.items() if share != asking.share)
+    assert exact <= fill(backlogs).cost_before(asking, cost) <= 3 * exact + cost
+
+
+def test_estimates_take_no_longer_with_more_names_in_the_queue() -> None:
+    few, many = (fill({f"a/{number}": [number % 7 + 1] for number in range(count)}) for count in (10, 700))
+    works = [opcodes_of(partial(queue.cost_before, CallerId("b", "new"), 8)) for queue in (few, many)]
+    assert works[0] == works[1]
+    divided = [opcodes_of(partial(list, queue.places_of(lambda _: False))) for queue in (few, many)]
+    assert divided[0] == divided[1]
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8))

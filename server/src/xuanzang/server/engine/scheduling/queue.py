@@ -23,8 +23,30 @@ from xuanzang.server.engine.types import CallerId
 
 # Callers and shares without waiting sentences whose counters are kept, the last ones.
 _KEPT_COUNTERS = 4096
+# Maximum bits of a caller's predicted tokens.
+_COST_BITS = 64
 # More than the numbers of all sentences.
 _BEFORE_ALL = 2**62
+
+
+class _Costs:
+    """Costs of several owners by their number of bits, to add up in a time that does not grow with the owners."""
+
+    def __init__(self) -> None:
+        self._owners, self._sums = [0] * _COST_BITS, [0] * _COST_BITS
+
+    def change(self, before: int, after: int) -> None:
+        """Take note that an owner's cost has changed."""
+        for cost, sign in ((before, -1), (after, 1)):
+            bits = cost.bit_length()
+            self._owners[bits] += sign
+            self._sums[bits] += sign * cost
+
+    def bounded(self, bound: int) -> int:
+        """Return the sum of all costs, each at most `bound`; more, by half at most, if costs of as many bits differ."""
+        bits = bound.bit_length()
+        near = min(self._sums[bits], bound * self._owners[bits])
+        return sum(self._sums[:bits]) + near + bound * sum(self._owners[bits + 1 :])
 
 
 @dataclass(slots=True)
@@ -33,6 +55,8 @@ class _Name:
     """Tokens that it was given."""
     cost: int = 0
     """Predicted tokens that wait."""
+    places: int = 0
+    """Places that its waiting sentences will take."""
     lines: dict[LoadedModel | None, dict[int, QueuedSentence]] = field(default_factory=dict)
     """Sentences by number, oldest first; a line for each model with limits, and one for all others."""
 
@@ -41,7 +65,10 @@ class _Name:
 class _Share:
     served: float
     cost: int = 0
+    places: int = 0
     names: dict[str, _Name] = field(default_factory=dict)
+    costs: _Costs = field(default_factory=_Costs)
+    """Those of its names."""
 
 
 _Owner = TypeVar("_Owner", _Share, _Name)
@@ -59,8 +86,9 @@ class FairQueue:
         self._submitted_at = 0.0
         """Sum over all sentences."""
         self.count = self.cost = 0
-        self.places: Counter[CallerId] = Counter()
-        """Places that the waiting sentences of each caller will take."""
+        self.places = 0
+        """Places that all waiting sentences will take."""
+        self._costs = _Costs()
         self.limited: Counter[LoadedModel] = Counter()
         """Predicted tokens that wait for each model with limits."""
 
@@ -98,7 +126,7 @@ class FairQueue:
                 if not line:
                     del name.lines[limited]
                 if not name.lines:
-                    del share.names[of_owner], self.places[queued.request.flow.caller]
+                    del share.names[of_owner]
                     self._keep(queued.request.flow.caller, name.served)
                 if not share.names:
                     del self._shares[owner]
@@ -112,13 +140,15 @@ class FairQueue:
 
     def _count(self, queued: QueuedSentence, sign: int) -> None:
         caller, limited = queued.request.flow
-        cost, share = sign * queued.cost, self._shares[caller.share]
+        cost, places, share = sign * queued.cost, sign * queued.places, self._shares[caller.share]
+        name = share.names[caller.name]
         self.count += sign
         self._submitted_at += sign * queued.request.submitted_at
-        self.cost += cost
-        share.cost += cost
-        share.names[caller.name].cost += cost
-        self.places[caller] += sign * queued.places
+        self._costs.change(share.cost, share.cost + cost)
+        share.costs.change(name.cost, name.cost + cost)
+        for owner in (self, share, name):
+            owner.cost += cost
+            owner.places += places
         if limited:
             self.limited[limited] += cost
             if not self.limited[limited]:
@@ -150,11 +180,20 @@ class FairQueue:
         """
         if not self.count:
             return 0
-        names = self._shares[caller.share].names if caller.share in self._shares else {}
-        before = names[caller.name].cost if caller.name in names else 0
-        before += sum([min(each.cost, before + cost) for name, each in names.items() if name != caller.name])
-        others = [each.cost for share, each in self._shares.items() if share != caller.share]
-        return before + sum([min(each, before + cost) for each in others])
+        share, before, counted = self._shares.get(caller.share), 0, 0
+        if share:
+            own = share.names[caller.name].cost if caller.name in share.names else 0
+            before = share.costs.bounded(own + cost)
+            counted = min(share.cost, before + cost)
+        return before + self._costs.bounded(before + cost) - counted
+
+    def places_of(self, is_divided: Callable[[str], bool]) -> Iterator[tuple[CallerId, int]]:
+        """Yield the places of each share, or of each name of those shares that are divided."""
+        for key, share in self._shares.items():
+            if is_divided(key):
+                yield from ((CallerId(key, name), each.places) for name, each in share.names.items())
+            else:
+                yield CallerId(key), share.places
 
     def in_turn(self, may_take: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
         """Yield sentences in the order for a worker to take them; nothing is changed.

@@ -71,7 +71,7 @@ class Callers:
         self._unnoticed = _MAX_PLACES * workers
         self._shares = Demand(self._unnoticed)
         self._names: dict[str, Demand] = {}
-        self._divided: set[str] = set()
+        self.divided: set[str] = set()
         """Shares with a name that takes more than its part of them."""
 
     def add(self, caller: CallerId, places: int) -> None:
@@ -80,12 +80,12 @@ class Callers:
         if share not in self._names:
             self._names[share] = Demand(self._unnoticed)
         if self._names[share].add(name, places):
-            self._divided.add(share)
+            self.divided.add(share)
         else:
-            self._divided.discard(share)
+            self.divided.discard(share)
         if not self._names[share].places:
             del self._names[share]
-        self.is_split = self._shares.add(share, places) or bool(self._divided)
+        self.is_split = self._shares.add(share, places) or bool(self.divided)
 
     @property
     def light_weight(self) -> float:
@@ -96,7 +96,7 @@ class Callers:
         """Return the tier of a caller's next sentence."""
         if not self.is_split or self._shares.exceeds(caller.share):
             return COMMON
-        exceeds = caller.share in self._divided and self._names[caller.share].exceeds(caller.name)
+        exceeds = caller.share in self.divided and self._names[caller.share].exceeds(caller.name)
         return COMMON if exceeds else LIGHT
 
     def tier_with(self, caller: CallerId, places: int) -> int:
@@ -205,8 +205,9 @@ class State:
     def waiting(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
         if not self.callers.is_split:
-            return self.queue.places.total() if tier == COMMON else 0
-        return sum([places for caller, places in self.queue.places.items() if self.callers.tier_of(caller) == tier])
+            return self.queue.places if tier == COMMON else 0
+        of_callers = self.queue.places_of(self.callers.divided.__contains__)
+        return sum([places for caller, places in of_callers if self.callers.tier_of(caller) == tier])
 
     @property
     def is_idle(self) -> bool:

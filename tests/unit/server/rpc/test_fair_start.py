@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from xuanzang.server.rpc import fair_start
+from xuanzang.server.rpc.fair_start import FairStart
+
+
+class Beginnings:
+    """RPCs that have begun, by the names of their callers."""
+
+    def __init__(self) -> None:
+        self.start = FairStart(asyncio.get_running_loop())
+        self.begun: list[Any] = []
+        self._next = asyncio.Event()
+
+    def add(self, name: Any, address: str, *, is_refused: bool = False, is_probe: bool = False) -> None:
+        def begin() -> bool:
+            self.begun.append(name)
+            self._next.set()
+            return is_refused
+
+        self.start.add(address, begin, is_probe=is_probe)
+
+    async def until(self, number: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.begun) < number:
+                self._next.clear()
+                await self._next.wait()
+
+
+@pytest.fixture
+async def rpcs() -> Beginnings:
+    return Beginnings()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_an_rpc_waits_for_no_crowd_of_another_address(rpcs: Beginnings, is_refused: bool) -> None:
+    for _ in range(100):
+        rpcs.add("crowd", "a", is_refused=is_refused)
+    rpcs.add("single", "b")
+    rpcs.add("crowd", "a", is_refused=is_refused)
+    await rpcs.until(102)
+    assert rpcs.begun.index("single") <= 8
+
+
+async def test_a_probe_waits_for_no_crowd_of_its_own_address(rpcs: Beginnings) -> None:
+    for _ in range(100):
+        rpcs.add("crowd", "a")
+    rpcs.add("probe", "a", is_probe=True)
+    await rpcs.until(101)
+    assert rpcs.begun.index("probe") <= 8
+
+
+async def test_rpcs_of_an_address_begin_in_the_order_of_arrival(rpcs: Beginnings) -> None:
+    for number in range(20):
+        rpcs.add(number, "a", is_refused=number % 3 == 0)
+        if number % 6 == 0:
+            rpcs.add("", "b")
+            await asyncio.sleep(0)
+    await rpcs.until(24)
+    assert [each for each in rpcs.begun if each != ""] == list(range(20))
+
+
+async def test_other_work_of_the_event_loop_goes_on_between_beginnings(rpcs: Beginnings) -> None:
+    for number in range(100):
+        rpcs.add(number, "a")
+    seen = 0
+    while len(rpcs.begun) < 100:
+        assert len(rpcs.begun) - seen <= 4
+        seen = len(rpcs.begun)
+        await asyncio.sleep(0)
+
+
+async def test_an_rpc_that_comes_alone_begins_at_once(rpcs: Beginnings) -> None:
+    rpcs.add("a", "a")
+    assert rpcs.begun == ["a"]
+
+
+@pytest.mark.parametrize(("other", "is_probe", "pauses"), [("b", False, True), ("b", True, False), ("a", False, False)])
+async def test_refusals_have_pauses_while_another_address_calls(
+    rpcs: Beginnings, other: str, is_probe: bool, pauses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, paused = asyncio.get_running_loop(), list[float]()
+
+    def call_later(seconds: float, call: Callable[[], None]) -> None:
+        paused.append(seconds)
+        loop.call_soon(call)
+
+    rpcs.add("refused", "a", is_refused=True)
+    rpcs.add("other", other, is_probe=is_probe)
+    monkeypatch.setattr(loop, "call_later", call_later)
+    for _ in range(40):
+        rpcs.add("refused", "a", is_refused=True)
+    await rpcs.until(42)
+    await asyncio.sleep(0)
+    monkeypatch.undo()
+    assert sum(paused) == pytest.approx(fair_start.REFUSAL_SECONDS * 40 if pauses else 0)
+
+
+async def test_a_refused_caller_that_comes_back_at_once_waits_for_the_pause(rpcs: Beginnings) -> None:
+    rpcs.add("", "b")
+    rpcs.add("first", "a", is_refused=True)
+    rpcs.add("again", "a", is_refused=True)
+    await asyncio.sleep(0)
+    rpcs.add("other", "b")
+    await rpcs.until(4)
+    assert rpcs.begun == ["", "first", "other", "again"]
+
+
+async def test_no_further_rpc_is_taken_while_too_many_wait(rpcs: Beginnings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_start, "MAX_WAITING", 10)
+
+    async def take() -> None:
+        for number in range(40):
+            await rpcs.start.room()
+            rpcs.add(number, "a")
+
+    taking = asyncio.create_task(take())
+    while not taking.done():
+        assert rpcs.start._waiting <= 10
+        await asyncio.sleep(0)
+    await rpcs.until(40)
