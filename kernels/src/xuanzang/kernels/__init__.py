@@ -12,7 +12,9 @@ variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "
 from __future__ import annotations
 
 import ctypes
+import threading
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import count, takewhile
 from pathlib import Path
@@ -37,6 +39,12 @@ _STRUCTURES: tuple[type[ctypes.Structure], ...] = (
     *(graphs.SessionSettings, graphs.BoundTensor, decode.Decode),
 )
 _FOLDER = Path(__file__).parent
+_EMPTY_GRAPH = (
+    b"\x08\x08:%\x12\x01gZ\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01"
+    b"b\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01B\x04\n\x00\x10\x11"
+)
+"""An ONNX model of opset 17 that returns its only input, one float."""
+_FIRST_SESSION = threading.Lock()
 _NOT_BUILT = "not_built.txt"
 """Text in the package of a failed build: the reason, and a line of detail."""
 
@@ -116,8 +124,22 @@ def _functions(built: Path) -> ctypes.CDLL:
     return functions
 
 
+@cache
+def _add_domain(built: Path) -> None:
+    """Open a graph with the operators, so that onnxruntime knows their domain.
+
+    It adds a domain to a map of the process that other sessions read without a lock (onnxruntime's issues 22663 and
+    27089): two models that open their first graphs at once could crash the server.
+    """
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(built))
+    onnxruntime.InferenceSession(_EMPTY_GRAPH, options, providers=["CPUExecutionProvider"])
+
+
 def _registration_fault(built: Path) -> str:
     try:
+        with _FIRST_SESSION:
+            _add_domain(built)
         onnxruntime.SessionOptions().register_custom_ops_library(str(built))
     except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no base class of their own
         return str(error)
