@@ -216,6 +216,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _be_killed_first()
+    # A bundle that crashes the trial must not fill the disk with its memory.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_end_with_server, daemon=True).start()
     print(json.dumps("ready"), file=answers, flush=True)
     for name in request["directories"]:
