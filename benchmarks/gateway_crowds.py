@@ -4,7 +4,8 @@
 
 For each attack a gateway is started before one server. A caller at 127.0.0.2 translates one sentence after the other, a
 probe asks for /livez from the attacker's address: calm at first, then during the attack, which comes from 127.0.0.1.
-Then the gateway is told to stop. Prints one line of JSON per attack. Loopback only; needs files for 5,000 connections.
+Then the gateway is told to stop. Prints one line of JSON per attack, with the share of a core that gateway, server and
+attacker each took. Loopback only; needs files for 5,000 connections.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness.processes import cpu_seconds
 
 MODELS = Path(__file__).parents[1] / "server" / "models"
 ASK = json.dumps({"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}).encode()
@@ -81,15 +85,65 @@ async def repeat(port: int, at_once: int, first: bytes, more: bytes = b"") -> No
     await asyncio.gather(*(one() for _ in range(at_once)))
 
 
+async def call(port: int, at_once: int, request: bytes, *, patience: float = 60) -> None:
+    """Send a request on several connections, again and again, and read the answers or hang up after some seconds."""
+
+    async def one() -> None:
+        while True:
+            with suppress(OSError, EOFError, TimeoutError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    while True:
+                        writer.write(request)
+                        async with asyncio.timeout(patience):
+                            head = await reader.readuntil(b"\r\n\r\n")
+                            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+                        if b" 200 " not in head[:16]:
+                            await asyncio.sleep(0.05)
+                finally:
+                    writer.transport.abort()
+            await asyncio.sleep(0.01)
+
+    print("begun", flush=True)
+    await asyncio.gather(*(one() for _ in range(at_once)))
+
+
+def large() -> dict[str, bytes]:
+    """Return requests of a mebibyte, which is as much as a gateway takes by default."""
+    settings, mebibyte = {"source_language": "zh", "target_language": "en"}, 2**20 - 200
+    html = json.dumps({"texts": ["<a" * (mebibyte // 2)], "content_format": "html", **settings}).encode()
+    texts = json.dumps({"texts": ["hello wereld " * 78] * 1024}).encode()
+    field = b'--x\r\ncontent-disposition: form-data; name="%d"\r\n\r\n%s\r\n'
+    fields = b"".join(field % (number, b"y" * 400) for number in range(2040)) + b"--x--\r\n"
+    value = field % (1, b"\r\n--y" * (mebibyte // 5 - 100)) + b"--x--\r\n"
+    form = HEAD % b"/translate" + b"content-type: multipart/form-data; boundary=x\r\ncontent-length: %d\r\n\r\n%s"
+    return {
+        "HTML of 1 MiB": post(b"/v1/translate", html),
+        "texts of 1 MiB to detect": post(b"/v1/detect", texts),
+        "texts of 1 MiB without a language": post(b"/v1/translate", texts[:-1] + b', "target_language": "en"}'),
+        "forms of 2,040 fields": form % (len(fields), fields),
+        "forms of one field": form % (len(value), value),
+    }
+
+
 def attacks(port: int) -> dict[str, Callable[[], Awaitable[None]]]:
     """Return each attack under its name."""
     chunked = HEAD % b"/v1/translate" + b"transfer-encoding: chunked\r\n\r\n"
+    languages = {"source_language": "zh", "target_language": "en"}
     begun = HEAD + b"content-length: 100000\r\n\r\n{"
     stream = post(b"/v1/translate/stream", json.dumps(SEVERAL).encode())
     description = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     wrong = post(b"/v1/translate", b'{"texts": [' + b"1," * 490_000 + b"1]}")
     livez = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    eight = post(
+        b"/v1/translate", json.dumps({**languages, "texts": ["今天天气很好，我们去公园散步吧。"] * 8}).encode()
+    )
+    hundreds = json.dumps({**languages, "texts": ["我们明天去北京。" * 20] * 8}).encode()
     return {
+        "64 callers of 8 texts": lambda: call(port, 64, eight),
+        "700 callers of 8 texts": lambda: call(port, 700, eight),
+        "callers who hang up": lambda: call(port, 8, post(b"/v1/translate", hundreds), patience=0.3),
+        **{name: partial(call, port, 4, request) for name, request in large().items()},
         "5,000 idle": lambda: hold(port, 5000, b""),
         "5,000 idle after a request": lambda: hold(port, 5000, livez),
         "1,000 half-open": lambda: hold(port, 1000, b"GET /livez HTTP/1.1\r\nx: ", drip=b"y"),
@@ -171,8 +225,8 @@ def started(*command: str, until: str) -> Iterator[tuple[subprocess.Popen[str], 
         process.wait()
 
 
-async def one(server: str, name: str, seconds: float) -> dict[str, object]:
-    """Measure one attack."""
+async def one(server: str, pid: int, name: str, seconds: float) -> dict[str, object]:
+    """Measure one attack on a gateway before a server of a process."""
     flags = (f"--server={server}", "--address=127.0.0.1:0", f"--drain-timeout-seconds={DRAIN_SECONDS}")
     with started("xuanzang.gateway", *flags, until="listening") as (gateway, listening):
         port = listening["port"]
@@ -180,11 +234,16 @@ async def one(server: str, name: str, seconds: float) -> dict[str, object]:
         calm = await measured(port, seconds)
         warm = memory_mb(gateway.pid, "VmRSS")
         attacker = await asyncio.create_subprocess_exec(
-            *("nice", sys.executable, __file__, "--attack", name, "--port", str(port)), stdout=asyncio.subprocess.PIPE
+            *("nice", sys.executable, "-m", "benchmarks.gateway_crowds", "--attack", name, "--port", str(port)),
+            stdout=asyncio.subprocess.PIPE,
         )
         assert attacker.stdout is not None
         await attacker.stdout.readline()
+        await asyncio.sleep(1)
+        pids = {"gateway": gateway.pid, "server": pid, "attacker": attacker.pid}
+        used = {who: cpu_seconds(process) for who, process in pids.items()}
         attacked = await measured(port, seconds)
+        cores = {who: round((cpu_seconds(process) - used[who]) / seconds, 2) for who, process in pids.items()}
         highest = memory_mb(gateway.pid, "VmHWM")
         began = time.monotonic()
         gateway.terminate()
@@ -196,6 +255,7 @@ async def one(server: str, name: str, seconds: float) -> dict[str, object]:
         "attack": name,
         "calm_p99_ms": calm["p99_ms"],
         **attacked,
+        "cores": cores,
         "warm_mb": warm,
         "highest_mb": highest,
         "ended_after_s": round(ended, 1),
@@ -215,10 +275,11 @@ async def main() -> None:
         await attacks(arguments.port)[arguments.attack]()
         return
     flags = (f"--models={MODELS}", "--workers=1", "--address=127.0.0.1:0", "--metrics-address=127.0.0.1:0")
-    with started("xuanzang.server", *flags, until="serving") as (_, listening):
+    with started("xuanzang.server", *flags, until="serving") as (process, listening):
+        server = f"127.0.0.1:{listening['port']}"
         for name in attacks(0):
             if arguments.only in name:
-                print(json.dumps(await one(f"127.0.0.1:{listening['port']}", name, arguments.seconds)), flush=True)
+                print(json.dumps(await one(server, process.pid, name, arguments.seconds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message, Receive, Scope, Send
 
-from xuanzang.gateway.entry.fair_start import StartQueue
+from xuanzang.gateway.entry.fair_start import REFUSAL_SECONDS, FairStart, StartQueue
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, Shares, network_of
 
@@ -142,6 +144,58 @@ async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_sides_in_turn() -> 
     assert Counter(begun) == {"crowd": 300, "other": 1}
     await asyncio.sleep(0)
     await asyncio.wait_for(begin("later"), 60)
+
+
+@pytest.mark.parametrize(("other", "pauses"), [("b", True), ("", False), ("a", False)])
+async def test_refusals_have_pauses_while_another_address_calls(
+    other: str, pauses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, queue, paused = asyncio.get_running_loop(), StartQueue(), list[float]()
+
+    def call_later(seconds: float, call: Callable[[], None]) -> None:
+        paused.append(seconds)
+        loop.call_soon(call)
+
+    async def begin(side: str) -> None:
+        await queue.turn(side)
+        queue.refused(side)
+
+    await begin("a")
+    await queue.turn(other)
+    monkeypatch.setattr(loop, "call_later", call_later)
+    await asyncio.gather(*(begin("a") for _ in range(20)))
+    # A caller who waits for nothing else begins in a pause, too.
+    waiting = queue.turn("c")
+    with pytest.raises(StopIteration):
+        waiting.send(None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    monkeypatch.undo()
+    assert sum(paused) == pytest.approx(20 * REFUSAL_SECONDS if pauses else 0)
+
+
+@pytest.mark.parametrize(("status", "is_refused"), [(200, False), (302, False), (400, True), (429, True), (503, True)])
+async def test_a_refused_request_counts_against_its_address(
+    status: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, sent = list[str](), list[Message]()
+    monkeypatch.setattr(StartQueue, "refused", lambda _, side: refused.append(side))
+    start: Message = {"type": "http.response.start", "status": status}
+
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send(start)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/v1/translate", "client": ("10.0.0.2", 1)}
+    await FairStart(answer, probes=("/livez",))(scope, receive, keep)
+    assert sent[0] == start
+    assert refused == ["10.0.0.2"] * is_refused
 
 
 async def test_a_lone_request_begins_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import resource
 import signal
@@ -31,6 +32,8 @@ _ENDING_SECONDS = 3.0
 _LATE_SECONDS = 1.0
 _SWITCH_SECONDS = 0.0005
 """Longest time that the thread that reads large bodies holds the interpreter lock."""
+_COLLECTIONS = 10_000, 2, 50
+"""Thresholds of the garbage collection; among all objects of the start it would take 20 to 40 ms each time."""
 _SCRAPES = 64
 """Connections that may ask for metrics at a time."""
 _SCRAPE_SECONDS = 5.0
@@ -103,6 +106,8 @@ async def _serve(settings: Settings) -> None:
         loop.add_signal_handler(signal.SIGHUP, _reload_certificate, server.config)
         loop.add_signal_handler(signal.SIGQUIT, _stop_at_once, server)
         _LOGGER.info("listening", extra=facts)
+        gc.freeze()
+        gc.set_threshold(*_COLLECTIONS)
         await server.serve(sockets=[listening])
     _LOGGER.info("stopped")
 
