@@ -14,7 +14,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Decision, decide
 from xuanzang.server.engine.scheduling.request import CallContext, Request
-from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, State
+from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, Callers, State
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import CallerId
 
@@ -72,6 +72,28 @@ def test_beside_a_caller_over_its_share_others_have_a_batch_of_their_own(light: 
     decision = decide(state, 0, 1.0)
     assert decision.step == LIGHT
     assert joining(decision)[LIGHT] == {light.split("/", maxsplit=1)[0]: 1}
+
+
+@pytest.mark.parametrize("names", ["{}", "address/{}"])
+@pytest.mark.parametrize(("heavy", "light"), [(20, 64), (47, 1), (4, 1), (1, 64), (3, 3)])
+def test_a_heavy_caller_has_an_equal_part_of_the_time_beside_eight_or_more_light_ones(
+    names: str, heavy: int, light: int
+) -> None:
+    callers = Callers(workers=2)
+    for number in range(heavy + light):
+        callers.add(CallerId(*names.format(number).split("/")), 9 if number < heavy else 1)
+    tiers = [callers.tier_of(CallerId(*names.format(number).split("/"))) for number in range(heavy + light)]
+    assert tiers == [COMMON] * heavy + [LIGHT] * light
+    of_heavy = 1 / (1 + callers.light_weight)
+    assert of_heavy == pytest.approx(heavy / (heavy + max(8, light)))
+
+
+def test_names_of_a_heavy_address_have_the_time_of_one_caller() -> None:
+    callers = Callers(workers=2)
+    for number in range(700):
+        callers.add(CallerId("address", str(number)), 9)
+    callers.add(CallerId("light"), 1)
+    assert callers.light_weight == 8
 
 
 def test_names_of_one_address_are_over_the_share_of_the_address_together() -> None:

@@ -21,7 +21,8 @@ from xuanzang.server.engine.types import CallerId
 COMMON, LIGHT = 0, 1
 TIERS = (COMMON, LIGHT)
 """Numbers of the tiers, whose sentences are decoded in batches of their own."""
-_LIGHT_WEIGHT = 8.0
+# Light callers have at least the time of this number: a lone one beside many heavy ones would wait for long.
+_MIN_LIGHT_CALLERS = 8.0
 # A caller takes more than its share if it asks for this multiple of the places of the caller with the fewest, and
 # for this number of places of each worker: fewer make no step long.
 _MAX_TIMES = 4
@@ -38,12 +39,14 @@ class Demand:
     def __init__(self, unnoticed: int) -> None:
         """Begin with nothing; no caller takes too much with a number of `unnoticed` places."""
         self.places: Counter[str] = Counter()
+        self.heavy = 0
+        """Number of callers that ask for more than their share."""
         self._unnoticed = unnoticed
-        # Callers per number of places, because the minimum and maximum are often needed.
+        # Callers per number of places, because the minimum is often needed.
         self._levels: Counter[int] = Counter()
 
-    def add(self, key: str, places: int) -> bool:
-        """Ask for more places, or for less than 0; return whether anyone asks for more than its share now."""
+    def add(self, key: str, places: int) -> None:
+        """Ask for more places, or for less than 0."""
         for count, sign in ((self.places[key], -1), (self.places[key] + places, 1)):
             if count:
                 self._levels[count] += sign
@@ -52,14 +55,16 @@ class Demand:
         self.places[key] += places
         if not self.places[key]:
             del self.places[key]
-        return self._is_exceeded_by(max(self._levels, default=0))
+        limit = self._limit
+        self.heavy = sum([callers for count, callers in self._levels.items() if count > limit])
 
     def exceeds(self, key: str) -> bool:
         """Return whether one of them asks for more than its share."""
-        return self._is_exceeded_by(self.places[key])
+        return self.places[key] > self._limit
 
-    def _is_exceeded_by(self, places: int) -> bool:
-        return places > self._unnoticed and places > _MAX_TIMES * min(self._levels)
+    @property
+    def _limit(self) -> int:
+        return max(self._unnoticed, _MAX_TIMES * min(self._levels, default=0))
 
 
 class Callers:
@@ -68,29 +73,35 @@ class Callers:
     def __init__(self, *, workers: int) -> None:
         self.is_split = False
         """True if somebody takes more than its share, so that others have batches of their own."""
+        self.light_weight = _MIN_LIGHT_CALLERS
+        """Time of light batches for each second of common ones."""
         self._unnoticed = _MAX_PLACES * workers
         self._shares = Demand(self._unnoticed)
         self._names: dict[str, Demand] = {}
-        self.divided: set[str] = set()
-        """Shares with a name that takes more than its part of them."""
+        self.divided: dict[str, Demand] = {}
+        """Names of the shares where a name takes more than its part."""
 
     def add(self, caller: CallerId, places: int) -> None:
         """Take note that a caller asks for places, or for less than 0 if it has them no longer."""
         share, name = caller
-        if share not in self._names:
-            self._names[share] = Demand(self._unnoticed)
-        if self._names[share].add(name, places):
-            self.divided.add(share)
+        names = self._names.setdefault(share, Demand(self._unnoticed))
+        names.add(name, places)
+        if names.heavy:
+            self.divided[share] = names
         else:
-            self.divided.discard(share)
-        if not self._names[share].places:
+            self.divided.pop(share, None)
+        if not names.places:
             del self._names[share]
-        self.is_split = self._shares.add(share, places) or bool(self.divided)
+        self._shares.add(share, places)
+        self._weigh()
 
-    @property
-    def light_weight(self) -> float:
-        """Time of light batches for each second of common ones: no share has more than an equal part of it."""
-        return max(_LIGHT_WEIGHT, float(len(self._shares.places)))
+    def _weigh(self) -> None:
+        """Give every caller the same part of the time: shares, or the names of one that some of them divide."""
+        divided = [names for share, names in self.divided.items() if not self._shares.exceeds(share)]
+        callers = len(self._shares.places) + sum([len(names.places) - 1 for names in divided])
+        heavy = self._shares.heavy + sum([names.heavy for names in divided])
+        self.is_split = heavy > 0
+        self.light_weight = max(_MIN_LIGHT_CALLERS, callers - heavy) / max(heavy, 1)
 
     def tier_of(self, caller: CallerId) -> int:
         """Return the tier of a caller's next sentence."""
