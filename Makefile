@@ -65,7 +65,6 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 	$(BIN)/lint-imports
 	.ci/protos --check
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
-	$(BIN)/python client/generate_asyncio.py --check
 	$(BIN)/python docs/site/settings_reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile

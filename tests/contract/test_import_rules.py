@@ -25,7 +25,7 @@ BREAKING = {
         "xuanzang.client._calls.channel",
         "xuanzang.client._messages.requests",
     ),
-    "The client loads documents only to translate one": ("xuanzang.client._client", "xuanzang.documents"),
+    "The client loads documents only to translate one": ("xuanzang.client._methods.stream", "xuanzang.documents"),
     "Retries are decided without gRPC": ("xuanzang.client._reliability.plan", "grpc"),
     "Each format of documents needs at most its own library": ("xuanzang.documents.opening", "pyromark"),
     "Documents: jobs, formats, splicing, the document": ("xuanzang.documents.encoding", "xuanzang.documents.job"),

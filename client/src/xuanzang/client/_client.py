@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from xuanzang.client._calls import methods
-from xuanzang.client._calls.blocking import BlockingCalls
-from xuanzang.client._messages import requests, responses
-from xuanzang.client._messages.explanations import explanation, explanation_request
-from xuanzang.client._methods.documents import DocumentCalls
-from xuanzang.client._methods.glossaries import GlossaryCalls
-from xuanzang.client._methods.progressive import read_parts, whole
-from xuanzang.client._methods.stream import BlockingStream
-from xuanzang.client._methods.stream_state import TEXTS_IN_FLIGHT, StreamState
-from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._calls.waits import BlockingWaits, iterated, run
+from xuanzang.client._methods.core import ClientCore
+from xuanzang.client._methods.stream import TEXTS_IN_FLIGHT
+from xuanzang.client._values.capsule import Capsule
 from xuanzang.client._values.explanations import AttentionKind, Explanation
 from xuanzang.client._values.options import lists_options
-from xuanzang.client._values.replay import Replay, compared
+from xuanzang.client._values.replay import Replay
 from xuanzang.client._values.results import (
     DetectedLanguage,
+    DocumentTranslation,
     ProgressiveTranslation,
+    StoredGlossary,
     StreamedTranslation,
     Translation,
 )
-from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
-from xuanzang.values.options import ExplainOptions, TranslateOptions
+from xuanzang.values.options import ExplainOptions, Glossary, TranslateOptions
+
+if TYPE_CHECKING:
+    from xuanzang.documents import DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
 
 
-class TranslationClient(DocumentCalls, GlossaryCalls):
+class TranslationClient(ClientCore):
     """Client of one or several xuanzang servers; threads may share it.
 
     A call that a server did not answer is made again, on another address if there is one, within its timeout;
@@ -62,7 +61,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             plain text.
     """
 
-    _kind = BlockingCalls
+    _waits = BlockingWaits
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +73,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
 
     def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
-        self._calls.close()
+        run(self._calls.close())
 
     @lists_options(TranslateOptions)
     def translate(
@@ -94,17 +93,13 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The server refused the request, failed or could not be reached in time.
             TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
         """
-        request = requests.translate_request(texts, **options)
-        if not request.contents:
-            return []
-        response = self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=self._seconds(timeout))
-        return responses.translations(response, request)
+        return run(self._translated(texts, timeout, **options))
 
     def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> Translation:
         """Translate one text; see `translate`."""
-        return self.translate([text], timeout=timeout, **options)[0]
+        return run(self._translated_one(text, timeout, **options))
 
     @lists_options(TranslateOptions)
     def translate_progressively(
@@ -124,8 +119,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The server refused the request, failed or could not be reached in time. Parts already
                 yielded remain valid.
         """
-        request = requests.progressive_request(text, **options)
-        return read_parts(self._open_calls, request, timeout=self._seconds(timeout))
+        return iterated(self._parts(text, timeout, **options))
 
     @lists_options(TranslateOptions)
     def translate_stream(
@@ -154,11 +148,8 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The stream as a whole failed.
             ValueError: `max_in_flight` or `timeout` is out of range.
         """
-        if max_in_flight < 1:
-            raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
-        settings, seconds = requests.translation_settings(**options), self._seconds(timeout)
-        state = StreamState(settings, ordered=ordered, timeout=seconds)
-        return BlockingStream(texts, state, self._open_calls, max_in_flight=max_in_flight).run()
+        results = self._streamed(texts, timeout, ordered=ordered, max_in_flight=max_in_flight, **options)
+        return iterated(results)
 
     @lists_options(ExplainOptions)
     def explain(
@@ -188,15 +179,8 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The server refused the request, explains nothing, or could not be reached in time.
             TypeError: A value of the wrong type, or an unknown option.
         """
-        request = explanation_request(
-            text,
-            attention_kinds=attention_kinds,
-            attention_layers=attention_layers,
-            attention_heads=attention_heads,
-            **options,
-        )
-        response = self._open_calls.unary(methods.EXPLAIN_TRANSLATION, request, timeout=self._seconds(timeout))
-        return explanation(response)
+        attention = {"attention_kinds": attention_kinds, "attention_layers": attention_layers}
+        return run(self._explained(text, timeout, attention_heads=attention_heads, **attention, **options))
 
     def detect_languages(self, texts: Sequence[str], *, timeout: float | None = None) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -212,11 +196,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The server refused the request, lacks the libraries, or could not be reached in time.
             TypeError: A lone text instead of a sequence, or an element that is no str.
         """
-        request = requests.detection_request(texts)
-        if not request.contents:
-            return []
-        response = self._open_calls.unary(methods.DETECT_LANGUAGE, request, timeout=self._seconds(timeout))
-        return responses.detections(response, expected=len(request.contents))
+        return run(self._detected(texts, timeout))
 
     def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
         """Send the requests of a capsule again and compare the answers with the recorded ones.
@@ -232,7 +212,7 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
             TranslationError: The server refused a request, such as one for a model that it does not have, failed or
                 could not be reached in time.
         """
-        return [compared(each, self._repeat(each, self._seconds(timeout))) for each in capsule.exchanges]
+        return run(self._replayed(capsule, timeout))
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.
@@ -240,14 +220,139 @@ class TranslationClient(DocumentCalls, GlossaryCalls):
         Raises:
             TranslationError: The server could not be reached in time.
         """
-        request = pb.ListModelsRequest()
-        response = self._open_calls.unary(methods.LIST_MODELS, request, timeout=self._seconds(timeout))
-        return responses.models(response)
+        return run(self._models(timeout))
 
-    def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
-        request, recorded = messages(exchange)
-        if recorded.provenance.method == PROGRESSIVE_METHOD:
-            parts = read_parts(self._open_calls, requests.progressively(request), timeout=seconds)
-            return whole(parts)
-        response = self._open_calls.unary(methods.TRANSLATE_TEXT, request, timeout=seconds)
-        return responses.translations(response, request)[0]
+    @lists_options(TranslateOptions)
+    def translate_document(
+        self,
+        source: str | Path | bytes,
+        *,
+        suffix: str | None = None,
+        encoding: str | None = None,
+        columns: Sequence[str] | None = None,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> DocumentTranslation:
+        """Translate the texts of a file and keep everything else; docs/documents.md lists the texts of each format.
+
+        A text that the server refuses stays unchanged; `summary.refusals` names it. Needs the extra `documents`.
+
+        Args:
+            source: Path, or the content of a file.
+            suffix: Suffix that tells the format, such as ".md"; None: that of the path.
+            encoding: Name of the character encoding; None: declared by the file, else UTF-8.
+            columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
+            memory: Translation memory; known texts are not sent, and new translations are added.
+            on_progress: Receiver of the number of texts done and of all texts.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Raises:
+            DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
+            OSError: The file cannot be read.
+            TranslationError: The server could not be reached, failed, or refused more than single texts.
+            ValueError: The memory is damaged, or `timeout` is out of range.
+        """
+        reading = {"suffix": suffix, "encoding": encoding, "columns": columns, "limits": limits}
+        others: Any = {"memory": memory, "on_progress": on_progress, **options}
+        return run(self._document(source, timeout, reading=reading, **others))
+
+    @lists_options(TranslateOptions)
+    def translate_document_texts(
+        self,
+        texts: DocumentTexts,
+        *,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> TranslatedTexts:
+        """Translate the texts of a document that was read elsewhere, such as in another process.
+
+        `DocumentFile` reads them, and writes the file with the translations. Finished translations are kept in the
+        memory, whatever ends the call.
+
+        Args:
+            memory: Translation memory; known texts are not sent, and new translations are added.
+            on_progress: Receiver of the number of texts done and of all texts.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Raises:
+            TranslationError: The server could not be reached, failed, or refused more than single texts.
+            ValueError: The memory is damaged, or `timeout` is out of range.
+        """
+        return run(self._document_texts(texts, timeout, memory=memory, on_progress=on_progress, **options))
+
+    def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
+        """List the glossaries that the server holds.
+
+        Raises:
+            TranslationError: The server could not be reached in time.
+        """
+        return run(self._glossaries(timeout))
+
+    def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
+        """List the entries of a glossary, for callers who may store one.
+
+        Args:
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Returns:
+            Translations by term.
+
+        Raises:
+            GlossaryNotFoundError: The server holds none of that name.
+            AccessDeniedError: This caller may not store glossaries.
+            TranslationError: The server stores none, or could not be reached in time.
+        """
+        return run(self._glossary_entries(name, timeout))
+
+    def create_glossary(
+        self,
+        name: str,
+        entries: Glossary,
+        *,
+        source_language: str,
+        target_language: str,
+        version: str = "",
+        display_name: str = "",
+        replace: bool = False,
+        timeout: float | None = None,
+    ) -> StoredGlossary:
+        """Store a glossary on a server that lets this caller; requests may name it from then on.
+
+        Args:
+            name: Name for `glossary_name`: lower-case letters, digits, "-", "_" and ".", at most 63.
+            entries: Translations by term; one translation, or several alternatives.
+            source_language: BCP-47 code of the terms.
+            target_language: BCP-47 code of the translations.
+            version: Version that its author gives it.
+            display_name: Name for people, at most 1024 characters in one line.
+            replace: Whether it takes the place of another one of that name.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Raises:
+            InvalidRequestError: It has faults, or there is another one of that name.
+            AccessDeniedError: This caller may not store glossaries.
+            TranslationError: The server stores none, or could not be reached in time.
+        """
+        about = {"version": version, "display_name": display_name, "replace": replace}
+        languages = (source_language, target_language)
+        return run(self._created(name, entries, timeout, languages=languages, **about))
+
+    def delete_glossary(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a glossary of a server that lets this caller.
+
+        Args:
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Raises:
+            GlossaryNotFoundError: The server holds none of that name.
+            AccessDeniedError: This caller may not store glossaries.
+            TranslationError: The server stores none, or could not be reached in time.
+        """
+        run(self._deleted(name, timeout))

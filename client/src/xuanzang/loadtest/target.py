@@ -57,12 +57,7 @@ class Target:
             is_shared=False,
         )
         opened = [target for target in addresses for _ in range(connections)]
-        self._channels = [
-            grpc.aio.insecure_channel(target, settings)
-            if tls is None
-            else grpc.aio.secure_channel(target, channel.credentials(tls), settings)
-            for target in opened
-        ]
+        self._channels = [channel.opener(grpc.aio, tls)(target, options=settings) for target in opened]
         stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in self._channels]
         self._calls = [cast("Call", stub.TranslateText) for stub in stubs]
         # Never told of a failure, so no connection is avoided.

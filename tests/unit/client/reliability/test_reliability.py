@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from xuanzang.client._reliability.addresses import Addresses, EjectionTimes
 from xuanzang.client._reliability.first_contact import Finding, FirstContact
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
-from xuanzang.client._reliability.tries import CallTraits, Fault, FaultKind, Latencies, RetryBudget, TryLimits
+from xuanzang.client._reliability.tries import Fault, FaultKind, Latencies, Method, RetryBudget, TryLimits
 
 UNREACHED = Fault(kind=FaultKind.UNREACHED, message="refused")
 BROKEN = Fault(kind=FaultKind.BROKEN, message="broken")
 FINAL = Fault(kind=FaultKind.FINAL)
 LATE = Fault(kind=FaultKind.LATE)
 
-READ = CallTraits(rpc="TranslateText", is_repeatable=True, may_be_hedged=True)
-UNHEDGED = CallTraits(rpc="ExplainTranslation", is_repeatable=True, may_be_hedged=False)
-WRITE = CallTraits(rpc="DeleteGlossary", is_repeatable=False, may_be_hedged=False)
+READ: Method[object, object] = Method("TranslateText")
+UNHEDGED: Method[object, object] = Method("ExplainTranslation", may_be_hedged=False)
+WRITE: Method[object, object] = Method("DeleteGlossary", is_repeatable=False, may_be_hedged=False)
 
 
 class World:
@@ -43,7 +43,7 @@ class World:
                 self.shared.latencies.observe(READ.rpc, 2**size, seconds)
         return self
 
-    def plan(self, timeout: float = 60.0, traits: CallTraits = READ) -> CallPlan:
+    def plan(self, timeout: float = 60.0, traits: Method[object, object] = READ) -> CallPlan:
         return CallPlan(self.shared, traits, deadline=self.now + timeout, size=100)
 
 
@@ -100,27 +100,24 @@ def test_tries_go_to_the_address_with_the_fewest_in_turn() -> None:
     assert addresses.begin(avoided=[0]) in (1, 2)
 
 
-def test_an_ejected_address_gets_no_tries_until_a_probe_is_answered() -> None:
+def test_an_ejected_address_gets_no_tries_for_some_time() -> None:
     world = World()
     world.addresses.eject(0, "frozen")
     assert {world.addresses.begin() for _ in range(10)} == {1}
-    assert world.addresses.probes() == []
     world.now += 2
-    assert world.addresses.probes() == [0]
-    assert world.addresses.probes() == []  # one at a time
-    world.addresses.probed(0, None)
+    assert world.addresses.begin() == 0
+    world.addresses.answered(0)
     assert world.addresses.begin() == 0
 
 
-def test_the_time_between_probes_grows_up_to_a_maximum() -> None:
+def test_the_time_of_an_ejection_grows_up_to_a_maximum() -> None:
     world, times = World(), []
-    world.addresses.eject(0, "frozen")
     for _ in range(6):
+        world.addresses.eject(0, "frozen")
         begun = world.now
-        while not world.addresses.probes():
+        while not world.addresses.has_other([1]):
             world.now += 0.01
         times.append(round(world.now - begun, 1))
-        world.addresses.probed(0, "still frozen")
     assert times == [1.1, 2.2, 4.4, 8.8, 8.8, 8.8]
 
 
@@ -129,7 +126,7 @@ def test_many_failures_at_once_eject_an_address_only_once() -> None:
     for _ in range(50):
         world.addresses.eject(0, "killed")
     world.now += 2
-    assert world.addresses.probes() == [0]
+    assert world.addresses.has_other([1])
 
 
 def test_if_all_addresses_are_ejected_calls_go_to_them_all_the_same() -> None:
@@ -139,63 +136,24 @@ def test_if_all_addresses_are_ejected_calls_go_to_them_all_the_same() -> None:
     assert sorted([addresses.begin(), addresses.begin()]) == [0, 1]
 
 
-def test_a_late_answer_makes_a_hedge_and_a_probe() -> None:
+def test_a_late_answer_makes_one_hedge() -> None:
     world = World().knows(0.1)
     plan = world.plan()
     assert [address for _, address in plan.step().tries] == [0]
     world.now += 0.4
-    step = plan.step()
-    assert (step.probes, [address for _, address in step.tries]) == ([0], [1])
-    # The first is avoided, and the call is not sent a third time.
-    assert world.addresses.begin() == 1
+    assert [address for _, address in plan.step().tries] == [1]
     world.now += 5
     assert plan.step().tries == []
-
-
-def test_an_address_that_answers_other_calls_is_not_probed() -> None:
-    world = World().knows(0.1)
-    plan = world.plan()
-    plan.step()
-    world.now += 0.2
-    world.addresses.answered(0)
-    world.now += 0.2
-    assert plan.step().probes == []
-
-
-def test_without_known_latencies_a_late_answer_makes_a_probe_only() -> None:
-    world = World()
-    plan = world.plan()
-    plan.step()
-    world.now += 1.1
-    step = plan.step()
-    assert (step.probes, step.tries) == ([0], [])
 
 
 def test_without_known_latencies_a_hedge_is_sent_when_half_of_the_time_is_over() -> None:
     world = World()
     plan, begun = world.plan(timeout=60), world.now
     plan.step()
-    sent: list[int] = []
-    while not sent:
-        world.addresses.probed(0, None)
-        sent = pass_time(world, plan)
-    assert (sent, world.now - begun) == ([1], 30)
+    assert (pass_time(world, plan), world.now - begun) == ([1], 30)
 
 
-def test_a_call_moves_on_when_the_probe_of_its_address_fails() -> None:
-    world = World()
-    plan, woken = world.plan(), []
-    world.addresses.listen(lambda: woken.append(True))
-    plan.step()
-    world.now += 1.1
-    assert plan.step().probes == [0]
-    world.addresses.probed(0, "no answer")
-    assert woken == [True]
-    assert [address for _, address in plan.step().tries] == [1]
-    assert plan.step().tries == []
-
-
-def test_an_rpc_that_is_not_hedged_is_sent_once_and_its_address_probed() -> None:
+def test_an_rpc_that_is_not_hedged_is_sent_once() -> None:
     world = World()
     for _ in range(TryLimits().min_samples):
         world.shared.latencies.observe(UNHEDGED.rpc, 100, 0.1)
@@ -220,14 +178,6 @@ def test_a_write_that_may_have_been_carried_out_is_never_sent_again(addresses: i
         plan = World(addresses).plan(traits=WRITE)
         [(number, _)] = plan.step().tries
         assert plan.failed(number, fault) is ends
-
-
-def test_a_write_does_not_move_on_when_its_address_is_ejected() -> None:
-    world = World()
-    plan = world.plan(traits=WRITE)
-    [(_, address)] = plan.step().tries
-    world.addresses.eject(address, "killed")
-    assert plan.step().tries == []
 
 
 def tries_of_calls_to_nobody(world: World, calls: int, seconds: float) -> int:
@@ -261,18 +211,18 @@ def test_hedges_end_with_the_budget() -> None:
         pass
     plan = world.plan()
     plan.step()
-    world.now += 1.0
-    step = plan.step()
-    assert (step.probes, step.tries) == ([0], [])
+    for _ in range(100):
+        world.now += 0.5
+        assert plan.step().tries == []
 
 
-def test_a_single_address_is_neither_probed_nor_hedged() -> None:
+def test_a_call_to_a_single_address_is_not_hedged() -> None:
     world = World(1).knows(0.1)
     plan = world.plan()
     assert plan.step().wait == 0.0 or plan.step().wait is None
     world.now += 50
     step = plan.step()
-    assert (step.probes, step.tries, step.wait) == ([], [], None)
+    assert (step.tries, step.wait) == ([], None)
 
 
 def test_a_refused_connection_is_tried_elsewhere_at_once() -> None:

@@ -19,13 +19,13 @@ from xuanzang.client._calls.status import fault_of
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
 from xuanzang.client._reliability.throttle import CallShape, Throttle, ThrottleRules, Throttles
-from xuanzang.client._reliability.tries import CallTraits, Fault, FaultKind
+from xuanzang.client._reliability.tries import Fault, FaultKind, Method
 from xuanzang.translation.v1 import status_pb2
 
 if TYPE_CHECKING:
     from tests.unit.client.conftest import Client, Script
 
-READ = CallTraits(rpc="TranslateText", is_repeatable=True, may_be_hedged=True)
+READ: Method[object, object] = Method("TranslateText")
 SHAPE = CallShape(size=100, seconds=2.0)
 RULES = ThrottleRules()
 

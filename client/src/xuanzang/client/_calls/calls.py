@@ -1,4 +1,4 @@
-"""Calls of a client without their waits: the parts that blocking calls and those of asyncio share."""
+"""Calls of a client: the core of both clients, written once, with waits that block or those of asyncio."""
 
 from __future__ import annotations
 
@@ -6,47 +6,32 @@ import copy
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from xuanzang.client._calls.channel import HEALTH_CHECK, connections_for
+from xuanzang.client._calls.channel import connections_for
 from xuanzang.client._calls.metadata import CallMetadata, Metadata, without_request_id
-from xuanzang.client._calls.methods import Method
 from xuanzang.client._calls.status import fault_of, mapped_error
-from xuanzang.client._errors import CallCancelledError, ServerUnavailableError, StatusCode, TranslationError
+from xuanzang.client._calls.waits import Waits
+from xuanzang.client._errors import CallCancelledError, ServerUnavailableError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.first_contact import FirstContact
-from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
+from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
 from xuanzang.client._reliability.throttle import Throttles
-from xuanzang.client._reliability.tries import Fault, FaultKind
+from xuanzang.client._reliability.tries import Fault, FaultKind, Method
 from xuanzang.client._values.results import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
-Call = TypeVar("Call")
-Channel = TypeVar("Channel", bound=grpc.Channel | grpc.aio.Channel)
-Stub = TypeVar("Stub")
-Pairs = Iterable[tuple[str, str | bytes]] | None
+Stub: TypeAlias = translation_pb2_grpc.TranslationServiceStub
 
 
-class Try(Protocol):
-    """Subset of a gRPC call, blocking or not, that is used here."""
-
-    def add_done_callback(self, callback: Callable[[Any], None], /) -> None: ...
-
-    def cancel(self) -> bool: ...
-
-
-AnyTry = TypeVar("AnyTry", bound=Try)
-
-
-class Calls(ABC, Generic[Channel, Stub]):
+class Calls:
     """Calls of one client.
 
     Args:
@@ -56,15 +41,10 @@ class Calls(ABC, Generic[Channel, Stub]):
         first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
 
-    _library: ClassVar[Any]
-    """Module of gRPC that opens channels."""
-    _stub: ClassVar[Any] = translation_pb2_grpc.TranslationServiceStub
-    _closed_error: ClassVar[Any]
-    """Exception of gRPC for a call over a closed channel."""
-
     def __init__(
         self,
-        channels: dict[str, Channel],
+        waits: Waits,
+        channels: dict[str, Any],
         metadata: Metadata,
         *,
         used: int | None = None,
@@ -79,30 +59,35 @@ class Calls(ABC, Generic[Channel, Stub]):
             throttles=Throttles(len(channels), clock=clock, random=draw) if throttled else None,
             first_contact=first_contact,
         )
+        self.waits = waits
         self.metadata = metadata
-        self._closed = threading.Event()
         self.on_usage: OnUsage | None = None
         """Receiver of what each call has used."""
+        self._closed = threading.Event()
+        self._at_close: set[Callable[[], None]] = set()
         self._channels = list(channels.values())
-        self._stubs: list[Stub] = [self._stub(channel) for channel in self._channels]
-        self._checks: list[Any] = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
-
-    @classmethod
-    def opened(
-        cls, target: str, credentials: grpc.ChannelCredentials | None, options: Sequence[tuple[str, str | int]]
-    ) -> Channel:
-        """Open a connection; None: without TLS."""
-        channel: Channel
-        if credentials is None:
-            channel = cls._library.insecure_channel(target, options)
-        else:
-            channel = cls._library.secure_channel(target, credentials, options)
-        return channel
+        self._stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in self._channels]
 
     @property
     def closed(self) -> bool:
         """True if the connections are closed."""
         return self._closed.is_set()
+
+    async def close(self) -> None:
+        """Close the connections; calls under way end with CallCancelledError."""
+        self._closed.set()
+        await self.waits.close(self._channels)
+        for each in list(self._at_close):
+            each()
+
+    @contextmanager
+    def told_of_close(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call a function when the client is closed."""
+        self._at_close.add(listener)
+        try:
+            yield
+        finally:
+            self._at_close.discard(listener)
 
     def carrying(self, metadata: Metadata) -> Self:
         """Return calls over the same connections that carry other metadata; closing either closes both."""
@@ -111,105 +96,125 @@ class Calls(ABC, Generic[Channel, Stub]):
         twin.shared = self.shared.of_caller(without_request_id(metadata))
         return twin
 
-    def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
-        """Begin a try.
+    async def unary(self, method: Method[Request, Response], request: Request, *, seconds: float) -> Response:
+        """Call a method with one request and one answer.
+
+        Args:
+            seconds: Time for everything.
 
         Raises:
-            CallCancelledError: The client is closed.
+            TranslationError: The call failed.
         """
-        try:
-            return start(self._stubs[number])
-        except self._closed_error as error:
-            if not self.closed:
-                raise
-            raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
+        metadata, deadline = CallMetadata.of(self.metadata), self.shared.clock() + seconds
+        plan = CallPlan(self.shared, method, deadline=deadline, size=request.ByteSize())
+        tries = self.waits.tries(alone=len(self.shared.addresses) == 1)
+        with metadata.naming_errors(), self._naming_close():
+            try:
+                while True:
+                    step = plan.step()
+                    for number, address in step.tries:
+                        left = max(0.0, deadline - self.shared.clock())
+                        rpc = getattr(self._stubs[address], method.rpc)
+                        tries.begin(number, rpc, request, timeout=left, metadata=metadata.pairs)
+                    ended = await tries.ended(step.wait)
+                    if ended is not None and ended.error is None:
+                        plan.succeeded(ended.number)
+                        await self.answered(ended.call)
+                        response: Response = ended.response
+                        return response
+                    if ended is not None and ended.error is not None:
+                        self._fail(plan, method, ended.number, ended.error)
+            finally:
+                plan.close()
+                tries.cancel()
 
-    @abstractmethod
-    def probe(self, numbers: Sequence[int]) -> None:
-        """Ask addresses whether they live; the answers are recorded in the background."""
+    def _fail(self, plan: CallPlan, method: Method[Any, Any], number: int, error: grpc.RpcError) -> None:
+        """Record the failure of a try, or raise it if the call has failed with it."""
+        fault = self.fault(error)
+        if not plan.failed(number, fault):
+            return
+        if fault.kind is FaultKind.BROKEN and not method.is_repeatable:
+            message = f"the connection broke, and {method.rpc} may have been carried out: {fault.message}"
+            raise ServerUnavailableError(message, code=StatusCode.UNAVAILABLE) from error
+        raise mapped_error(error, causes=self.shared.causes) from error
 
     def fault(self, error: grpc.RpcError) -> Fault:
         """Return the kind of failure of a try, which decides about another."""
         return Fault(kind=FaultKind.FINAL) if self.closed else fault_of(error)
 
-    def _receivers(self, also: OnUsage | None) -> list[OnUsage]:
-        return [each for each in (self.on_usage, also) if each]
-
-    def _read_trailers(self, metadata: Pairs, receivers: Sequence[OnUsage]) -> None:
-        """Open the connections that a server asks for in the metadata that ends an answer, and report the usage."""
+    async def answered(self, call: Any, *, also: OnUsage | None = None) -> None:
+        """Open the connections that a server asks for, and report the usage to the client's receiver and another."""
+        receivers = [each for each in (self.on_usage, also) if each]
+        if not (receivers or self.shared.addresses.may_widen):
+            return
+        metadata = await self.waits.trailers(call)
         if self.shared.addresses.may_widen:
             self.shared.addresses.widen(connections_for(metadata))
         if usage := usage_of(metadata):
             for receive in receivers:
                 receive(usage)
 
+    def begin(self, address: int, start: Callable[[Stub], Any]) -> Any:
+        """Begin a call with many answers.
 
-AnyCalls = TypeVar("AnyCalls", bound=Calls[Any, Any])
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        with self._naming_close():
+            return start(self._stubs[address])
 
-
-class UnaryCall(ABC, Generic[AnyCalls, Request, Response, AnyTry]):
-    """One call with all its tries.
-
-    Args:
-        timeout: Seconds for everything.
-    """
-
-    def __init__(self, calls: AnyCalls, method: Method[Request, Response], request: Request, timeout: float) -> None:
-        self.metadata = CallMetadata.of(calls.metadata)
-        self._calls = calls
-        self._method = method
-        self._request = request
-        self._deadline = calls.shared.clock() + timeout
-        self._plan = CallPlan(calls.shared, method.traits, deadline=self._deadline, size=request.ByteSize())
-        self._tries: dict[int, AnyTry] = {}
-
-    def _carry_out(self, step: Step) -> None:
-        self._calls.probe(step.probes)
-        for number, address in step.tries:
-            call = self._calls.open(address, self._start)
-            self._tries[number] = call
-            call.add_done_callback(partial(self._ended, number))
-
-    @abstractmethod
-    def _start(self, stub: Any) -> AnyTry:
-        """Begin a try with a stub."""
-
-    @abstractmethod
-    def _ended(self, number: int, _: object) -> None:
-        """Note the end of a try."""
-
-    def _seconds(self) -> float:
-        return max(0.0, self._deadline - self._calls.shared.clock())
-
-    def _fail(self, number: int, error: grpc.RpcError) -> None:
-        """Record the failure of a try, or raise it if the call has failed with it."""
-        fault = self._calls.fault(error)
-        if self._plan.failed(number, fault):
-            raise self._error(error, fault) from error
-
-    def _error(self, error: grpc.RpcError, fault: Fault) -> TranslationError:
-        traits = self._method.traits
-        if fault.kind is FaultKind.BROKEN and not traits.is_repeatable:
-            message = f"the connection broke, and {traits.rpc} may have been carried out: {fault.message}"
-            return ServerUnavailableError(message, code=StatusCode.UNAVAILABLE)
-        return mapped_error(error, causes=self._calls.shared.causes)
+    @contextmanager
+    def _naming_close(self) -> Iterator[None]:
+        """Raise CallCancelledError for a call over a closed channel."""
+        try:
+            yield
+        except self.waits.closed_error as error:
+            if not self.closed:
+                raise
+            raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
 
 
-class SessionState(Generic[AnyCalls, Call]):
-    """Call that stays open for many answers, opened again elsewhere when it breaks; clients wait for its tries.
+AnyCall = TypeVar("AnyCall")
+
+
+class Session(Generic[AnyCall]):
+    """Call that stays open for many answers, opened again elsewhere when it breaks.
 
     Args:
         start: Function that begins a try with a stub.
+        sleep: Wait before another try, which may raise; None: of any length.
     """
 
-    def __init__(self, calls: AnyCalls, start: Callable[[Any], Call]) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        start: Callable[[Stub], AnyCall],
+        *,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+    ) -> None:
         self._calls = calls
         self._start = start
+        self._sleep = sleep or calls.waits.sleep
         self._plan = SessionPlan(calls.shared)
+        self.answered = self._plan.answered
+        self.close = self._plan.close
 
-    def answered(self) -> None:
-        """Record an answer."""
-        self._plan.answered()
+    async def open(self, *, seconds: float) -> AnyCall:
+        """Begin a try, now or after a backoff.
+
+        Args:
+            seconds: Time until the first answer must have come.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        deadline = self._calls.shared.clock() + seconds
+        while True:
+            step = self._plan.open(deadline=deadline)
+            for _, address in step.tries:
+                call: AnyCall = self._calls.begin(address, self._start)
+                return call
+            await self._sleep(step.wait or 0.0)
 
     def failed(self, error: grpc.RpcError, *, seconds: float | None) -> Fault:
         """Record the end of a try; `open` begins the next.
@@ -226,15 +231,3 @@ class SessionState(Generic[AnyCalls, Call]):
         if self._plan.failed(fault, deadline=deadline):
             raise mapped_error(error, causes=self._calls.shared.causes) from error
         return fault
-
-    def close(self) -> None:
-        """Forget the try under way, which the caller has cancelled."""
-        self._plan.close()
-
-    def _begun(self, deadline: float) -> tuple[Call | None, float]:
-        """Begin a try, if it is time, and return it, or the seconds to wait for another."""
-        step = self._plan.open(deadline=deadline)
-        self._calls.probe(step.probes)
-        for _, address in step.tries:
-            return self._calls.open(address, self._start), 0.0
-        return None, step.wait or 0.0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 import grpc
 
@@ -13,9 +15,6 @@ from xuanzang.client._calls.metadata import REQUEST_ID, Metadata
 from xuanzang.client._values.options import TLSConfig
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-
-HEALTH_CHECK = "/grpc.health.v1.Health/Check"
-PROBE_SECONDS = 1.0
 
 _MAX_CLIENT_ID = 128
 _MAX_CONNECTIONS = 64
@@ -89,9 +88,13 @@ def connections_for(metadata: Iterable[tuple[str, str | bytes]] | None) -> int:
     return 4 * int(processes) if is_number and processes != "1" else 1
 
 
-def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
-    """Return the TLS credentials of the channel."""
-    return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
+def opener(library: Any, tls: TLSConfig | None) -> Callable[..., Any]:
+    """Return the function of `grpc` or `grpc.aio` that opens a channel to a target with `options`, over TLS or not."""
+    if tls is None:
+        opened: Callable[..., Any] = library.insecure_channel
+        return opened
+    credentials = grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
+    return partial(library.secure_channel, credentials=credentials)
 
 
 def metadata(client_id: str | None, api_key: str | None = None, request_id: str | None = None) -> Metadata:

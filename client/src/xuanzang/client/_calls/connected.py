@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Generic, Self
+from typing import ClassVar, Self
 
 from xuanzang.client._calls import channel
-from xuanzang.client._calls.calls import AnyCalls
+from xuanzang.client._calls.calls import Calls
 from xuanzang.client._calls.diagnosis import first_contact
 from xuanzang.client._calls.metadata import checked_key
 from xuanzang.client._calls.targets import targets
+from xuanzang.client._calls.waits import Waits
 from xuanzang.client._values.options import TLSConfig
 from xuanzang.client._values.results import OnUsage
 
 
-class ConnectedClient(ABC, Generic[AnyCalls]):
+class ConnectedClient:
     """Client over its calls, blocking or not; `TranslationClient` describes the arguments."""
 
-    _kind: ClassVar[Any]
-    """Class of the calls."""
-    _calls: AnyCalls
+    _waits: ClassVar[type[Waits]]
 
     def __init__(
         self,
@@ -52,14 +50,15 @@ class ConnectedClient(ABC, Generic[AnyCalls]):
         options = partial(channel.options, max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
         # Channels of the process to the same address share the first connection, unless several are asked for.
         shares = connections is None or connections == 1
-        credentials = None if tls is None else channel.credentials(tls)
+        waits = self._waits()
+        opened = channel.opener(waits.library, tls)
         channels = {
-            name: self._kind.opened(each, credentials, options(is_shared=shares and name == each))
+            name: opened(each, options=options(is_shared=shares and name == each))
             for name, each in channel.connections(names, connections)
         }
         used = len(names) if connections is None else None
         contact = first_contact(names, tls, uses_proxy=proxied, waits=wait_for_server)
-        self._calls = self._kind(channels, metadata, used=used, throttled=throttle, first_contact=contact)
+        self._calls = Calls(waits, channels, metadata, used=used, throttled=throttle, first_contact=contact)
         self._calls.on_usage = on_usage
 
     def for_caller(
@@ -86,7 +85,7 @@ class ConnectedClient(ABC, Generic[AnyCalls]):
         return twin
 
     @property
-    def _open_calls(self) -> AnyCalls:
+    def _open_calls(self) -> Calls:
         if self._calls.closed:
             raise RuntimeError("the client is closed")
         return self._calls

@@ -52,9 +52,6 @@ _KINDS: Mapping[StatusCode, FaultKind] = MappingProxyType(
 # Reason of an ErrorInfo.
 _UNSERVED = "LANGUAGE_NOT_SERVED"
 
-# HealthCheckResponse(status=SERVING); its class would be one more dependency.
-_SERVING = b"\x08\x01"
-
 _ERROR_TYPES: Mapping[StatusCode, type[errors.TranslationError]] = MappingProxyType(
     {
         StatusCode.CANCELLED: errors.CallCancelledError,
@@ -152,18 +149,6 @@ def _kind_of(code: StatusCode, message: str) -> FaultKind:
     if message.startswith(_BROKEN):
         return FaultKind.BROKEN
     return FaultKind.UNREACHED if message.startswith(_UNREACHED) else FaultKind.REFUSED
-
-
-def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes | None) -> str | None:
-    """Return the reason why a health check says that an address should be avoided, or None if it should not.
-
-    Args:
-        answer: Bytes of the grpc.health.v1.HealthCheckResponse, whose only field is the status.
-    """
-    if code is grpc.StatusCode.OK:
-        return None if answer == _SERVING else "it is starting or stopping"
-    # A server without the health service lives all the same.
-    return None if code is grpc.StatusCode.UNIMPLEMENTED else details or code.name
 
 
 def _delay_of(error: grpc.RpcError, status: status_pb2.Status) -> float | None:

@@ -13,7 +13,7 @@ import grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
-from xuanzang.client._calls.channel import credentials, metadata
+from xuanzang.client._calls.channel import metadata, opener
 from xuanzang.client._calls.metadata import VARIABLE, checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.connection_arguments import add_security, key_in, tls_config
@@ -69,10 +69,7 @@ def administration(options: Namespace, environment: Mapping[str, str]) -> Iterat
     settings: list[tuple[str, str | int]] = [("grpc.enable_http_proxy", int(tls is not None))]
     if tls and tls.server_name:
         settings.append(("grpc.ssl_target_name_override", tls.server_name))
-    opened = (
-        grpc.secure_channel(address, credentials(tls), settings) if tls else grpc.insecure_channel(address, settings)
-    )
-    with opened as channel:
+    with opener(grpc, tls)(address, options=settings) as channel:
         stub, timeout, pairs = admin_pb2_grpc.ModelServiceStub(channel), options.timeout_seconds, metadata(None, key)
         yield lambda rpc, request: getattr(stub, rpc)(request, metadata=pairs, timeout=timeout)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
+from xuanzang.client._calls.waits import run
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.capsules import kept
 from xuanzang.client._commands.progress import Progress
@@ -25,7 +26,6 @@ from xuanzang.client._commands.streams import (
 )
 from xuanzang.client._commands.translation_arguments import translate_options
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._methods.documents import result_or_retry
 from xuanzang.client._values.results import GlossaryMatch, Hypothesis, StreamedTranslation, Translation
 from xuanzang.command.files import require_other_files
 from xuanzang.values.options import TranslateOptions
@@ -90,7 +90,7 @@ def _translate(
 ) -> Iterator[str]:
     """Write the result of each text, read only as fast as results are written; yield why it failed, or ""."""
     for item in client.translate_stream(texts, ordered=True, **options):
-        result = result_or_retry(client, item, options)
+        result = run(client._result_or_retry(item, options))  # noqa: SLF001 - as for documents
         if isinstance(result, Translation):
             keep(result)
         output.writelines(line + "\n" for line in _lines(item, result, layout))

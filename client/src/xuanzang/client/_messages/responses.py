@@ -59,6 +59,17 @@ def progressive_translation(
     return ProgressiveTranslation(text_delta=response.text_delta, translation=translation)
 
 
+def whole(last: ProgressiveTranslation | None) -> Translation:
+    """Return the whole translation, which the last part holds.
+
+    Raises:
+        ServerFaultError: It does not, or there is no part.
+    """
+    if last is None or last.translation is None:
+        raise _fault("the server ended the call without a translation")
+    return last.translation
+
+
 def explained_translation(response: pb.ExplainTranslationResponse) -> Translation:
     """Read the translation of an explanation.
 

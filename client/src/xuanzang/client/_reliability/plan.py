@@ -8,12 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import Any
 
 from xuanzang.client._errors import OverloadedError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.throttle import CallShape, Throttles
-from xuanzang.client._reliability.tries import STREAM, CallTraits, Fault, FaultKind, Latencies, RetryBudget
+from xuanzang.client._reliability.tries import STREAM, Fault, FaultKind, Latencies, Method, RetryBudget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,6 @@ class RetryRules:
     """Tries that may be refused with a delay, for want of a quota or without a throttle; else time is the limit."""
     max_breaks: int = 3
     """Tries that may break under way: a request that kills servers must not kill them all."""
-    first_limit: float = 1.0
-    """Time limit in seconds of a try without an answer while no latency is known."""
     first_backoff: float = 0.05
     """Seconds before a call is sent again to addresses that have just failed; doubled each time."""
     longest_backoff: float = 1.0
@@ -33,6 +32,8 @@ class RetryRules:
 
 
 _MAX_CALLERS = 1024
+# Shortest wait for another look whether a call may be hedged.
+_HEDGE_SECONDS = 0.2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,23 +85,15 @@ class Step:
 
     tries: list[tuple[int, int]]
     """Number of each try to send, and of its address."""
-    probes: list[int]
-    """Numbers of the addresses to probe."""
     wait: float | None
-    """Seconds until the next step, unless something happens before; None: until something happens."""
+    """Seconds until the next step, unless a try ends before; None: until one ends."""
 
 
 @dataclass(slots=True)
 class _Try:
     address: int
     begun: float
-    check_at: float
-    """Time of the check whether the try has an answer."""
-    patience: float
-    """Seconds between two checks, doubled each time."""
     shape: CallShape
-    replaced: bool = False
-    """True if the call was sent elsewhere because the address was ejected."""
 
 
 class CallPlan:
@@ -112,9 +105,9 @@ class CallPlan:
         size: Size of the request in bytes.
     """
 
-    def __init__(self, shared: Shared, traits: CallTraits, *, deadline: float, size: int) -> None:
+    def __init__(self, shared: Shared, method: Method[Any, Any], *, deadline: float, size: int) -> None:
         self._shared = shared
-        self._traits = traits
+        self._method = method
         self._deadline = deadline
         self._size = size
         self._numbers = itertools.count()
@@ -124,7 +117,8 @@ class CallPlan:
         self._failed: set[int] = set()  # addresses tried since the last backoff
         self._backoff = shared.rules.first_backoff
         self._overloads = self._breaks = 0
-        self._hedged = False
+        self._hedge_at = math.inf
+        self._hedges = int(method.may_be_hedged)
 
     def step(self) -> Step:
         """Return what to do now.
@@ -133,21 +127,17 @@ class CallPlan:
             OverloadedError: The call has failed without being sent, because the servers are overloaded.
         """
         now = self._shared.clock()
-        probes = self._shared.addresses.probes()
-        for each in list(self._tries.values()):
-            probes += self._check(each, now)
+        if self._hedge_at <= now:
+            self._hedge(now)
         tries = self._begin(now) if self._send_at is not None and self._send_at <= now else []
-        times = [each.check_at for each in self._tries.values()] + [
-            math.inf if self._send_at is None else self._send_at
-        ]
-        wake_at = min(times)
-        return Step(tries=tries, probes=probes, wait=None if wake_at == math.inf else max(0.0, wake_at - now))
+        wake_at = min(self._hedge_at, math.inf if self._send_at is None else self._send_at)
+        return Step(tries=tries, wait=None if wake_at == math.inf else max(0.0, wake_at - now))
 
     def succeeded(self, number: int) -> None:
         """Record the answer of a try."""
         each = self._end(number)
         self._shared.addresses.answered(each.address)
-        self._shared.latencies.observe(self._traits.rpc, self._size, self._shared.clock() - each.begun)
+        self._shared.latencies.observe(self._method.rpc, self._size, self._shared.clock() - each.begun)
         self._shared.budget.earn()
         if self._shared.throttles is not None:
             self._shared.throttles.accepted(each.address)
@@ -165,7 +155,7 @@ class CallPlan:
             missing = self._shared.missing
             if missing and fault.kind is FaultKind.UNREACHED:
                 missing.failed(each.address)
-            if fault.kind is FaultKind.BROKEN and not self._traits.is_repeatable:
+            if fault.kind is FaultKind.BROKEN and not self._method.is_repeatable:
                 return True
             return not self._send_elsewhere(fault) and not self._tries
         if fault.kind is FaultKind.LATE:
@@ -189,7 +179,7 @@ class CallPlan:
 
     def renewed(self, *, deadline: float) -> CallPlan:
         """Return a plan with the tries of this one and none of its failures."""
-        plan = CallPlan(self._shared, self._traits, deadline=deadline, size=self._size)
+        plan = CallPlan(self._shared, self._method, deadline=deadline, size=self._size)
         plan._tries, plan._numbers, plan._send_at = self._tries, self._numbers, None
         self._tries = {}
         return plan
@@ -203,10 +193,10 @@ class CallPlan:
             self._hold_back(shape, waits)
             return []
         address = self._shared.addresses.begin(avoided=self._failed | self._used() | waits.keys())
-        patience = self._patience(now)
-        check_at = now + patience if len(self._shared.addresses) > 1 else math.inf
+        if self._hedges and len(self._shared.addresses) > 1:
+            self._hedge_at = now + self._patience(now)
         number = next(self._numbers)
-        self._tries[number] = _Try(address, now, check_at, patience, shape)
+        self._tries[number] = _Try(address, now, shape)
         return [(number, address)]
 
     def _hold_back(self, shape: CallShape, waits: dict[int, float]) -> None:
@@ -225,38 +215,20 @@ class CallPlan:
         return each
 
     def _patience(self, now: float) -> float:
-        """Return the time limit in seconds of a try: at most half of the time left, which leaves time for another."""
-        limit = self._shared.latencies.limit(self._traits.rpc, self._size)
-        return min(self._shared.rules.first_limit if limit is None else limit, (self._deadline - now) / 2)
+        """Return the seconds that a try may take before the call is hedged, at most half of the time left.
 
-    def _check(self, each: _Try, now: float) -> list[int]:
-        """Look after a try without an answer; return its address if a probe is due."""
-        addresses = self._shared.addresses
-        if addresses.is_ejected(each.address) and not each.replaced:
-            if self._traits.is_repeatable and addresses.has_other(self._used()):
-                each.replaced = True
-                self._send_at = now
-            return []
-        if now < each.check_at:
-            return []
-        each.patience *= 2
-        each.check_at = now + each.patience
-        # A server may be alive and yet never answer this call: if nothing is known, half of the time is enough.
-        half = (each.begun + self._deadline) / 2
-        if now >= half or self._shared.latencies.limit(self._traits.rpc, self._size) is not None:
-            self._hedge(now)
-        else:
-            each.check_at = min(each.check_at, half)
-        silent = addresses.was_silent_since(each.address, each.begun)
-        return [each.address] if silent and addresses.suspect(each.address) else []
+        A server may be alive and yet never answer this call: if nothing is known, half of the time is enough.
+        """
+        limit = self._shared.latencies.limit(self._method.rpc, self._size)
+        half = (self._deadline - now) / 2
+        return half if limit is None else min(limit, half)
 
     def _hedge(self, now: float) -> None:
-        """Send the call to another address as well, once, if the budget allows it."""
-        if not self._traits.may_be_hedged or self._hedged or self._send_at is not None:
-            return
-        if self._shared.addresses.has_other(self._used()) and self._shared.budget.spend():
-            self._hedged = True
-            self._send_at = now
+        """Send the call to another address as well, once, if the budget allows it; else look again later."""
+        if self._send_at is None and self._shared.addresses.has_other(self._used()) and self._shared.budget.spend():
+            self._hedges, self._hedge_at, self._send_at = 0, math.inf, now
+        else:
+            self._hedge_at = now + max(_HEDGE_SECONDS, self._patience(now))
 
     def _used(self) -> set[int]:
         return {each.address for each in self._tries.values()}

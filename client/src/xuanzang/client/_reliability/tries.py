@@ -1,4 +1,4 @@
-"""Tries of a call: the traits of its RPC, the consequences of a failure, and how long and how often one tries.
+"""Tries of a call: its RPC, the consequences of a failure, and how long and how often one tries.
 
 The budget keeps retries and hedges from multiplying the load of servers in trouble (gRFC A6).
 """
@@ -9,21 +9,25 @@ import enum
 import threading
 from collections import deque
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTraits:
-    """Properties of an RPC."""
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Response]):
+    """RPC of the service, with its request and response."""
 
     rpc: str
     """Its name; latencies are compared among calls of one RPC."""
-    is_repeatable: bool
+    is_repeatable: bool = True
     """True if a call that a server may have carried out may be sent again."""
-    may_be_hedged: bool
+    may_be_hedged: bool = True
     """True if a call without an answer may be sent to a second server while the first works on it."""
 
 
-STREAM = CallTraits(rpc="stream", is_repeatable=True, may_be_hedged=False)
+STREAM: Method[object, object] = Method("stream", may_be_hedged=False)
 """A call with many answers; its caller sends requests without an answer again."""
 
 

@@ -1,0 +1,250 @@
+"""The methods of both clients, written once, and the table of RPCs: which may be sent again, and which hedged.
+
+The docstrings of the methods stand in `TranslationClient`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from xuanzang.client._calls.calls import Calls, Session
+from xuanzang.client._calls.connected import ConnectedClient
+from xuanzang.client._calls.metadata import CallMetadata
+from xuanzang.client._calls.status import about_glossaries, mapped_error
+from xuanzang.client._errors import TranslationError
+from xuanzang.client._messages import requests, responses
+from xuanzang.client._messages.explanations import explanation, explanation_request
+from xuanzang.client._methods.stream import Stream
+from xuanzang.client._reliability.tries import Method
+from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._values.explanations import Explanation
+from xuanzang.client._values.replay import Replay, compared
+from xuanzang.client._values.results import (
+    DetectedLanguage,
+    DocumentTranslation,
+    ProgressiveTranslation,
+    StoredGlossary,
+    StreamedTranslation,
+    Translation,
+)
+from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.values.models import Model
+from xuanzang.values.options import Glossary, TranslateOptions
+
+if TYPE_CHECKING:
+    from xuanzang.client._methods.document_jobs import ServerJob
+    from xuanzang.documents import DocumentTexts, OnProgress, TranslatedTexts, TranslationMemory
+
+Result = TypeVar("Result")
+Seconds = float | None
+"""Time limit of a method; None: the client's."""
+
+
+TRANSLATE_TEXT: Method[pb.TranslateTextRequest, pb.TranslateTextResponse] = Method("TranslateText")
+DETECT_LANGUAGE: Method[pb.DetectLanguageRequest, pb.DetectLanguageResponse] = Method("DetectLanguage")
+LIST_MODELS: Method[pb.ListModelsRequest, pb.ListModelsResponse] = Method("ListModels")
+LIST_GLOSSARIES: Method[pb.ListGlossariesRequest, pb.ListGlossariesResponse] = Method("ListGlossaries")
+LIST_GLOSSARY_ENTRIES: Method[pb.ListGlossaryEntriesRequest, pb.ListGlossaryEntriesResponse] = Method(
+    "ListGlossaryEntries"
+)
+# Servers explain few translations at a time, and slowly.
+EXPLAIN_TRANSLATION: Method[pb.ExplainTranslationRequest, pb.ExplainTranslationResponse] = Method(
+    "ExplainTranslation", may_be_hedged=False
+)
+# A second execution fails because of the first.
+CREATE_GLOSSARY: Method[pb.CreateGlossaryRequest, pb.CreateGlossaryResponse] = Method(
+    "CreateGlossary", is_repeatable=False, may_be_hedged=False
+)
+DELETE_GLOSSARY: Method[pb.DeleteGlossaryRequest, pb.DeleteGlossaryResponse] = Method(
+    "DeleteGlossary", is_repeatable=False, may_be_hedged=False
+)
+
+
+class ClientCore(ConnectedClient):
+    """Coroutines for the methods of a client; a blocking client runs each to its end at once."""
+
+    async def _translated(self, texts: Sequence[str], limit: Seconds, **options: Any) -> list[Translation]:
+        request = requests.translate_request(texts, **options)
+        if not request.contents:
+            return []
+        response = await self._asked(TRANSLATE_TEXT, request, limit)
+        return responses.translations(response, request)
+
+    async def _translated_one(self, text: str, limit: Seconds, **options: Any) -> Translation:
+        return (await self._translated([text], limit, **options))[0]
+
+    def _parts(self, text: str, limit: Seconds, **options: Any) -> AsyncGenerator[ProgressiveTranslation, None]:
+        request = requests.progressive_request(text, **options)
+        return _parts_of(self._open_calls, request, seconds=self._seconds(limit))
+
+    def _streamed(
+        self,
+        texts: Iterable[str] | AsyncIterable[str],
+        limit: Seconds,
+        *,
+        ordered: bool,
+        max_in_flight: int,
+        **options: Any,
+    ) -> AsyncGenerator[StreamedTranslation, None]:
+        if max_in_flight < 1:
+            raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
+        settings, seconds = requests.translation_settings(**options), self._seconds(limit)
+        calls = self._open_calls
+        return Stream(texts, settings, calls, ordered=ordered, seconds=seconds, max_in_flight=max_in_flight).run()
+
+    async def _explained(self, text: str, limit: Seconds, **options: Any) -> Explanation:
+        request = explanation_request(text, **options)
+        return explanation(await self._asked(EXPLAIN_TRANSLATION, request, limit))
+
+    async def _detected(self, texts: Sequence[str], limit: Seconds) -> list[list[DetectedLanguage]]:
+        request = requests.detection_request(texts)
+        if not request.contents:
+            return []
+        response = await self._asked(DETECT_LANGUAGE, request, limit)
+        return responses.detections(response, expected=len(request.contents))
+
+    async def _replayed(self, capsule: Capsule, limit: Seconds) -> list[Replay]:
+        return [compared(each, await self._repeated(each, limit)) for each in capsule.exchanges]
+
+    async def _repeated(self, exchange: Exchange, limit: Seconds) -> Translation:
+        request, recorded = messages(exchange)
+        if recorded.provenance.method == PROGRESSIVE_METHOD:
+            again = requests.progressively(request)
+            parts = [each async for each in _parts_of(self._open_calls, again, seconds=self._seconds(limit))]
+            return responses.whole(parts[-1])
+        response = await self._asked(TRANSLATE_TEXT, request, limit)
+        return responses.translations(response, request)[0]
+
+    async def _models(self, limit: Seconds) -> list[Model]:
+        return responses.models(await self._asked(LIST_MODELS, pb.ListModelsRequest(), limit))
+
+    async def _glossaries(self, limit: Seconds) -> list[StoredGlossary]:
+        return responses.glossaries(await self._asked(LIST_GLOSSARIES, pb.ListGlossariesRequest(), limit))
+
+    async def _glossary_entries(self, name: str, limit: Seconds) -> dict[str, tuple[str, ...]]:
+        request = pb.ListGlossaryEntriesRequest(name=requests.checked_text(name, path="name"))
+        with about_glossaries():
+            response = await self._asked(LIST_GLOSSARY_ENTRIES, request, limit)
+        return await self._apart(responses.glossary_entries, response)
+
+    async def _created(self, name: str, entries: Glossary, limit: Seconds, **others: Any) -> StoredGlossary:
+        request = await self._apart(requests.create_glossary, name, entries, **others)
+        return responses.glossary((await self._asked(CREATE_GLOSSARY, request, limit)).glossary)
+
+    async def _deleted(self, name: str, limit: Seconds) -> None:
+        request = pb.DeleteGlossaryRequest(name=requests.checked_text(name, path="name"))
+        with about_glossaries():
+            await self._asked(DELETE_GLOSSARY, request, limit)
+
+    async def _document(
+        self,
+        source: str | Path | bytes,
+        limit: Seconds,
+        *,
+        reading: dict[str, Any],
+        memory: TranslationMemory | None,
+        on_progress: OnProgress | None,
+        **options: Any,
+    ) -> DocumentTranslation:
+        from xuanzang.documents import DocumentFile  # noqa: PLC0415
+
+        file = await self._apart(DocumentFile.of, source, target_language=options.get("target_language"), **reading)
+        texts = await self._apart(file.texts)
+        found = await self._document_texts(texts, limit, memory=memory, on_progress=on_progress, **options)
+        written = await self._apart(file.rewritten, found.translations)
+        return DocumentTranslation(content=written.content, summary=found.summary.with_refusals_of(written))
+
+    async def _document_texts(
+        self,
+        texts: DocumentTexts,
+        limit: Seconds,
+        *,
+        memory: TranslationMemory | None,
+        on_progress: OnProgress | None,
+        **options: Any,
+    ) -> TranslatedTexts:
+        from xuanzang.client._methods.document_jobs import ServerJob  # noqa: PLC0415
+
+        models = await self._models(limit) if memory else []
+        job = await self._apart(ServerJob, texts, models, options, memory=memory, on_progress=on_progress)
+        try:
+            await self._translate_pending(job, limit)
+        finally:
+            if job.has_unsaved:
+                await self._apart(job.save)
+        return job.finish()
+
+    async def _translate_pending(self, job: ServerJob, limit: Seconds) -> None:
+        settings, seconds = requests.translation_settings(**job.options), self._seconds(limit)
+        if not job.pending:
+            return
+        stream = Stream(job.pending, settings, self._open_calls, seconds=seconds, on_usage=job.count)
+        async with aclosing(stream.run()) as items:
+            async for item in items:
+                result = await self._result_or_retry(item, job.options, limit)
+                if job.record(item.source, result):
+                    await self._apart(job.save)
+
+    async def _result_or_retry(
+        self, item: StreamedTranslation, options: TranslateOptions, limit: Seconds = None
+    ) -> Translation | TranslationError:
+        """Return the result of a text, asked for once more if that may help: streams retry only whole calls."""
+        if item.error is None or not item.error.retryable:
+            return item.result
+        try:
+            return await self._translated_one(item.source, limit, **options)
+        except TranslationError as error:
+            return error
+
+    async def _asked(self, method: Method[Any, Any], request: Any, limit: Seconds) -> Any:
+        return await self._open_calls.unary(method, request, seconds=self._seconds(limit))
+
+    async def _apart(self, work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+        """Do work that takes time and calls no server."""
+        return await self._open_calls.waits.apart(work, *arguments, **named)
+
+
+async def _parts_of(
+    calls: Calls, request: pb.TranslateTextProgressivelyRequest, *, seconds: float
+) -> AsyncGenerator[ProgressiveTranslation, None]:
+    """Make the call and yield the parts of its answer; closing the generator early cancels it.
+
+    A call that fails before its first part is repeated; a later failure raises TranslationError.
+    """
+    deadline, metadata = calls.shared.clock() + seconds, CallMetadata.of(calls.metadata)
+
+    def remaining() -> float:
+        return max(0.0, deadline - calls.shared.clock())
+
+    session = Session(
+        calls,
+        lambda stub: stub.TranslateTextProgressively(request, timeout=remaining(), metadata=metadata.pairs),
+    )
+    last: ProgressiveTranslation | None = None
+    with metadata.naming_errors():
+        call = await session.open(seconds=remaining())
+        try:
+            while True:
+                try:
+                    response = await calls.waits.read(call)
+                except grpc.RpcError as error:
+                    if last is not None:
+                        raise mapped_error(error) from error
+                    session.failed(error, seconds=remaining())
+                    call = await session.open(seconds=remaining())
+                    continue
+                if response is None:
+                    break
+                session.answered()
+                last = responses.progressive_translation(response, request)
+                yield last
+            await calls.answered(call)
+            responses.whole(last)
+        finally:
+            call.cancel()
+            session.close()
