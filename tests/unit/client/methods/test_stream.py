@@ -138,6 +138,15 @@ async def test_an_exception_of_asynchronous_texts_is_raised_after_earlier_result
             await anext(stream)
 
 
+def test_a_blocking_stream_refuses_asynchronous_texts(script: Script) -> None:
+    async def texts() -> AsyncIterator[str]:
+        await asyncio.sleep(0)
+        yield "a"
+
+    with sdk.TranslationClient(script.address) as client, pytest.raises(TypeError, match="not iterable"):
+        list(client.translate_stream(texts()))  # type: ignore[arg-type]
+
+
 def test_a_text_may_depend_on_the_answer_before_it(script: Script) -> None:
     answers: list[str] = []
     said = threading.Semaphore(0)

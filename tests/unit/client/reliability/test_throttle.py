@@ -18,7 +18,15 @@ from xuanzang import client as sdk
 from xuanzang.client._calls.status import fault_of
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
-from xuanzang.client._reliability.throttle import CallShape, Throttle, ThrottleRules, Throttles
+from xuanzang.client._reliability.throttle import (
+    LONGEST_HOLD,
+    MIN_CALLS,
+    MULTIPLE,
+    WINDOW_SECONDS,
+    CallShape,
+    Throttle,
+    Throttles,
+)
 from xuanzang.client._reliability.tries import Fault, FaultKind, Method
 from xuanzang.translation.v1 import status_pb2
 
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
 
 READ: Method[object, object] = Method("TranslateText")
 SHAPE = CallShape(size=100, seconds=2.0)
-RULES = ThrottleRules()
 
 
 class World:
@@ -75,20 +82,20 @@ OUTCOMES = st.lists(st.tuples(st.floats(0.0, 3.0), st.booleans()), max_size=80)
 
 @given(OUTCOMES)
 def test_the_chance_is_the_formula_over_the_window(outcomes: list[Outcome]) -> None:
-    throttle, now, counted = Throttle(RULES), 0.0, []
+    throttle, now, counted = Throttle(), 0.0, []
     for gap, accepted in outcomes:
         now += gap
         throttle.count(now, accepted=accepted)
         counted.append((math.floor(now), accepted))
-        recent = [each for second, each in counted if second > math.floor(now) - RULES.window]
+        recent = [each for second, each in counted if second > math.floor(now) - WINDOW_SECONDS]
         calls = len(recent)
-        expected = max(0.0, (calls - RULES.multiple * sum(recent)) / (calls + 1)) if calls >= RULES.min_calls else 0.0
+        expected = max(0.0, (calls - MULTIPLE * sum(recent)) / (calls + 1)) if calls >= MIN_CALLS else 0.0
         assert throttle.chance(now) == pytest.approx(expected)
 
 
 @given(OUTCOMES, st.floats(0.0, 1.0, exclude_max=True))
 def test_a_server_that_accepts_half_of_the_calls_gets_them_all(outcomes: list[Outcome], draw: float) -> None:
-    throttle, now = Throttle(RULES), 0.0
+    throttle, now = Throttle(), 0.0
     for gap, accepted in outcomes:
         now += gap
         throttle.count(now, accepted=True)
@@ -98,7 +105,7 @@ def test_a_server_that_accepts_half_of_the_calls_gets_them_all(outcomes: list[Ou
 
 @given(st.floats(0.01, 20.0), st.floats(0.0, 0.99))
 def test_calls_as_hard_as_a_refused_one_wait_as_the_server_asked(delay: float, share: float) -> None:
-    world, held = World(), min(delay, RULES.longest_hold)
+    world, held = World(), min(delay, LONGEST_HOLD)
     world.throttles.refused(0, SHAPE, delay)
     world.now += held * share
     assert world.throttles.waits(SHAPE)[0] == pytest.approx(delay - held * share)
@@ -155,7 +162,7 @@ def test_calls_are_sent_again_soon_after_an_overload(seed: int) -> None:
     for _ in range(1000):
         world.now += 0.01
         world.throttles.refused(0, SHAPE, 0.02)
-    world.now += RULES.window + 1
+    world.now += WINDOW_SECONDS + 1
     for _ in range(100):
         world.now += 0.1
         assert world.throttles.waits(SHAPE) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -74,17 +74,16 @@ def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
         code = StatusCode(status.code)
     except ValueError:
         code = StatusCode.UNKNOWN
-    retry_after, faults = _details(status)
     error_type = _ERROR_TYPES.get(code, errors.ServerFaultError)
     message, violations = status.message or code.name, []
-    for fault in faults:
+    for fault in (each for detail in _details(status, "BadRequest") for each in detail.field_violations):
         # Settings are a message of the wire; here they are keyword arguments.
         field = fault.field.removeprefix("settings.")
         message = message.replace(f"{fault.field}: ", f"{field}: ")
         violations.append(errors.FieldViolation(field=field, description=fault.description))
-    about: dict[str, Any] = {"code": code, "retry_after": retry_after, "violations": tuple(violations)}
-    info = _error_info(status)
-    return _unserved(message, info, about) if info and info.reason == _UNSERVED else error_type(message, **about)
+    about: dict[str, Any] = {"code": code, "retry_after": _retry_after(status), "violations": tuple(violations)}
+    info = next((each for each in _details(status, "ErrorInfo") if each.reason == _UNSERVED), None)
+    return _unserved(message, info, about) if info else error_type(message, **about)
 
 
 def _unserved(message: str, info: status_pb2.ErrorInfo, about: Mapping[str, Any]) -> errors.UnservedLanguageError:
@@ -157,7 +156,7 @@ def _delay_of(error: grpc.RpcError, status: status_pb2.Status) -> float | None:
         if key == _PUSHBACK_KEY and isinstance(value, str):
             # gRFC A6: whatever is no number of milliseconds forbids a retry.
             return int(value) / 1000 if value.isdecimal() else None
-    return _details(status)[0]
+    return _retry_after(status)
 
 
 def _status_of(error: grpc.RpcError) -> status_pb2.Status:
@@ -182,27 +181,15 @@ def _is_of_quota(status: status_pb2.Status) -> bool:
     return any(detail.type_url.rpartition("/")[2] == "google.rpc.QuotaFailure" for detail in status.details)
 
 
-def _error_info(status: status_pb2.Status) -> status_pb2.ErrorInfo | None:
-    for detail in status.details:
-        if detail.type_url.rpartition("/")[2] == "google.rpc.ErrorInfo":
-            try:
-                return status_pb2.ErrorInfo.FromString(detail.value)
-            except DecodeError:
-                return None
-    return None
+def _retry_after(status: status_pb2.Status) -> float | None:
+    """Return the seconds until the next try that the details ask for; None if they ask for none."""
+    delays = [each.retry_delay.ToTimedelta().total_seconds() for each in _details(status, "RetryInfo")]
+    return delays[-1] if delays else None
 
 
-def _details(status: status_pb2.Status) -> tuple[float | None, list[status_pb2.BadRequest.FieldViolation]]:
-    retry_after: float | None = None
-    faults: list[status_pb2.BadRequest.FieldViolation] = []
+def _details(status: status_pb2.Status, name: str) -> Iterator[Any]:
+    """Yield the details of one type of google.rpc, for which our messages have the same encoding."""
     for detail in status.details:
-        # On the wire these are google.rpc types; our messages have the same encoding.
-        kind = detail.type_url.rpartition("/")[2]
-        try:
-            if kind == "google.rpc.RetryInfo":
-                retry_after = status_pb2.RetryInfo.FromString(detail.value).retry_delay.ToTimedelta().total_seconds()
-            elif kind == "google.rpc.BadRequest":
-                faults += status_pb2.BadRequest.FromString(detail.value).field_violations
-        except DecodeError:
-            continue
-    return retry_after, faults
+        if detail.type_url.rpartition("/")[2] == f"google.rpc.{name}":
+            with suppress(DecodeError):
+                yield getattr(status_pb2, name).FromString(detail.value)

@@ -10,7 +10,17 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -37,7 +47,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         result: Result = end.value
         return result
     work.close()
-    raise RuntimeError("a blocking client cannot await: texts are a plain iterable")
+    raise RuntimeError("a blocking wait has suspended")
 
 
 def iterated(items: AsyncGenerator[Item, None]) -> Generator[Item, None, None]:
@@ -136,6 +146,8 @@ class _BlockingChanges:
             self._condition.notify_all()
 
     async def until(self, is_true: Callable[[], object], seconds: float | None = None) -> bool:
+        if is_true():
+            return True
         with self._condition:
             return bool(self._condition.wait_for(is_true, seconds))
 
@@ -160,6 +172,11 @@ class BlockingWaits:
     async def outcome(self, call: Any) -> tuple[Any, grpc.RpcError | None]:
         """Return the response of an ended call, or its error: a failed call is its own."""
         return (call.result(), None) if call.code() is grpc.StatusCode.OK else (None, call)
+
+    async def each(self, texts: Iterable[str]) -> AsyncIterator[str]:
+        """Yield texts."""
+        for text in texts:
+            yield text
 
     async def read(self, call: Any) -> Any:
         """Return the next response; None after the last."""
@@ -267,6 +284,15 @@ class AsyncWaits:
                 return await call, None
         except grpc.aio.AioRpcError as error:
             return None, error
+
+    async def each(self, texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+        """Yield texts."""
+        if isinstance(texts, AsyncIterable):
+            async for text in texts:
+                yield text
+        else:
+            for text in texts:
+                yield text
 
     async def read(self, call: Any) -> Any:
         """Return the next response; None after the last."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import grpc
 
@@ -259,8 +259,9 @@ class Stream:
             del event  # this frame would keep its own error, and with it the call
 
     async def _feed(self) -> None:
+        waits, source = self._calls.waits, cast("Iterable[str]", self._source)
         try:
-            async for text in _each(self._source):
+            async for text in waits.each(source):
                 await self._room.until(lambda: self._closed or self._admitted - self._yielded < self._max_in_flight)
                 if self._closed:
                     return
@@ -352,12 +353,3 @@ class Stream:
             if not requests or requests is not self._requests:
                 return
             yield requests.popleft()
-
-
-async def _each(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
-    if isinstance(texts, AsyncIterable):
-        async for text in texts:
-            yield text
-    else:
-        for text in texts:
-            yield text

@@ -10,14 +10,9 @@ from dataclasses import dataclass
 _LOGGER = logging.getLogger("xuanzang.client")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EjectionTimes:
-    """Duration of the ejection of an address that failed."""
-
-    first: float = 0.5
-    """Seconds after the first failure."""
-    longest: float = 15.0
-    """Seconds at most; each further failure doubles the time."""
+# Seconds that an address is avoided after its first failure; each further one doubles them.
+_FIRST_EJECTION = 0.5
+_LONGEST_EJECTION = 15.0
 
 
 @dataclass(slots=True)
@@ -41,7 +36,6 @@ class Addresses:
     Args:
         clock: Clock in seconds.
         random: Source of random numbers from 0 to 1.
-        times: Duration of the ejection of an address that failed.
         used: Number of addresses, the first ones, that are used until `widen`; None: all.
     """
 
@@ -52,12 +46,10 @@ class Addresses:
         used: int | None = None,
         clock: Callable[[], float],
         random: Callable[[], float],
-        times: EjectionTimes | None = None,
     ) -> None:
         self._addresses = [_Address(name) for name in names]
         self._clock = clock
         self._random = random
-        self._times = times or EjectionTimes()
         self._lock = threading.Lock()
         self._turn = 0
         self._used = self._first = len(self._addresses) if used is None else used
@@ -116,7 +108,7 @@ class Addresses:
             # Calls that failed together are one failure: the time grows only when it has passed.
             if not known or not self._is_ejected(number):
                 address.failures += 1
-                seconds = min(self._times.longest, self._times.first * 2.0 ** min(known, 16))
+                seconds = min(_LONGEST_EJECTION, _FIRST_EJECTION * 2.0 ** min(known, 16))
                 address.avoided_until = now + seconds * (1 + 0.2 * self._random())
         if not known:
             _LOGGER.warning("%s does not answer: %s", address.name, reason)

@@ -16,21 +16,13 @@ from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.throttle import CallShape, Throttles
 from xuanzang.client._reliability.tries import STREAM, Fault, FaultKind, Latencies, Method, RetryBudget
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRules:
-    """Limits on the tries of one call."""
-
-    max_overloads: int = 5
-    """Tries that may be refused with a delay, for want of a quota or without a throttle; else time is the limit."""
-    max_breaks: int = 3
-    """Tries that may break under way: a request that kills servers must not kill them all."""
-    first_backoff: float = 0.05
-    """Seconds before a call is sent again to addresses that have just failed; doubled each time."""
-    longest_backoff: float = 1.0
-    """Seconds at most between two tries."""
-
-
+# Tries that may be refused with a delay, for want of a quota or without a throttle; else time is the limit.
+_MAX_OVERLOADS = 5
+# Tries that may break under way: a request that kills servers must not kill them all.
+_MAX_BREAKS = 3
+# Seconds before a call is sent again to addresses that have just failed, doubled each time up to the second.
+_FIRST_BACKOFF = 0.05
+_LONGEST_BACKOFF = 1.0
 _MAX_CALLERS = 1024
 # Shortest wait for another look whether a call may be hedged.
 _HEDGE_SECONDS = 0.2
@@ -45,7 +37,6 @@ class Shared:
     random: Callable[[], float]
     latencies: Latencies = field(default_factory=Latencies)
     budget: RetryBudget = field(default_factory=RetryBudget)
-    rules: RetryRules = field(default_factory=RetryRules)
     throttles: Throttles | None = None
     """None: every call is sent, also to a server that will refuse it."""
     first_contact: FirstContact | None = None
@@ -115,7 +106,7 @@ class CallPlan:
         self._begun = shared.clock()
         self._send_at: float | None = self._begun
         self._failed: set[int] = set()  # addresses tried since the last backoff
-        self._backoff = shared.rules.first_backoff
+        self._backoff = _FIRST_BACKOFF
         self._overloads = self._breaks = 0
         self._hedge_at = math.inf
         self._hedges = int(method.may_be_hedged)
@@ -164,7 +155,7 @@ class CallPlan:
         if fault.kind is FaultKind.IDLE:
             self._breaks += 1
             self._send_at = self._shared.clock()
-            return self._breaks >= self._shared.rules.max_breaks
+            return self._breaks >= _MAX_BREAKS
         throttles = self._shared.throttles if fault.kind is FaultKind.OVERLOADED else None
         if throttles is not None:
             throttles.refused(each.address, each.shape, fault.delay)
@@ -236,7 +227,7 @@ class CallPlan:
     def _send_elsewhere(self, fault: Fault) -> bool:
         """Plan another try after a failure of the address; return whether there is one."""
         self._breaks += fault.kind is FaultKind.BROKEN
-        if self._breaks >= self._shared.rules.max_breaks:
+        if self._breaks >= _MAX_BREAKS:
             return False
         now = self._shared.clock()
         if self._shared.addresses.has_other(self._failed | self._used()):
@@ -244,9 +235,9 @@ class CallPlan:
         elif not self._tries:
             self._failed.clear()
             if not self._shared.budget.spend():
-                self._backoff = self._shared.rules.longest_backoff
+                self._backoff = _LONGEST_BACKOFF
             self._send_at = now + self._backoff * (0.5 + self._shared.random())
-            self._backoff = min(2 * self._backoff, self._shared.rules.longest_backoff)
+            self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
         missing = self._shared.missing
         last = min(self._deadline, self._begun + missing.patience()) if missing else self._deadline
         return self._send_at is not None and self._send_at < last
@@ -259,11 +250,11 @@ class CallPlan:
             is_throttled: True if the client limits such calls to what the servers accept, so that waiting costs
                 them nothing.
         """
-        rules, self._overloads = self._shared.rules, self._overloads + 1
-        if not is_throttled and not (self._shared.budget.spend() and self._overloads < rules.max_overloads):
+        self._overloads += 1
+        if not is_throttled and not (self._shared.budget.spend() and self._overloads < _MAX_OVERLOADS):
             return False
         # Estimates may be too small; a call that is refused again and again comes back less and less often.
-        least = min(rules.longest_backoff, rules.first_backoff * 2.0 ** min(self._overloads - 2, 16))
+        least = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(self._overloads - 2, 16))
         # Never sooner than asked; spread, so that those refused together do not return together.
         at = self._shared.clock() + max(delay, least) * (1 + 0.25 * self._shared.random())
         if at >= self._deadline:

@@ -8,20 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottleRules:
-    """Settings of `Throttles`."""
-
-    window: float = 10.0
-    """Seconds whose calls count."""
-    multiple: float = 2.0
-    """Calls sent for each that is accepted, K: more waste work on refusals, fewer notice later that there is room."""
-    min_calls: int = 10
-    """Calls in the window below which nothing follows from them."""
-    longest_hold: float = 5.0
-    """Maximum seconds that one refusal holds calls back."""
-
+WINDOW_SECONDS = 10.0
+"""Seconds whose calls count."""
+MULTIPLE = 2.0
+"""Calls sent for each that is accepted, K: more waste work on refusals, fewer notice later that there is room."""
+MIN_CALLS = 10
+"""Calls in the window below which nothing follows from them."""
+LONGEST_HOLD = 5.0
+"""Maximum seconds that one refusal holds calls back."""
 
 # Calls with nearly as much time, and with at least this share of the size, are taken to be alike.
 _SAME_TIME = 1.1
@@ -68,8 +62,7 @@ class Throttle:
     Reliability Engineering, chapter 21); calls counted are accepted, refused, or not sent by chance.
     """
 
-    def __init__(self, rules: ThrottleRules) -> None:
-        self._rules = rules
+    def __init__(self) -> None:
         self._seconds: deque[_Second] = deque()
         self._calls = self._accepted = 0
         self._hold: _Hold | None = None
@@ -94,7 +87,7 @@ class Throttle:
         """Hold back calls like a refused one, unless they are held back already."""
         self._delay = max(delay, _MIN_WAIT)
         if not self.holds(shape, now):
-            self._hold = _Hold(shape, now + delay, now + min(delay, self._rules.longest_hold))
+            self._hold = _Hold(shape, now + delay, now + min(delay, LONGEST_HOLD))
 
     def holds(self, shape: CallShape, now: float) -> bool:
         """Return whether a call is too early after a refusal."""
@@ -105,9 +98,9 @@ class Throttle:
     def chance(self, now: float) -> float:
         """Return the probability that a call is not sent, 0 to 1."""
         self._forget(now)
-        if self._calls < self._rules.min_calls:
+        if self._calls < MIN_CALLS:
             return 0.0
-        return max(0.0, (self._calls - self._rules.multiple * self._accepted) / (self._calls + 1))
+        return max(0.0, (self._calls - MULTIPLE * self._accepted) / (self._calls + 1))
 
     def wait(self, shape: CallShape, now: float, draw: float) -> float | None:
         """Decide about a call.
@@ -124,7 +117,7 @@ class Throttle:
         return self._delay if draw < self.chance(now) else None
 
     def _forget(self, now: float) -> None:
-        while self._seconds and self._seconds[0].number <= math.floor(now) - self._rules.window:
+        while self._seconds and self._seconds[0].number <= math.floor(now) - WINDOW_SECONDS:
             old = self._seconds.popleft()
             self._calls -= old.calls
             self._accepted -= old.accepted
@@ -138,23 +131,15 @@ class Throttles:
         random: Source of random numbers from 0 to 1.
     """
 
-    def __init__(
-        self,
-        addresses: int,
-        *,
-        clock: Callable[[], float],
-        random: Callable[[], float],
-        rules: ThrottleRules | None = None,
-    ) -> None:
-        self._rules = rules or ThrottleRules()
-        self._throttles = [Throttle(self._rules) for _ in range(addresses)]
+    def __init__(self, addresses: int, *, clock: Callable[[], float], random: Callable[[], float]) -> None:
+        self._throttles = [Throttle() for _ in range(addresses)]
         self._clock = clock
         self._random = random
         self._lock = threading.Lock()
 
     def fresh(self) -> Throttles:
         """Return throttles of the same addresses that know of no refusal."""
-        return Throttles(len(self._throttles), clock=self._clock, random=self._random, rules=self._rules)
+        return Throttles(len(self._throttles), clock=self._clock, random=self._random)
 
     def waits(self, shape: CallShape) -> dict[int, float]:
         """Return the addresses that refuse a call, each with the seconds until another try."""

@@ -73,20 +73,19 @@ class Fault:
         return self.kind not in (FaultKind.FINAL, FaultKind.LATE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TryLimits:
-    """Settings of `Latencies`."""
-
-    quantile: float = 0.95
-    """Quantile of the latencies that a time limit is a multiple of."""
-    multiple: float = 3.0
-    """Factor on that quantile."""
-    floor: float = 0.2
-    """Shortest time limit in seconds: shorter ones would react to noise."""
-    min_samples: int = 8
-    """Latencies needed before a limit is given."""
-    max_samples: int = 64
-    """Latencies kept per size class, the latest ones."""
+QUANTILE = 0.95
+"""Quantile of the latencies that a time limit is a multiple of."""
+MULTIPLE = 3.0
+"""Factor on that quantile."""
+FLOOR_SECONDS = 0.2
+"""Shortest time limit: shorter ones would react to noise."""
+MIN_SAMPLES = 8
+"""Latencies needed before a limit is given."""
+MAX_SAMPLES = 64
+"""Latencies kept per size class, the latest ones."""
+_MAX_TOKENS = 100.0
+# Tokens that an answered call earns: the long-run share of retries and hedges.
+_TOKENS_PER_ANSWER = 0.1
 
 
 class Latencies:
@@ -96,8 +95,7 @@ class Latencies:
     Threads may share it.
     """
 
-    def __init__(self, limits: TryLimits | None = None) -> None:
-        self._limits = limits or TryLimits()
+    def __init__(self) -> None:
         self._by_class: dict[tuple[str, int], deque[float]] = {}
         self._lock = threading.Lock()
 
@@ -109,7 +107,7 @@ class Latencies:
             seconds: Time from sending to the answer.
         """
         with self._lock:
-            new = deque[float](maxlen=self._limits.max_samples)
+            new = deque[float](maxlen=MAX_SAMPLES)
             self._by_class.setdefault((rpc, size.bit_length()), new).append(seconds)
 
     def limit(self, rpc: str, size: int) -> float | None:
@@ -123,10 +121,10 @@ class Latencies:
         """
         with self._lock:
             known = sorted(self._by_class.get((rpc, size.bit_length()), ()))
-        if len(known) < self._limits.min_samples:
+        if len(known) < MIN_SAMPLES:
             return None
-        quantile = known[min(len(known) - 1, int(self._limits.quantile * len(known)))]
-        return max(self._limits.floor, self._limits.multiple * quantile)
+        quantile = known[min(len(known) - 1, int(QUANTILE * len(known)))]
+        return max(FLOOR_SECONDS, MULTIPLE * quantile)
 
 
 class RetryBudget:
@@ -136,22 +134,16 @@ class RetryBudget:
 
     This is `retryThrottling` of gRFC A6, with hedges counted like failures, because they are load just as well.
     Threads may share it.
-
-    Args:
-        max_tokens: Tokens at the beginning and at most.
-        tokens_per_answer: Tokens that an answered call earns: the long-run share of retries and hedges.
     """
 
-    def __init__(self, *, max_tokens: float = 100.0, tokens_per_answer: float = 0.1) -> None:
-        self._max_tokens = max_tokens
-        self._tokens_per_answer = tokens_per_answer
-        self._tokens = max_tokens
+    def __init__(self) -> None:
+        self._tokens = _MAX_TOKENS
         self._lock = threading.Lock()
 
     def earn(self) -> None:
         """Count an answered call."""
         with self._lock:
-            self._tokens = min(self._max_tokens, self._tokens + self._tokens_per_answer)
+            self._tokens = min(_MAX_TOKENS, self._tokens + _TOKENS_PER_ANSWER)
 
     def spend(self) -> bool:
         """Count a failure or a hedge.
@@ -161,4 +153,4 @@ class RetryBudget:
         """
         with self._lock:
             self._tokens = max(0.0, self._tokens - 1.0)
-            return self._tokens > self._max_tokens / 2
+            return self._tokens > _MAX_TOKENS / 2
