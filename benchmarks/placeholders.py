@@ -2,8 +2,8 @@
 
     python benchmarks/placeholders.py [SENTENCES]
 
-Prints a line per direction, one for messages in the forms of programs, and one for texts of digits and signs alone. 129
-kinds in 40 sentences take some minutes.
+Prints a line per direction, one for messages in the forms of programs, and one for texts of digits and signs alone;
+then the time that the search for placeholders takes. 129 kinds in 40 sentences take some minutes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +22,7 @@ from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept  # noqa: E402
 
 from xuanzang.server import Translator  # noqa: E402
 from xuanzang.text.catalogue import find  # noqa: E402
+from xuanzang.text.spans.carrying import Carrier, is_no_language  # noqa: E402
 from xuanzang.text.types import PlaceholderFamily  # noqa: E402
 
 FAMILIES = tuple(family.value for family in PlaceholderFamily)
@@ -51,7 +52,7 @@ def main() -> None:
                 each.text != text for text, each in zip(signs, translator.translate(signs, model=model), strict=True)
             )
             print(f"{model}: {len(signs)} texts of digits and signs, {changed} changed")
-    _time_catalogue()
+        _time_catalogue(translator)
 
 
 def _count_forms(translator: Translator, model: str, forms: Sequence[Form]) -> None:
@@ -63,15 +64,34 @@ def _count_forms(translator: Translator, model: str, forms: Sequence[Form]) -> N
         print(f"  {text}")
 
 
-def _time_catalogue() -> None:
+def _time_catalogue(translator: Translator) -> None:
     families = frozenset(PlaceholderFamily)
-    text = (" ".join(ENGLISH).replace("{}", "it") * 20)[:20_000]
+    prose = [each.replace("{}", "it") for each in ENGLISH]
+    dense = ("%s", "{n}", "<b>", "</b>", "&amp;", ":id", "@bob", "${x}")
+    for name, text in (
+        ("prose", " ".join(prose) * 20),
+        ("messages", " ".join(form.text for form in ENGLISH_FORMS) * 4),
+        ("a field for 8 characters", "see {a} " * 2500),
+        ("a span for 8 characters", " ".join(f"go {each}" for each in dense) * 400),
+    ):
+        seconds = _least_seconds(lambda text=text: find(text[:20_000], families), 40)
+        print(f"catalogue on 20,000 characters, {name}: {1000 * seconds:.2f} ms")
+    carried = _least_seconds(lambda: [_parts_of(text, families) for text in prose], 40)
+    called = _least_seconds(lambda: translator.translate(prose, model="en-zh", beam_size=1), 3)
+    print(f"texts without placeholders: the search for them is {carried / called:.2%} of a greedy translation")
+
+
+def _parts_of(text: str, families: frozenset[PlaceholderFamily]) -> object:
+    return is_no_language(text) or Carrier(families, text, bool).parts_of_text(text)
+
+
+def _least_seconds(work: Callable[[], object], times: int) -> float:
     seconds = []
-    for _ in range(20):
+    for _ in range(times):
         begun = time.perf_counter()
-        find(text, families)
+        work()
         seconds.append(time.perf_counter() - begun)
-    print(f"catalogue on {len(text)} characters: {1000 * min(seconds):.2f} ms")
+    return min(seconds)
 
 
 if __name__ == "__main__":
