@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +75,7 @@ def _time_catalogue(translator: Translator) -> None:
         ("a field for 8 characters", "see {a} " * 2500),
         ("a span for 8 characters", " ".join(f"go {each}" for each in dense) * 400),
     ):
-        seconds = _least_seconds(lambda text=text: find(text[:20_000], families), 40)
+        seconds = _least_seconds(partial(find, text[:20_000], families), 40)
         print(f"catalogue on 20,000 characters, {name}: {1000 * seconds:.2f} ms")
     carried = _least_seconds(lambda: [_parts_of(text, families) for text in prose], 40)
     called = _least_seconds(lambda: translator.translate(prose, model="en-zh", beam_size=1), 3)

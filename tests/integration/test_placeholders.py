@@ -176,6 +176,30 @@ def test_a_part_of_a_number_is_written_as_a_fraction(translator: Translator) -> 
     assert (found.text.count("%d/%d"), found.text.count("%"), found.lost_placeholders) == (1, 2, ())
 
 
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("zh-en", "您好，【姓名】！您的订单已发货。"),
+        ("zh-en", "【重要通知】点击〔确定〕，再读『红楼梦』和〈电话〉。"),
+        ("zh-en", "请输入【姓名和电话〕。"),
+        ("zh-en", "乱码\ufffd在这里。"),
+        ("en-zh", "Enter 【your name】 here."),
+    ],
+)
+def test_signs_that_a_vocabulary_lacks_are_kept_in_every_form(translator: Translator, model: str, text: str) -> None:
+    for options in ({}, {"placeholders": ALL}, {"content_format": "html"}, {"beam_size": 1}):
+        found = translator.translate_one(text, model=model, **options).text
+        for sign in "【】〔〕『』〈〉\ufffd":
+            assert found.count(sign) == text.count(sign), found
+
+
+def test_amounts_and_comparisons_by_references_keep_their_numbers(translator: Translator) -> None:
+    for text in ("Price: &euro;5 &ndash; 10&nbsp;&euro;", "5 &lt; 6 and 7 &gt; 2", "It was 20&deg;C today."):
+        found = translate(translator, text).text
+        parts = re.compile(r"&\w+;|\d+")
+        assert Counter(parts.findall(found)) == Counter(parts.findall(text)), found
+
+
 def test_a_glossary_is_kept_beside_placeholders(translator: Translator) -> None:
     found = translate(translator, "Click {name} to open the printer.", glossary={"printer": "印表机"})
     assert "{name}" in found.text

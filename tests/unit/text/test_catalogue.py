@@ -6,6 +6,7 @@ import pytest
 from hostile_texts import superlinear
 
 from xuanzang.text.catalogue import Role, find
+from xuanzang.text.markup.document import Block
 from xuanzang.text.spans.blanks import blanks
 from xuanzang.text.spans.carrying import Carrier, is_no_language
 from xuanzang.text.types import PlaceholderFamily as Family
@@ -79,9 +80,9 @@ def test_prose_has_no_placeholders() -> None:
 
 
 def test_fields_without_a_number_are_ordered() -> None:
-    text = "%s %1$s %d {} {0} {:>3} %(a)s %% %n %1 %destination %dpx"
+    text = "%s %1$s %d {} {0} {:>3} %(a)s %% %n %1 %destination %dpx %d percent"
     found = [text[each.start : each.end] for each in find(text, ALL) if each.is_ordered]
-    assert found == ["%s", "%d", "{}", "{:>3}", "%dpx"]
+    assert found == ["%s", "%d", "{}", "{:>3}", "%dpx", "%d percent"]
 
 
 def test_fields_of_word_and_text_commands_of_tex_are_found_with_their_braces() -> None:
@@ -141,6 +142,40 @@ def test_white_space_and_invisible_characters_within_sentences_are_found(
     text: str, expected: list[tuple[str, Role]]
 ) -> None:
     assert [(text[each.start : each.end], each.role) for each in blanks(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        # A reference within a word is a letter of it.
+        ("Don&#39;t, it&rsquo;s Caf&eacute; &amp; bar", ["Don't, it’s Café X1 bar"]),
+        ("AT&amp;T &mdash; 2020", ["#1 #2 2020 a"]),
+        ("5 &lt; 6", ["5 < 6 a"]),
+        ("&lt;b&gt; or &lt;i&gt;", ["#1b#2 or #3i#4"]),
+        ("&euro;5 or 5&nbsp;&euro; or 20&deg;C, &pound;3 million", ["#1 or #2 or #3, £3 million"]),
+        ("%d percent of 百分之%d", ["#1 of #2 a"]),
+        ("%s of %s files, %s of %s", ["#1 files, #2 of #3"]),
+        ("第 {0} 页，共 {1} 页", ["第 #1 页"]),
+        ("【甲】乙", ["甲", "乙"]),
+        ("请按【甲】〖或〔", ["请按甲或"]),
+        ("看《甲》", None),
+    ],
+)
+def test_the_model_reads_a_word_for_what_is_for_programs_and_no_unknown_brackets(
+    text: str, read: list[str] | None
+) -> None:
+    # Without letters there is nothing to translate.
+    text = text if read is None or not read[0].endswith(" a") else f"{text} a"
+    parts = Carrier(ALL, text, lambda _: True, knows="《》".__contains__).parts_of_text(text)
+    assert (None if parts is None else [part.text for part in parts if isinstance(part, Block)]) == read
+
+
+@pytest.mark.parametrize("depth", [1, 101, 500])
+def test_brackets_of_any_depth_are_carried(depth: int) -> None:
+    text = f"甲{'【' * depth}乙{'】' * depth}"
+    parts = Carrier(frozenset(), text, lambda _: True, knows=lambda _: False).parts_of_text(text)
+    assert parts is not None
+    assert [part.text for part in parts if isinstance(part, Block)] == ["甲乙"]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ _TEX_NAMES = (
 _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
     {
         Family.PRINTF: (
+            (Role.VALUE, "%", r"(?<![0-9])%(?:\(\w{1,64}+\)|\d{1,2}\$)?[-+0-9.]{0,8}[diufsg] percent(?![A-Za-z])"),
+            (Role.VALUE, "百", r"百分之 ?%(?:\(\w{1,64}+\)|\d{1,2}\$)?[-+0-9.]{0,8}[diufsg](?![A-Za-z])"),
             (Role.VALUE, "%", r"%\([^()\s]{1,64}+\)" + _WIDTH + r"[diouxXeEfFgGcrsab]"),
             (Role.VALUE, "%", r"%\{[^{}\s]{1,64}+\}|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]"),
             (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:{_WIDTH}{_LENGTH}[A-Za-z@])"),
@@ -327,8 +329,11 @@ _MAIL = re.compile(r"(?:mailto:)?[A-Za-z0-9._%+-]{1,64}+@")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_])(?<![0-9][.,:/])[0-9]++(?:[.,:/][0-9]++)*+%?(?![A-Za-z0-9_])")
 _RUN = re.compile(r"[!-~]+")
 # Fields without a name or number.
+_FIELDS_OF_PLACES = ("%s", "%dpx", "%d percent", "百分之%d", "{}", "{:d}", "{!r}")
 _COMMON_FIELDS = frozenset(("%s", "%d", "%@", "{}"))
-_ORDERED = re.compile(rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@][a-z]{{0,2}}$|\{{[:!}}]")
+_ORDERED = re.compile(
+    rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@](?: percent|[a-z]{{0,2}})$|百分之 ?%[^($]*$|\{{[:!}}]"
+)
 
 
 _Matches = Callable[[str, int], "re.Match[str] | None"]
@@ -368,7 +373,7 @@ def _alternatives(patterns: Sequence[tuple[str, Role]], marks: str) -> tuple[_Ma
     compiled = re.compile(f"(?:{joined})[^{marks}]*+")
     roles = [(Role.VALUE, False)] * (compiled.groups + 1)
     for number, (pattern, role) in enumerate(patterns):
-        has_fields = any(re.match(pattern, field) for field in ("%s", "%dpx", "{}", "{:d}", "{!r}"))
+        has_fields = any(re.match(pattern, field) for field in _FIELDS_OF_PLACES)
         roles[compiled.groupindex[f"p{number}"]] = role, has_fields
     return compiled.match, roles
 

@@ -198,6 +198,11 @@ class TextCodec:
         """Return whether the model knows every piece of a text in its source vocabulary."""
         return self.source.unk_id not in self.source.encode(self._normalized(text))
 
+    def knows(self, text: str) -> bool:
+        """Return whether the source vocabulary has pieces for a text other than single bytes."""
+        source_ids = self.source.encode(self._normalized(text))
+        return self.source.unk_id not in source_ids and not any(map(self.source.is_byte, source_ids))
+
     def can_copy(self, text: str) -> bool:
         """Return whether the model reads and writes a text exactly as it is."""
         read, written = self.source.encode(self._normalized(text)), self.encode_target(text)

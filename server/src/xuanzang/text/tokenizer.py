@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from xuanzang.text.offsets import Span
 
 WORD_START = "\u2581"
 """Mark of SentencePiece for the space before a word."""
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_NO_CHARACTER = "\ufffd"
 
 
 class Tokenizer:
@@ -39,14 +42,18 @@ class Tokenizer:
         return offsets
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, without white space at both ends."""
+        """Return the text of ids, without white space at both ends and bytes that are no character."""
         text: str = self._processor.decode(list(ids))
-        return text.strip()
+        return _whole(text).strip()
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text that each id adds to `decode`; the bytes of a character add it with the last of them."""
         decoded = self._processor.decode(list(ids), return_type="offset_mapping")
         return _added_texts(decoded["text"], decoded["offsets"])
+
+    def is_byte(self, token_id: int) -> bool:
+        """Return whether an id stands for a byte of a character that has no piece."""
+        return _BYTE.fullmatch(self.piece_of(token_id)) is not None
 
     def piece_of(self, token_id: int) -> str:
         """Return the piece of an id."""
@@ -116,7 +123,7 @@ class TableTokenizer(Tokenizer):
     @override
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._processor.decode(self.pieces_of(self._spoken(ids)))
-        return _spaced(text).strip()
+        return _whole(_spaced(text)).strip()
 
     @override
     def token_texts(self, ids: Sequence[int]) -> list[str]:
@@ -146,8 +153,14 @@ class TableTokenizer(Tokenizer):
 
 def _added_texts(text: str, offsets: Iterable[Span]) -> list[str]:
     """Return the parts of a text between offsets, without the white space at both ends of the text."""
-    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
-    return [text[max(start, first) : min(end, last)] for start, end in offsets]
+    seen = text.replace(_NO_CHARACTER, " ")
+    first, last = len(text) - len(seen.lstrip()), len(seen.rstrip())
+    return [_whole(text[max(start, first) : min(end, last)]) for start, end in offsets]
+
+
+def _whole(text: str) -> str:
+    """Return a text without the marks of bytes that are no character."""
+    return text.replace(_NO_CHARACTER, "")
 
 
 def _spaced(text: str) -> str:

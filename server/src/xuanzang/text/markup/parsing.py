@@ -102,6 +102,11 @@ class BlockBuilder:
         last = self._texts[-1][-1:] if self._texts else ""
         return last.isalnum() and not _WIDE.match(last)
 
+    @property
+    def is_deep(self) -> bool:
+        """True if no further element may be opened."""
+        return len(self._open) > MAX_INLINE_DEPTH
+
     def add_verbatim(self, raw: str, text: str = "") -> None:
         """Add an untranslated part: a tag without content, a comment, or an element with its text."""
         start = self._length
@@ -145,7 +150,7 @@ class BlockBuilder:
 
     def open(self, token: MarkupToken) -> None:
         """Add the start tag of an element."""
-        if len(self._open) > MAX_INLINE_DEPTH:
+        if self.is_deep:
             raise MarkupError(f"must have at most {MAX_INLINE_DEPTH} inline elements within one another")
         self._pass(token.raw)
         self._open.append(_Open(name=token.name, raw=token.raw, start=self._length))

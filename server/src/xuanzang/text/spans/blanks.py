@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
+from types import MappingProxyType
 
 from xuanzang.text.catalogue import Found, Role
 from xuanzang.text.scripts import script_of
@@ -22,7 +23,7 @@ _PICTURE = "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297
 # Symbols, pictures, and characters that tokenisers write otherwise, such as the ² of m²; none that a language has as a
 # punctuation mark or a word, as currencies do.
 _SIGNS = (
-    "\u00a6-\u00a9\u00ac\u00ae\u00b1-\u00b3\u00b5\u00b6\u00b9\u00bc-\u00be\u00d7\u00f7\u2020-\u2022\u2030\u2031\u203b"
+    "\ufffc\ufffd\u00a6-\u00a9\u00ac\u00ae\u00b1-\u00b3\u00b5\u00b6\u00b9\u00bc-\u00be\u00d7\u00f7\u2020-\u2022\u2030\u2031\u203b"
     "\u2044\u2070\u2074-\u208e\u2100-\u2bff\u3012\u3013\u3020\u3030\u3036\u3200-\u33ff\U0001f000-\U0001faff"
 )
 _RAISED = "\u00b2\u00b3\u00b9\u2070\u2074-\u207f"
@@ -40,14 +41,22 @@ _ALPHABETS = (
     "\ufb13-\ufdff\ufe70-\ufefc"
 )
 _FOREIGN = re.compile(rf"[{_ALPHABETS}]{{2,}}+(?:[ -][{_ALPHABETS}]{{2,}}+)*+")
-_ODD = re.compile(f"[{_WIDE}{_BREAKS}{_INVISIBLE}{_JOINERS}{_SIGNS}\u03bc]")
+BRACKETS: Mapping[str, str] = MappingProxyType(
+    dict(zip("〈《「『【〔〖〘〚⟨⟪⦅⁅❨❬❲", "〉》」』】〕〗〙〛⟩⟫⦆⁆❩❭❳", strict=True))
+)
+"""Closing brackets by their opening ones; the vocabularies of many models lack some of them."""
+_OPENING, _CLOSING = "".join(BRACKETS), "".join(BRACKETS.values())
+_LABEL = re.compile(r"[【〖〔][^【】〖〗〔〕]*+([】〗〕])(?=.*\w)", re.DOTALL)
+_ODD = re.compile(f"[{_WIDE}{_BREAKS}{_INVISIBLE}{_JOINERS}{_SIGNS}{_OPENING}{_CLOSING}\u03bc]")
 _BLANKS = re.compile(
     f"(?P<picture>(?:{_PICTURE}[\U0001f3fb-\U0001f3ff]?|[0-9#*](?=\ufe0f\u20e3))\ufe0f\u20e3?"
     f"(?:\u200d{_PICTURE}[\U0001f3fb-\U0001f3ff\ufe0f]{{0,2}}){{0,8}})"
     f"|(?P<space>(?<![\n\r {_WIDE}{_BREAKS}])(?:[ {_WIDE}{_BREAKS}]{{2,}}+|[{_WIDE}{_BREAKS}])(?![\n\r]))"
+    f"|(?P<open>[{_OPENING}])|(?P<close>[{_CLOSING}])"
     f"|(?P<sign>{_SIGN})"
     f"|(?P<point>[{_INVISIBLE}]+|(?<![{_JOINED}\ufe0f])[{_JOINERS}]+(?![{_JOINED}]))"
 )
+_ROLES = {"sign": Role.SIGN, "open": Role.OPEN, "close": Role.CLOSE}
 _LONG = 3
 _ENDS = ("", *".!?;。！？；…”’\"')]")
 
@@ -64,7 +73,11 @@ def blanks(text: str) -> Iterator[Found]:
     start = 0
     for part in split_sentences(text):
         if not is_copied(part):
-            yield from _within(part, start)
+            label = _LABEL.match(part)
+            ends = (start, start + label.start(1)) if label else ()
+            for span in _within(part, start):
+                # A label, as in 【Notice】, is no part of the sentence behind it.
+                yield span._replace(role=Role.BREAK) if span.start in ends else span
         start += len(part)
 
 
@@ -98,7 +111,7 @@ def foreign_words(text: str, scripts: Set[str]) -> Iterator[Found]:
 def _within(sentence: str, offset: int) -> Iterator[Found]:
     for match in _BLANKS.finditer(sentence):
         start, end = match.span()
-        role = Role.SIGN if match.lastgroup == "sign" else Role.POINT
+        role = _ROLES.get(match.lastgroup or "", Role.POINT)
         if match.lastgroup == "space":
             is_column = end - start >= _LONG or any(mark in match[0] for mark in _BREAKS)
             role = Role.BREAK if is_column else Role.SPACE

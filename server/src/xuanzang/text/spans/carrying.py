@@ -11,12 +11,13 @@ import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
 
 from xuanzang.text.catalogue import Found, Role, find
 from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import BlockSequence
 from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind, unescaped
-from xuanzang.text.spans.blanks import blanks, blanks_of_markup, foreign_words, has_blanks
+from xuanzang.text.spans.blanks import BRACKETS, blanks, blanks_of_markup, foreign_words, has_blanks
 from xuanzang.text.spans.messages import ESCAPES, Choice, Literal, Message, parse_message, raw_of
 from xuanzang.text.types import PlaceholderFamily
 
@@ -26,7 +27,14 @@ MAX_PLACEHOLDERS = 2000
 _GLUE = re.compile(r" ?[-/:|=x×+*_@~]? ?|[.,]?")
 # A number that is a part of another one; a fraction has the same sense in any language, and keeps their order.
 _INTEGER = r"%[-+0-9.']{0,8}(?:hh?|ll?|[qjztL])?[diu]"
-_PART_OF = re.compile(rf"({_INTEGER}(?: ?(?:[kKMGT]i?)?B| ?%%)?) (?:out )?of (?:the )?({_INTEGER})")
+_PART_OF = re.compile(
+    rf"({_INTEGER}(?: ?(?:[kKMGT]i?)?B| ?%%)?|%s) (?:out )?of (?:the )?({_INTEGER}|%s)| ?页[，,、]? ?共 ?"
+)
+_COUNTED = re.compile(r" (?:[a-z]{2,16} )?[a-z]{2,16}(?:s|ed)\b")
+# A percentage; a bare sign after a conversion, as in "%d%", would be another conversion.
+_SHARE = re.compile(
+    r"(?:百分之 ?)?(%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+0-9.]{0,8}(?:hh?|ll?|[qjztL])?[diufsg])(?: percent)?"
+)
 # A text that has a word without any sign, and no bracket that may be around it.
 _PLAIN = re.compile(r"(?=(?:\S+ )?[A-Za-z]+[ ,.!?])[^{}<>\[\]%`\\]*$")
 _TAG_NAME = re.compile(r"[<\[]/?([^\s/>\]=]*)")
@@ -38,6 +46,14 @@ _HTML = frozenset(
 _CODE_SIGNS = re.compile(r"[\[\]{}<>|\\*@^~`$#%=]")
 _APOSTROPHES = ("'", "’")
 _QUOTES = frozenset("\"'`´“”‘’„‚«»‹›「」『』")
+# Signs whose sense a sentence needs, and that a model copies.
+_SPOKEN_SIGNS = frozenset("<>")
+_CURRENCIES = frozenset("$€£¥₹₽₩₺¢")
+_AFTER_NUMBERS = _CURRENCIES | {"°"}
+_AMOUNT = re.compile(r"(?:&nbsp;| )?[0-9]++(?:[.,][0-9]++)*+(?P<more>\s?(?:[mb]illion|thousand|[万亿]))?")
+_DEGREES = re.compile(r"[CF](?![A-Za-z])|")
+_AMOUNT_BEFORE = re.compile(r"[0-9]++(?:[.,][0-9]{1,16}+){0,8}(?:&nbsp;|\xa0| )?$")
+_BRACKETS = frozenset((*BRACKETS, *BRACKETS.values()))
 _MAX_NAME = 32
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9]{1,32}+$")
 _NAME = re.compile(r"[A-Za-z0-9]{1,32}+")
@@ -138,6 +154,7 @@ class Carrier:
         is_usable: Callable[[str], bool],
         *,
         foreign: Set[str] = frozenset(),
+        knows: Callable[[str], bool] = bool,
     ) -> None:
         """Begin with a text.
 
@@ -146,7 +163,9 @@ class Carrier:
             text: The text, or content with markup.
             is_usable: Whether the model reads and writes a word as it is.
             foreign: Scripts of words that stay, because no language of the model has them.
+            knows: Whether the model's vocabulary has the characters of a text.
         """
+        self._text, self._knows = text, cache(knows)
         self._foreign = foreign
         self._is_usable = is_usable
         self._families = families - {PlaceholderFamily.ICU}
@@ -182,11 +201,17 @@ class Carrier:
 
     def _spans(self, text: str, families: Set[PlaceholderFamily], more: Iterable[Found]) -> list[Found]:
         """Find the carried spans, in the order of the text; adjacent ones are joined."""
-        odd = more if text.isascii() else (*foreign_words(text, self._foreign), *more)
+        odd = more if text.isascii() else (*foreign_words(text, self._foreign), *self._unknown(text, more))
         found = sorted((*(find(text, families) if families else ()), *odd), key=lambda span: (span.start, -span.end))
         kept: list[Found] = []
-        for span in (_whole_name(text, each) if text[each.start] == "&" else each for each in found):
+        for each in found:
+            span = _whole_name(text, each) if text[each.start] == "&" else each
+            while kept and span.start < kept[-1].start:
+                # An amount reaches back over its space.
+                kept.pop()
             last = kept[-1] if kept else None
+            if last and span.start < last.end:
+                span = each
             if last and span.start < last.end:
                 continue
             if last and span.role is last.role is Role.VALUE and _is_one(text, last, span):
@@ -199,6 +224,10 @@ class Carrier:
                 return []
             raise MarkupError(f"must have at most {MAX_PLACEHOLDERS} placeholders")
         return kept
+
+    def _unknown(self, text: str, found: Iterable[Found]) -> Iterator[Found]:
+        """Yield spans, except brackets that the model knows."""
+        return (each for each in found if text[each.start] not in _BRACKETS or not self._knows(text[each.start]))
 
     def _add(self, sequence: BlockSequence, run: Run, spans: Iterable[Found]) -> None:
         end = 0
@@ -223,6 +252,8 @@ class Carrier:
                 builder.add_verbatim(raw)
             case Role.SIGN:
                 self._add_sign(sequence, span, raw)
+            case Role.OPEN if builder.is_deep and raw in _BRACKETS:
+                builder.add_verbatim(raw)
             case Role.OPEN:
                 builder.open(MarkupToken(TokenKind.OPEN, raw, _tag_name(raw)))
             case Role.CLOSE:
@@ -230,7 +261,7 @@ class Carrier:
             case Role.VALUE:
                 # A caller that asks for nothing gets no refusal.
                 word = self._word() if self._asks else ""
-                builder.add_placeholder(raw, word, is_ordered=span.is_ordered, written=_PART_OF.sub(r"\1/\2", raw))
+                builder.add_placeholder(raw, word, is_ordered=span.is_ordered, written=_written(raw))
 
     def _add_entity(self, sequence: BlockSequence, span: Found, raw: str) -> None:
         decoded = html.unescape(raw)
@@ -240,8 +271,16 @@ class Carrier:
             sequence.builder.add_space(raw)
         elif decoded in _QUOTES or has_blanks(decoded):
             sequence.builder.add_verbatim(raw)
+        elif self._is_stand_in(decoded):
+            sequence.builder.add_placeholder(raw, decoded)
         else:
             self._add_span(sequence, span._replace(role=Role.VALUE), raw)
+
+    def _is_stand_in(self, decoded: str) -> bool:
+        """Return whether the sign of an entity may stand in for it, as € for the amount behind &euro;."""
+        if not (self._asks and decoded in _SPOKEN_SIGNS and self._is_usable(decoded)):
+            return False
+        return unescaped(self._text).count(decoded) == 1
 
     def _add_sign(self, sequence: BlockSequence, span: Found, raw: str) -> None:
         builder = sequence.builder
@@ -291,23 +330,44 @@ class Carrier:
                 start += len(raw_of(part))
 
 
+def _written(raw: str) -> str:
+    """Return the form of a placeholder in a translation: signs in place of words that two languages order otherwise."""
+    share = _SHARE.fullmatch(raw)
+    if share:
+        return raw if share[0] == share[1] else f"{share[1]}%%"
+    return _PART_OF.sub(lambda part: f"{part[1] or ''}/{part[2] or ''}", raw)
+
+
 def _is_one(text: str, first: Found, second: Found) -> bool:
     """Return whether two placeholders are read as one."""
     if _GLUE.fullmatch(text, first.end, second.start):
         return True
-    return first.is_ordered and second.is_ordered and bool(_PART_OF.fullmatch(text, first.start, second.end))
+    if _PART_OF.fullmatch(text, first.end, second.start):
+        # 第 {0} 页，共 {1} 页
+        return text[max(0, first.start - 2) : first.start].strip() == "第"
+    part = _PART_OF.fullmatch(text, first.start, second.end) if first.is_ordered and second.is_ordered else None
+    return part is not None and ("%s" not in part[0] or _COUNTED.match(text, second.end) is not None)
 
 
 def _whole_name(text: str, entity: Found) -> Found:
-    """Return the name that an entity is within, as in AT&amp;T, or else the entity."""
-    before = _NAME_BEFORE.search(text[max(0, entity.start - _MAX_NAME) : entity.start])
-    after = _NAME.match(text, entity.end)
-    if before and after and html.unescape(text[entity.start : entity.end]) == "&":
-        return Found(entity.start - len(before[0]), after.end(), Role.VALUE)
+    """Return the name or the amount that an entity is within, as in AT&amp;T and &euro;5, or else the entity."""
+    decoded = html.unescape(text[entity.start : entity.end])
+    before = text[max(0, entity.start - _MAX_NAME) : entity.start]
+    if decoded == "&" and (first := _NAME_BEFORE.search(before)) and (last := _NAME.match(text, entity.end)):
+        return Found(entity.start - len(first[0]), last.end(), Role.VALUE)
+    if decoded in _CURRENCIES and (last := _AMOUNT.match(text, entity.end)):
+        # The model reads "£3.5 million" better than a word that stands in for a part of it.
+        return entity._replace(role=Role.SIGN) if last["more"] else Found(entity.start, last.end(), Role.VALUE)
+    if decoded in _AFTER_NUMBERS and (first := _AMOUNT_BEFORE.search(before)):
+        unit = _DEGREES.match(text, entity.end) if decoded == "°" else None
+        return Found(entity.start - len(first[0]), unit.end() if unit else entity.end, Role.VALUE)
     return entity
 
 
 def _tag_name(raw: str) -> str:
+    """Return the name of a tag, which a bracket is, too: the closing one's."""
+    if raw in _BRACKETS:
+        return BRACKETS.get(raw, raw)
     found = _TAG_NAME.match(raw)
     return found[1].lower() if found else ""
 
@@ -326,5 +386,5 @@ def _with_pairs(text: str, spans: Sequence[Found]) -> Iterator[Found]:
             yield span
             continue
         name = _tag_name(text[span.start : span.end])
-        is_empty = name in _HTML or name in VOID or span.role is Role.CLOSE
+        is_empty = name in _HTML or name in VOID or name in _BRACKETS or span.role is Role.CLOSE
         yield span._replace(role=Role.POINT if is_empty else Role.VALUE)

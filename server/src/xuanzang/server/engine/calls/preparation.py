@@ -266,7 +266,9 @@ class Preparation:
         return parse(text, self._format, self._carrier(text) if self._carries else None)
 
     def _carrier(self, text: str) -> Carrier:
-        return Carrier(self._families, text, self._is_usable, foreign=self._model.foreign_scripts)
+        return Carrier(
+            self._families, text, self._is_usable, foreign=self._model.foreign_scripts, knows=self._codec.knows
+        )
 
     def _is_usable(self, word: str) -> bool:
         """Return whether the model reads and writes a word as it is, such as one that stands in for a placeholder."""
