@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -34,7 +35,8 @@ ATTACKS_OF_FRAMES = ("1024 idle streams", "5000 idle connections", "rapid reset"
 def attacking(script: Path, *arguments: str) -> Iterator[None]:
     """Let a process attack, at a lower priority, once it says that it has begun."""
     command = ("nice", sys.executable, str(script), *arguments)
-    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=variables)
     assert attacker.stdout is not None
     try:
         if not attacker.stdout.readline():

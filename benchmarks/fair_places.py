@@ -1,7 +1,9 @@
 """Latency of a caller of single sentences next to a greedy one.
 
 Starts a server, or asks one that runs. Each attack is measured beside a calm phase just before it: latencies of the
-caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a separate process.
+caller, statuses of its calls with deadlines, the ratio of the 99th percentiles, the slowest health check, the share of
+a core that server and attacker took. The attacker is a separate process, and has another address if its name says "from
+afar": ::1, beside the caller's 127.0.0.1.
 
     python -m benchmarks.fair_places --seconds 8
     python -m benchmarks.fair_places --seconds 6 --processes 1 2 4 --connections 1 2 8 64
@@ -28,12 +30,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from benchmarks.harness.processes import cpu_seconds
 from xuanzang.client import TranslationClient
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
-LOCAL = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))
+LOCAL = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0))
 SENTENCES = ("我有一只猫。", "今天天气很好，我们去公园吧。", "老师昨天给我们讲了一个很有意思的故事。", "你好！")
 CAT = SENTENCES[0]
 LEGAL = "甲方应当在本合同签订之日起三十日内，按照附件一所列的金额和方式，向乙方支付全部款项。"
@@ -41,6 +45,8 @@ DEADLINE = 5.0
 _CALLERS = 16
 AT_ONCE = 4
 """Calls that an attacker has in progress."""
+FROM_AFAR = "from afar: "
+_CONNECTIONS = 8
 
 Options = pb.DecodingOptions
 
@@ -53,18 +59,60 @@ def settings_of(options: Options | None) -> pb.TranslationSettings:
 Call = Callable[[Any, int], Awaitable[object]]
 
 
-def unary(contents: list[str], options: Options | None = None, *, names: int = 1) -> Call:
+def unary(
+    contents: list[str],
+    options: Options | None = None,
+    *,
+    names: int = 1,
+    name: str = "attacker",
+    settings: pb.TranslationSettings | None = None,
+) -> Call:
     """Return an attack by calls with many texts, from callers of many names."""
-    request = pb.TranslateTextRequest(contents=contents, settings=settings_of(options))
+    request = pb.TranslateTextRequest(contents=contents, settings=settings or settings_of(options))
 
     async def call(stub: Any, number: int) -> None:
-        name = (("x-client-id", f"attacker {number % names}"),)
+        metadata = (("x-client-id", name if names == 1 else f"{name} {number % names}"),)
         with contextlib.suppress(grpc.aio.AioRpcError):
-            await stub.TranslateText(request, timeout=60, metadata=name)
+            await stub.TranslateText(request, timeout=60, metadata=metadata)
             return
         await asyncio.sleep(0.01)
 
     return call
+
+
+async def cancelled(stub: Any, _number: int) -> None:
+    """Call with 160 sentences, and hang up after 0.3 seconds."""
+    request = pb.TranslateTextRequest(contents=[CAT * 20] * 8, settings=settings_of(None))
+    call = stub.TranslateText(request, metadata=(("x-client-id", "attacker"),))
+    await asyncio.sleep(0.3)
+    call.cancel()
+    await asyncio.sleep(0)
+
+
+async def detected(stub: Any, _number: int) -> None:
+    """Have the languages of 16 MB of texts detected."""
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await stub.DetectLanguage(pb.DetectLanguageRequest(contents=["hello wereld " * 1200] * 1024), timeout=60)
+
+
+def from_afar() -> Mapping[str, tuple[int, Call]]:
+    """Return attacks from another address, each with its number of calls in progress."""
+    eight = [LEGAL] * 8
+    entries = [pb.GlossaryEntry(source=f"词{number}", targets=[f"w{number}"]) for number in range(200_000)]
+    html = pb.TranslationSettings(source_language_code="zh", content_format=pb.CONTENT_FORMAT_HTML)
+    glossary = pb.TranslationSettings(source_language_code="zh", glossary_entries=entries)
+    draws = Options(num_hypotheses=16, sampling=pb.SamplingOptions(temperature=10))
+    return {
+        "64 callers of the victim's name": (64, unary(eight, name="victim")),
+        "200 names": (200, unary(eight, names=200)),
+        "700 names": (700, unary(eight, names=700)),
+        "64 callers of an unknown model": (64, unary(eight, settings=pb.TranslationSettings(model="none"))),
+        "cancelled calls": (8, cancelled),
+        "16 draws at temperature 10": (4, unary([CAT], draws)),
+        "16 MiB of HTML": (4, unary(["<a" * 2**22], settings=html)),
+        "200,000 glossary entries": (4, unary([CAT], settings=glossary)),
+        "16 MB of texts to detect": (4, detected),
+    }
 
 
 def stream(content: str, options: Options, *, count: int) -> Call:
@@ -122,14 +170,20 @@ ATTACKS: Mapping[str, Call] = {
 
 async def attack(port: int, name: str) -> None:
     """Attack until standard input ends."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", LOCAL) as channel:
-        stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+    is_far = name.startswith(FROM_AFAR)
+    at_once, call = from_afar()[name.removeprefix(FROM_AFAR)] if is_far else (AT_ONCE, ATTACKS[name])
+    async with contextlib.AsyncExitStack() as opened:
+        stubs: list[Any] = []
+        for _ in range(_CONNECTIONS if is_far else 1):
+            address = f"{'[::1]' if is_far else '127.0.0.1'}:{port}"
+            channel = await opened.enter_async_context(grpc.aio.insecure_channel(address, LOCAL))
+            stubs.append(translation_pb2_grpc.TranslationServiceStub(channel))
 
         async def repeat(number: int) -> None:
             while True:
-                await ATTACKS[name](stub, number)
+                await call(stubs[number % len(stubs)], number)
 
-        tasks = [asyncio.create_task(repeat(number)) for number in range(AT_ONCE)]
+        tasks = [asyncio.create_task(repeat(number)) for number in range(at_once)]
         print("begun", flush=True)
         await asyncio.to_thread(sys.stdin.read)
         for task in tasks:
@@ -140,30 +194,40 @@ async def attack(port: int, name: str) -> None:
 async def measured(port: int, seconds: float) -> dict[str, Any]:
     """Translate one sentence after the other; return latencies in milliseconds, and statuses."""
     codes: Counter[str] = Counter()
-    latencies = []
+    latencies, checks = [], list[float]()
     chance = random.Random(1)
+
+    async def check(channel: grpc.aio.Channel) -> None:
+        while True:
+            began = time.perf_counter()
+            await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=DEADLINE)
+            checks.append(1000 * (time.perf_counter() - began))
+            await asyncio.sleep(0.1)
+
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", LOCAL) as channel:
         stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
-        ends = time.monotonic() + seconds
+        ends, checking = time.monotonic() + seconds, asyncio.create_task(check(channel))
         while time.monotonic() < ends:
             request = pb.TranslateTextRequest(contents=[chance.choice(SENTENCES)], settings=settings_of(None))
             began = time.perf_counter()
             call = stub.TranslateText(request, timeout=DEADLINE, metadata=(("x-client-id", "victim"),))
             codes[(await call.code()).name] += 1
             latencies.append(1000 * (time.perf_counter() - began))
+        checking.cancel()
     hundredths = statistics.quantiles(latencies, n=100)
-    return {"calls": len(latencies), "p50": hundredths[49], "p99": hundredths[98], "max": max(latencies), **codes}
+    figures = {"calls": len(latencies), "p50": hundredths[49], "p99": hundredths[98], "max": max(latencies)}
+    return {**figures, "health": max(checks), **codes}
 
 
-async def measure(port: int, seconds: float, only: str) -> None:
-    """Print the figures of each attack."""
+async def measure(port: int, seconds: float, only: str, *, server: int | None) -> None:
+    """Print the figures of each attack on a server, by the number of its process if that is known."""
     await measured(port, 2)
-    for name in ATTACKS:
+    for name in (*ATTACKS, *(f"{FROM_AFAR}{name}" for name in from_afar())):
         if only not in name:
             continue
         calm = await measured(port, seconds)
         attacker = await asyncio.create_subprocess_exec(
-            *("nice", sys.executable, __file__, "--port", str(port), "--attack", name),
+            *("nice", sys.executable, "-m", "benchmarks.fair_places", "--port", str(port), "--attack", name),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -171,14 +235,19 @@ async def measure(port: int, seconds: float, only: str) -> None:
         assert attacker.stdout is not None
         await attacker.stdout.readline()
         await asyncio.sleep(1)
+        pids = {"attacker": attacker.pid, **({"server": server} if server else {})}
+        used = {who: cpu_seconds(pid) for who, pid in pids.items()}
         beside = await measured(port, seconds)
+        cores = {who: round((cpu_seconds(pid) - used[who]) / seconds, 2) for who, pid in pids.items()}
         attacker.stdin.close()
         await attacker.wait()
         figures = {"attack": name, "p99 ratio": beside["p99"] / calm["p99"], "calm": calm, "beside": beside}
+        figures |= {"cores": cores}
         print(json.dumps(figures, default=str), flush=True)
         print(
             f"{name}: p50 {calm['p50']:.0f} -> {beside['p50']:.0f} ms, p99 {calm['p99']:.0f} -> {beside['p99']:.0f} "
-            f"({beside['p99'] / calm['p99']:.1f} x), longest {beside['max']:.0f} ms",
+            f"({beside['p99'] / calm['p99']:.1f} x), longest {beside['max']:.0f} ms, health {beside['health']:.0f} ms, "
+            f"refused {beside['calls'] - beside['OK']}; cores: {cores}",
             file=sys.stderr,
             flush=True,
         )
@@ -219,7 +288,7 @@ def spreads(models: str, processes: list[int], connections: list[int], seconds: 
     print("|---|---|---|---|---|")
     for count in processes:
         for number in connections:
-            with server(models, f"--processes={count}") as port:
+            with server(models, f"--processes={count}") as (port, _):
                 # All processes begin to answer together.
                 with TranslationClient(f"127.0.0.1:{port}", wait_for_server=True) as client:
                     client.translate_one(CAT, timeout=120)
@@ -230,16 +299,16 @@ def spreads(models: str, processes: list[int], connections: list[int], seconds: 
 
 
 @contextlib.contextmanager
-def server(models: str, *options: str) -> Iterator[int]:
-    """Run a server on a free port."""
+def server(models: str, *options: str) -> Iterator[tuple[int, int]]:
+    """Run a server on a free port of all addresses, and yield the port and the number of its process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    flags = ["--models", models, "--address", f"127.0.0.1:{port}", "--metrics-address", "127.0.0.1:0"]
+    flags = ["--models", models, "--address", f"[::]:{port}", "--metrics-address", "127.0.0.1:0", "--anonymous"]
     process = subprocess.Popen([sys.executable, "-m", "xuanzang.server", *flags, "--log-level", "warning", *options])
     try:
         grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(timeout=60)
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait()
@@ -262,8 +331,9 @@ def main() -> None:
     if arguments.attack:
         asyncio.run(attack(arguments.port, arguments.attack))
         return
-    with contextlib.nullcontext(arguments.port) if arguments.port else server(arguments.models) as port:
-        asyncio.run(measure(port, arguments.seconds, arguments.only))
+    running = contextlib.nullcontext((arguments.port, None)) if arguments.port else server(arguments.models)
+    with running as (port, pid):
+        asyncio.run(measure(port, arguments.seconds, arguments.only, server=pid))
 
 
 if __name__ == "__main__":

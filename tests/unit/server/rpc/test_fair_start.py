@@ -85,21 +85,53 @@ async def test_an_rpc_that_comes_alone_begins_at_once(rpcs: Beginnings) -> None:
 async def test_refusals_have_pauses_while_another_address_calls(
     rpcs: Beginnings, other: str, is_probe: bool, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, paused = asyncio.get_running_loop(), list[float]()
+    loop, now, paused = asyncio.get_running_loop(), 100.0, list[float]()
 
-    def call_later(seconds: float, call: Callable[[], None]) -> None:
+    def call_later(seconds: float, call: Callable[[], None]) -> asyncio.Handle:
+        nonlocal now
         paused.append(seconds)
-        loop.call_soon(call)
+        now += seconds
+        return loop.call_soon(call)
 
+    monkeypatch.setattr(loop, "time", lambda: now)
+    monkeypatch.setattr(loop, "call_later", call_later)
     rpcs.add("refused", "a", is_refused=True)
     rpcs.add("other", other, is_probe=is_probe)
-    monkeypatch.setattr(loop, "call_later", call_later)
     for _ in range(40):
         rpcs.add("refused", "a", is_refused=True)
-    await rpcs.until(42)
-    await asyncio.sleep(0)
+    for _ in range(1000):
+        await asyncio.sleep(0)
     monkeypatch.undo()
-    assert sum(paused) == pytest.approx(fair_start.REFUSAL_SECONDS * 40 if pauses else 0)
+    assert len(rpcs.begun) == 42
+    assert sum(paused) == pytest.approx(fair_start.REFUSAL_SECONDS * 39 if pauses else 0)
+
+
+async def test_a_failed_rpc_keeps_its_address_waiting_and_no_other(rpcs: Beginnings) -> None:
+    for name in ("first", "other"):
+        rpcs.add(name, name)
+    await asyncio.sleep(0)
+    rpcs.start.failed("first")
+    rpcs.add("again", "first")
+    await asyncio.sleep(0)
+    rpcs.add("third", "third")
+    assert rpcs.begun == ["first", "other", "third"]
+    await rpcs.until(4)
+
+
+async def test_after_a_long_turn_one_waiting_rpc_begins_and_the_others_pause(
+    rpcs: Beginnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, now, paused = asyncio.get_running_loop(), 100.0, list[float]()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    monkeypatch.setattr(loop, "call_later", lambda seconds, _: paused.append(seconds))
+    rpcs.add("other", "b")
+    for number in range(12):
+        rpcs.add(number, "a")
+    assert rpcs.begun == ["other", 0, 1, 2]
+    now += 0.01
+    await asyncio.sleep(0)
+    assert rpcs.begun == ["other", 0, 1, 2, 3]
+    assert paused == pytest.approx([0.01])
 
 
 async def test_a_refused_caller_that_comes_back_at_once_waits_for_the_pause(rpcs: Beginnings) -> None:

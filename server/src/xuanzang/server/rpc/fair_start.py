@@ -11,8 +11,12 @@ _BEGUN_AT_ONCE: Final = 4
 MAX_WAITING: Final = 4096
 """Maximum RPCs that have arrived and not begun; gRPC's core holds further ones, in the order of arrival."""
 REFUSAL_SECONDS: Final = 0.001
-"""Pause after each refusal of an unread RPC while several addresses call: a few times the event loop's work on it."""
+"""Pause of an address after each refusal of an unread RPC while others call: a few times the event loop's work on it.
+It is longer by the number of addresses that have pauses."""
+_REFUSALS_OF_FAILURE = 4
 _SEVERAL_SECONDS = 1.0
+# Beyond this delay of a turn, in which earlier RPCs go on, one waiting RPC begins, the next ones after as long again.
+_LATE_SECONDS = 0.003
 _Line = tuple[str, bool]
 
 
@@ -29,15 +33,16 @@ class FairStart:
         self._loop = loop
         self._lines: dict[_Line, deque[Callable[[], bool]]] = {}
         self._waiting = 0
-        self._is_planned = False
-        # RPCs that have begun in this turn of the event loop, or in this pause.
+        # RPCs that have begun since the lines had their last turn.
         self._begun = 0
-        # Refusals since the last pause, and the lines that they were given to, until the pause is over.
-        self._refusals = 0
-        self._refused: set[_Line] = set()
+        self._paused_until: dict[_Line, float] = {}
+        self._late_until = 0.0
         # Address that called last, and the time until which there are others.
         self._address = ""
         self._several_until = 0.0
+        # The lines' next turn, and the time that it is planned for.
+        self._next: asyncio.Handle | None = None
+        self._due = 0.0
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -49,20 +54,23 @@ class FairStart:
             begin: Begins it, and returns whether it was refused; raises nothing.
             is_probe: Whether it asks for the health of the server, and so waits for no other RPC of its address.
         """
-        line = address, is_probe
+        line, now = (address, is_probe), self._loop.time()
         if not is_probe and address != self._address:
-            self._several_until = self._loop.time() + _SEVERAL_SECONDS if self._address else 0.0
+            self._several_until = now + _SEVERAL_SECONDS if self._address else 0.0
             self._address = address
-        if self._begun < _BEGUN_AT_ONCE and line not in self._lines and line not in self._refused:
+        pause = self._paused_until.get(line, now) - now
+        if self._begun < _BEGUN_AT_ONCE and line not in self._lines and pause <= 0:
             self._begin(line, begin)
-            if not self._is_planned:
-                self._is_planned = True
-                self._loop.call_soon(self._go_on)
-            return
-        self._lines.setdefault(line, deque()).append(begin)
-        self._waiting += 1
-        if self._waiting >= MAX_WAITING:
-            self._has_room.clear()
+        else:
+            self._lines.setdefault(line, deque()).append(begin)
+            self._waiting += 1
+            if self._waiting >= MAX_WAITING:
+                self._has_room.clear()
+        self._plan(max(0.0, pause))
+
+    def failed(self, address: str) -> None:
+        """Take note that an RPC from an address failed after it was read, which is as much work as some refusals."""
+        self._pause((address, False), _REFUSALS_OF_FAILURE)
 
     async def room(self) -> None:
         """Wait until another RPC may wait here."""
@@ -71,28 +79,51 @@ class FairStart:
 
     def _begin(self, line: _Line, begin: Callable[[], bool]) -> None:
         self._begun += 1
-        if begin() and self._loop.time() < self._several_until:
-            self._refusals += 1
-            self._refused.add(line)
+        if begin():
+            self._pause(line, 1)
+
+    def _pause(self, line: _Line, refusals: int) -> None:
+        """Let a line wait after refusals, if there are other callers."""
+        now = self._loop.time()
+        if now < self._several_until:
+            until = self._paused_until.get(line, now)
+            self._paused_until[line] = max(until, now) + refusals * REFUSAL_SECONDS * max(1, len(self._paused_until))
+
+    def _plan(self, pause: float) -> None:
+        """Give the lines their turn after a pause at the latest; without one in the next turn of the event loop."""
+        due = self._loop.time() + pause
+        if self._next is not None:
+            if self._due <= due:
+                return
+            self._next.cancel()
+        self._due = due
+        self._next = self._loop.call_later(pause, self._go_on) if pause else self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Pause after refusals, then begin the next RPCs, one of each line after the other."""
-        self._begun = 0
-        if self._refusals:
-            pause, self._refusals = REFUSAL_SECONDS * self._refusals, 0
-            self._loop.call_later(pause, self._go_on)
+        """Begin the next RPCs, one of each line after the other, of those that do not pause."""
+        now = self._loop.time()
+        late, self._begun, self._next = now - self._due, 0, None
+        if now < self._late_until:
+            self._plan(self._late_until - now)
             return
-        self._refused.clear()
-        while self._lines and self._begun < _BEGUN_AT_ONCE:
-            line = next(iter(self._lines))
+        is_late = late > _LATE_SECONDS and now < self._several_until
+        ready = deque(line for line in self._lines if self._paused_until.get(line, now) <= now)
+        while ready and self._begun < (1 if is_late else _BEGUN_AT_ONCE):
+            line = ready.popleft()
             waiting = self._lines.pop(line)
-            begin = waiting.popleft()
+            self._begin(line, waiting.popleft())
+            self._waiting -= 1
             if waiting:
                 self._lines[line] = waiting
-            self._waiting -= 1
-            self._begin(line, begin)
+                if self._paused_until.get(line, now) <= now:
+                    ready.append(line)
+        self._paused_until = {line: until for line, until in self._paused_until.items() if until > now}
         if self._waiting < MAX_WAITING:
             self._has_room.set()
-        self._is_planned = self._begun > 0
-        if self._is_planned:
-            self._loop.call_soon(self._go_on)
+        if is_late and self._lines:
+            self._late_until = now + late
+            self._plan(late)
+        elif self._lines:
+            self._plan(max(0.0, min([self._paused_until.get(line, now) for line in self._lines]) - now))
+        elif self._begun:
+            self._plan(0.0)

@@ -98,9 +98,14 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         else:
             answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
         task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
+        task.add_done_callback(partial(self._ended, host_of(context.peer()), context))
         # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
         _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
         return False
+
+    def _ended(self, address: str, context: Any, _: asyncio.Task[None]) -> None:
+        if context.code() not in (None, 0, grpc.StatusCode.OK):
+            self._start.failed(address)
 
     def _refuse(self, call: object, refusal: Refusal) -> None:
         """Send a refusal without a task, which would take a tenth of the time; the last operation waits for the end."""
