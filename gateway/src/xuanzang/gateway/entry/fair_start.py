@@ -15,7 +15,8 @@ from xuanzang.gateway.limits import network_of
 
 _BEGUN_AT_ONCE = 4
 REFUSAL_SECONDS: Final = 0.005
-"""Pause after each refused request while several addresses call: a few times the event loop's work on it."""
+"""Pause of an address after each refused request while others call: a few times the event loop's work on it. It is
+longer by the number of addresses that have pauses."""
 _SEVERAL_SECONDS = 1.0
 
 
@@ -48,22 +49,21 @@ class StartQueue:
     """Lets requests begin a few at a time, sides in turn, so that a crowd on one side hardly delays the others.
 
     The beginning of a request, and often all of it, runs in the event loop. A refused caller comes back, so while there
-    are other sides, each refusal is followed by a pause for all sides that wait. Belongs to one event loop.
+    are other sides, each refusal lets its side pause. Belongs to one event loop.
     """
 
     def __init__(self) -> None:
         """Begin without waiting requests."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._is_planned = False
         self._begun = 0
-        """Requests that have begun in this turn of the event loop, or in this pause."""
-        self._refusals = 0
-        """Refusals since the last pause."""
-        self._refused: set[str] = set()
-        """Sides that had one, until the pause is over."""
+        """Requests that have begun since the sides had their last turn."""
+        self._paused_until: dict[str, float] = {}
         # Side that called last, and the time until which there are others.
         self._side = ""
         self._several_until = 0.0
+        # The next turn of the sides, and the time that it is planned for.
+        self._next: asyncio.Handle | None = None
+        self._due = 0.0
 
     async def turn(self, side: str) -> None:
         """Wait until the next request of one side may begin.
@@ -71,47 +71,55 @@ class StartQueue:
         Args:
             side: Name of the side, such as a network address; empty for probes.
         """
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
         if side not in ("", self._side):
-            self._several_until = loop.time() + _SEVERAL_SECONDS if self._side else 0.0
+            self._several_until = now + _SEVERAL_SECONDS if self._side else 0.0
             self._side = side
-        if self._begun < _BEGUN_AT_ONCE and side not in self._waiting and side not in self._refused:
+        pause = max(0.0, self._paused_until.get(side, now) - now)
+        begins = self._begun < _BEGUN_AT_ONCE and side not in self._waiting and not pause
+        self._plan(pause)
+        if begins:
             self._begun += 1
-            self._plan()
             return
-        waiting = loop.create_future()
+        waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(side, deque()).append(waiting)
         await waiting
 
     def refused(self, side: str) -> None:
         """Take note that a request of one side was refused."""
-        if side and asyncio.get_running_loop().time() < self._several_until:
-            self._refusals += 1
-            self._refused.add(side)
-            self._plan()
+        now = asyncio.get_running_loop().time()
+        if side and now < self._several_until:
+            until = self._paused_until.get(side, now)
+            self._paused_until[side] = max(until, now) + REFUSAL_SECONDS * max(1, len(self._paused_until))
 
-    def _plan(self) -> None:
-        if not self._is_planned:
-            self._is_planned = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+    def _plan(self, pause: float) -> None:
+        """Give the sides their turn after a pause at the latest; without one in the next turn of the event loop."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + pause
+        if self._next is not None:
+            if self._due <= due:
+                return
+            self._next.cancel()
+        self._due = due
+        self._next = loop.call_later(pause, self._go_on) if pause else loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Pause after refusals, then let the next requests begin, one of each side after the other."""
-        self._begun = 0
-        if self._refusals:
-            pause, self._refusals = REFUSAL_SECONDS * self._refusals, 0
-            asyncio.get_running_loop().call_later(pause, self._go_on)
-            return
-        self._refused.clear()
-        while self._waiting and self._begun < _BEGUN_AT_ONCE:
-            side = next(iter(self._waiting))
+        """Let the next requests begin, one of each side after the other, of those that do not pause."""
+        now = asyncio.get_running_loop().time()
+        self._begun, self._next = 0, None
+        ready = deque(side for side in self._waiting if self._paused_until.get(side, now) <= now)
+        while ready and self._begun < _BEGUN_AT_ONCE:
+            side = ready.popleft()
             line = self._waiting.pop(side)
             following = line.popleft()
             if line:
                 self._waiting[side] = line
+                ready.append(side)
             if not following.done():
                 following.set_result(None)
                 self._begun += 1
-        self._is_planned = self._begun > 0
-        if self._is_planned:
-            asyncio.get_running_loop().call_soon(self._go_on)
+        self._paused_until = {side: until for side, until in self._paused_until.items() if until > now}
+        if self._waiting:
+            self._plan(max(0.0, min([self._paused_until.get(side, now) for side in self._waiting]) - now))
+        elif self._begun:
+            self._plan(0.0)
