@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_keys import add_key
 from gateways import RunningGateway, gateway_process
 from replicas import Replica
-from tests.integration.test_access import keys
 
 ASK = b'{"texts": ["\xe6\x88\x91\xe6\x9c\x89"], "source_language": "zh", "target_language": "en"}'
 OTHER = "127.0.0.2"
@@ -30,7 +30,7 @@ PROBE = b"GET /livez HTTP/1.1\r\nhost: 10.0.0.1\r\nconnection: close\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def key(keys_file: Path) -> str:
-    return keys(keys_file, "add", "holder")
+    return add_key(keys_file, "holder")
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from api_keys import add_key, run_keys
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import (
@@ -20,14 +19,9 @@ from xuanzang.client import (
     StatusCode,
     TranslationClient,
 )
+from xuanzang.command.__main__ import main
 
 LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
-
-
-def keys(file: Path, *arguments: str) -> str:
-    """Run `xuanzang keys` and return what it writes to standard output."""
-    command = [sys.executable, "-m", "xuanzang.command", "keys", *arguments, f"--keys-file={file}"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -36,8 +30,8 @@ def keys_file(tmp_path: Path) -> Path:
 
 
 async def test_the_sdk_gets_each_status_with_its_details(start_server: Any, keys_file: Path) -> None:
-    key = keys(keys_file, "add", "quota", "--requests-per-minute=2", "--characters-per-minute=1000")
-    other = keys(keys_file, "add", "other model", "--model=large")
+    key = add_key(keys_file, "quota", "--requests-per-minute=2", "--characters-per-minute=1000")
+    other = add_key(keys_file, "other model", "--model=large")
     async with start_server(keys_file=keys_file, anonymous=False) as running:
         for wrong in ("", "xz_unknown_key"):
             async with AsyncTranslationClient(running.address, api_key=wrong) as client:
@@ -62,7 +56,7 @@ async def test_the_sdk_gets_each_status_with_its_details(start_server: Any, keys
 
 
 def test_the_blocking_client_is_answered_with_its_key(start_server: Any, keys_file: Path) -> None:
-    key = keys(keys_file, "add", "holder")
+    key = add_key(keys_file, "holder")
 
     async def call() -> None:
         async with start_server(keys_file=keys_file, anonymous=False) as running:
@@ -73,7 +67,7 @@ def test_the_blocking_client_is_answered_with_its_key(start_server: Any, keys_fi
 
 
 async def test_a_running_server_follows_the_command_and_logs_no_key(start_process: Any, keys_file: Path) -> None:
-    first = keys(keys_file, "add", "first")
+    first = add_key(keys_file, "first")
     secret = "xz_guess_0123456789"
     async with start_process(f"--keys-file={keys_file}", "--no-anonymous", "--log-level=debug") as server:
         await server.until("serving")
@@ -81,12 +75,12 @@ async def test_a_running_server_follows_the_command_and_logs_no_key(start_proces
         async with AsyncTranslationClient(server.address, api_key=secret) as client:
             with pytest.raises(AccessDeniedError):
                 await client.translate_one("你好。")
-        second = await asyncio.to_thread(keys, keys_file, "add", "second")
+        second = add_key(keys_file, "second")
         async with AsyncTranslationClient(server.address, api_key=second) as client:
             await until_answer(client, AccessDeniedError, missing=True)
         async with AsyncTranslationClient(server.address, api_key=first) as client:
             await client.translate_one("你好。")
-            await asyncio.to_thread(keys, keys_file, "revoke", first.split("_")[1])
+            run_keys(keys_file, "revoke", first.split("_")[1])
             await until_answer(client, AccessDeniedError, missing=False)
         assert await server.stop() == 0
     assert server.logged("keys reloaded")
@@ -108,7 +102,7 @@ async def until_answer(client: AsyncTranslationClient, error: type[Exception], *
 async def test_health_is_answered_and_the_metrics_know_keys_by_id(start_server: Any, keys_file: Path) -> None:
     import grpc
 
-    key = keys(keys_file, "add", "holder")
+    key = add_key(keys_file, "holder")
     async with start_server(keys_file=keys_file, anonymous=False) as running:
         async with grpc.aio.insecure_channel(running.address) as channel:
             answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -124,7 +118,7 @@ async def test_health_is_answered_and_the_metrics_know_keys_by_id(start_server: 
 
 
 async def test_the_queue_takes_turns_between_keys_at_one_address(start_server: Any, keys_file: Path) -> None:
-    greedy, modest = keys(keys_file, "add", "greedy"), keys(keys_file, "add", "modest")
+    greedy, modest = add_key(keys_file, "greedy"), add_key(keys_file, "modest")
     async with (
         start_server(keys_file=keys_file, max_batch_sentences=1, max_join_source_tokens=1) as running,
         AsyncTranslationClient(running.address, api_key=greedy) as many,
@@ -139,7 +133,7 @@ async def test_the_queue_takes_turns_between_keys_at_one_address(start_server: A
 
 
 async def test_sentences_of_a_key_are_limited_by_the_engines_split(start_server: Any, keys_file: Path) -> None:
-    key = keys(keys_file, "add", "holder", "--concurrent-sentences=2")
+    key = add_key(keys_file, "holder", "--concurrent-sentences=2")
     async with (
         start_server(keys_file=keys_file) as running,
         AsyncTranslationClient(running.address, api_key=key) as client,
@@ -150,15 +144,15 @@ async def test_sentences_of_a_key_are_limited_by_the_engines_split(start_server:
 
 
 def test_the_command_shows_a_key_once_and_never_its_hash(keys_file: Path) -> None:
-    key = keys(keys_file, "add", "holder", "--model=zh-en", "--model=en-zh/2", "--requests-per-minute=60")
+    key = add_key(keys_file, "holder", "--model=zh-en", "--model=en-zh/2", "--requests-per-minute=60")
     assert keys_file.stat().st_mode & 0o777 == 0o600
     content = keys_file.read_text()
-    [listed] = [json.loads(line) for line in keys(keys_file, "list", "--json").splitlines()]
+    [listed] = [json.loads(line) for line in run_keys(keys_file, "list", "--json").splitlines()]
     assert {"salt", "hash"}.isdisjoint(listed)
     assert (listed["name"], listed["models"], listed["requests_per_minute"]) == ("holder", ["zh-en", "en-zh/2"], 60)
-    assert key.rpartition("_")[2] not in content + json.dumps(listed) + keys(keys_file, "list")
-    keys(keys_file, "revoke", listed["id"])
-    assert "revoked" in keys(keys_file, "list")
+    assert key.rpartition("_")[2] not in content + json.dumps(listed) + run_keys(keys_file, "list")
+    run_keys(keys_file, "revoke", listed["id"])
+    assert "revoked" in run_keys(keys_file, "list")
 
 
 @pytest.mark.parametrize(
@@ -170,15 +164,16 @@ def test_the_command_shows_a_key_once_and_never_its_hash(keys_file: Path) -> Non
         (["list"], "keys.0.hash: String should match"),
     ],
 )
-def test_the_command_names_what_is_wrong_in_one_line(keys_file: Path, arguments: list[str], reason: str) -> None:
-    keys(keys_file, "add", "holder")
+def test_the_command_names_what_is_wrong_in_one_line(
+    keys_file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    add_key(keys_file, "holder")
     if arguments == ["list"]:
         content = json.loads(keys_file.read_text())
         content["keys"][0]["hash"] = "f00d"
         keys_file.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "xuanzang.command", "keys", *arguments, f"--keys-file={keys_file}"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert reason in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert "f00d" not in done.stderr
+    capsys.readouterr()
+    assert main(["keys", *arguments, f"--keys-file={keys_file}"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert reason in line
+    assert "f00d" not in line

@@ -11,9 +11,9 @@ from typing import Any
 
 import deepl
 import pytest
+from api_keys import add_key
 from gateways import RunningGateway, gateway_process, running_gateway, started_gateway
 from prometheus_client.parser import text_string_to_metric_families
-from tests.integration.test_access import keys
 
 ASK: Any = {"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}
 LONG = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
@@ -36,8 +36,8 @@ async def raw(port: int, *pieces: bytes) -> bytes:
 
 
 async def test_keys_reach_the_server_whatever_the_api(start_server: Any, tmp_path: Path) -> None:
-    key = keys(tmp_path / "keys.json", "add", "holder")
-    small = keys(tmp_path / "keys.json", "add", "small", "--characters-per-minute=6")
+    key = add_key(tmp_path / "keys.json", "holder")
+    small = add_key(tmp_path / "keys.json", "small", "--characters-per-minute=6")
     async with (
         start_server(keys_file=tmp_path / "keys.json", anonymous=False) as running,
         running_gateway(running.address) as gateway,
@@ -245,12 +245,12 @@ async def test_half_open_scrapes_take_no_thread_each_and_keep_nobody_out(running
             writer.transport.abort()
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-async def test_other_signals_end_no_gateway(running: Any, number: signal.Signals) -> None:
+async def test_other_signals_end_no_gateway(running: Any) -> None:
     async with gateway_process(f"--server={running.address}") as (process, gateway):
-        process.send_signal(number)
-        assert (await gateway.post("/v1/translate", json=ASK)).status == 200
-        process.send_signal(number)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            process.send_signal(number)
+            assert (await gateway.post("/v1/translate", json=ASK)).status == 200
+            process.send_signal(number)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
 

@@ -258,7 +258,7 @@ async def test_sighup_reloads_keys_certificate_glossaries_and_models(
     pem = tmp_path / "server.pem"
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
     keys_file = tmp_path / "keys.json"
-    await asyncio.to_thread(add_key, keys_file, "first")
+    add_key(keys_file, "first")
     flags = [f"--models={models}", f"--keys-file={keys_file}", f"--tls-certificate={pem}", f"--tls-key={pem}"]
     async with start_process(*flags, "--watch-models=0", "--no-detection") as server:
         await server.until("serving")
@@ -266,7 +266,7 @@ async def test_sighup_reloads_keys_certificate_glossaries_and_models(
         (models / "glossaries").mkdir()
         (models / "glossaries" / "terms.tsv").write_text("# source_language: zh\n# target_language: en\n猫\tcat\n")
         authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
-        key = await asyncio.to_thread(add_key, keys_file, "second")
+        key = add_key(keys_file, "second")
         server.process.send_signal(signal.SIGHUP)
         await server.until("reloaded")
         tls = TLSConfig(root_certificates=authority.cert_pem.bytes(), server_name="localhost")

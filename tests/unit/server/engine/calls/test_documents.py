@@ -90,7 +90,7 @@ def plain(split: SplitDocument, remaining: Iterator[Sequence[Hypothesis]], codec
     return "".join(texts)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(st.integers(0, 10**9), st.sampled_from(FORMATS), st.booleans())
 def test_well_formed_content_keeps_every_tag_and_the_plain_translation(
     seed: int, content_format: ContentFormat, spaced: bool
