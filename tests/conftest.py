@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import itertools
 import os
 import signal
@@ -120,30 +121,60 @@ def toy_pairs() -> list[tuple[str, str]]:
     ]
 
 
+BuildOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def toy_files(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def build_once(tmp_path_factory: pytest.TempPathFactory) -> BuildOnce:
+    """Return a function that lets one process of the run fill a folder, which all of them then read."""
+    processes = tmp_path_factory.getbasetemp()
+    shared = processes.parent if "PYTEST_XDIST_WORKER" in os.environ else processes
+
+    def build_once(name: str, build: Callable[[Path], object]) -> Path:
+        folder, built = shared / "shared" / name, shared / f"{name}.built"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not built.exists():
+                folder.mkdir(parents=True)
+                build(folder)
+                built.touch()
+        return folder
+
+    return build_once
+
+
+@pytest.fixture(scope="session")
+def toy_files(toy_pairs: list[tuple[str, str]], build_once: BuildOnce) -> tuple[Path, Path]:
     """Return a training file and a validation file of toy pairs."""
-    folder = tmp_path_factory.mktemp("pairs")
-    train, valid = folder / "train.tsv", folder / "valid.tsv"
     lines = ["\t".join(pair) + "\n" for pair in toy_pairs]
-    train.write_text("".join(line for i, line in enumerate(lines) if i % 10), encoding="utf-8")
-    valid.write_text("".join(lines[::10]), encoding="utf-8")
-    return train, valid
+
+    def build(folder: Path) -> None:
+        (folder / "train.tsv").write_text("".join(line for i, line in enumerate(lines) if i % 10), encoding="utf-8")
+        (folder / "valid.tsv").write_text("".join(lines[::10]), encoding="utf-8")
+
+    folder = build_once("pairs", build)
+    return folder / "train.tsv", folder / "valid.tsv"
 
 
 @pytest.fixture(scope="session")
-def bundled_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundled_checkpoint(build_once: BuildOnce) -> Path:
     """The bundled Chinese to English model as a checkpoint, read back from its bundle."""
-    from xuanzang.export.restoring import restore
 
-    folder = tmp_path_factory.mktemp("bundled") / "zh-en"
-    restore(max((Path(__file__).parents[1] / "server" / "models" / "zh-en").iterdir()), folder)
-    return folder
+    def build(folder: Path) -> None:
+        from xuanzang.export.restoring import restore
+
+        restore(max((Path(__file__).parents[1] / "server" / "models" / "zh-en").iterdir()), folder / "zh-en")
+
+    return build_once("bundled", build) / "zh-en"
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_checkpoint(toy_files: tuple[Path, Path], build_once: BuildOnce) -> Path:
     """Return a checkpoint of the tiny preset with random weights that are lively enough for varied output."""
+    return build_once("tiny", partial(save_tiny_checkpoint, *toy_files)) / "checkpoint"
+
+
+def save_tiny_checkpoint(train: Path, valid: Path, folder: Path) -> None:
     import torch
 
     from xuanzang.model.checkpoint import save_checkpoint
@@ -151,8 +182,6 @@ def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempP
     from xuanzang.model.network.config import PRESETS, TransformerConfig
     from xuanzang.model.network.transformer import Transformer
 
-    folder = tmp_path_factory.mktemp("tiny")
-    train, valid = toy_files
     metadata = prepare(PrepareSettings(train=[train], valid=valid, output=folder / "data", vocab_size=340))
     vocabularies = metadata.source_vocab_size, metadata.target_vocab_size
     config = TransformerConfig(source_vocab_size=vocabularies[0], target_vocab_size=vocabularies[1], **PRESETS["tiny"])
@@ -165,29 +194,28 @@ def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempP
         # Ends come often enough that searches finish on their own.
         model.target_embedding.weight[config.eos_id] *= 3
     save_checkpoint(folder / "checkpoint", dict(model.named_parameters()), config, folder / "data", {"step": 0})
-    return folder / "checkpoint"
 
 
 @pytest.fixture(scope="session")
-def tiny_bundle_repository(
-    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def tiny_bundle_repository(tiny_checkpoint: Path, toy_files: tuple[Path, Path], build_once: BuildOnce) -> Path:
     """Return a models directory that holds model "tiny", version 1, zh to en, float32."""
-    from xuanzang.export.exporter import export
-    from xuanzang.export.settings import ExportSettings
 
-    repository = tmp_path_factory.mktemp("models")
-    settings = ExportSettings(
-        checkpoint=tiny_checkpoint,
-        repository=repository,
-        model="tiny",
-        precision="float32",
-        valid=toy_files[1],
-        parity_sentences=5,
-        evaluation_sentences=8,
-    )
-    export(settings)
-    return repository
+    def build(repository: Path) -> None:
+        from xuanzang.export.exporter import export
+        from xuanzang.export.settings import ExportSettings
+
+        settings = ExportSettings(
+            checkpoint=tiny_checkpoint,
+            repository=repository,
+            model="tiny",
+            precision="float32",
+            valid=toy_files[1],
+            parity_sentences=5,
+            evaluation_sentences=8,
+        )
+        export(settings)
+
+    return build_once("models", build)
 
 
 @pytest.fixture(scope="session")
@@ -234,17 +262,15 @@ def toy_student(toy_pairs: list[tuple[str, str]]) -> Callable[[str, bool], Any]:
 
 
 @pytest.fixture(scope="session")
-def student_bundle(
-    toy_student: Callable[[str, bool], Any], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, bool], Path]:
+def student_bundle(toy_student: Callable[[str, bool], Any], build_once: BuildOnce) -> Callable[[str, bool], Path]:
     """Return a function that builds the bundle of a toy student, and gives its folder."""
-
     from xuanzang.export.students import build_bundle
 
-    @cache
     def student_bundle(precision: str, shared: bool) -> Path:
-        folder = tmp_path_factory.mktemp("students") / "student" / "1"
-        build_bundle(toy_student(precision, shared), folder, source_language="zh", target_language="en")
-        return folder
+        def build(folder: Path) -> None:
+            student = toy_student(precision, shared)
+            build_bundle(student, folder / "student" / "1", source_language="zh", target_language="en")
+
+        return build_once(f"students-{precision}-{shared}", build) / "student" / "1"
 
     return student_bundle
