@@ -103,7 +103,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(require-python)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,shortlist]' -e 'export[checkpoints]' -e 'client[catalogues,documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,pull,batch]' -e 'gateway[grpc,google]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[training,plots,moses,shortlist]' -e 'export[checkpoints]' -e 'client[catalogues,documents,parquet,loadtest]' -e 'server[cpu,detection,traditional,moses,otel,hub,pull,batch]' -e 'gateway[grpc,google]' --group dev
 	touch $@
 
 # One line per step of pip.

@@ -27,8 +27,8 @@ from benchmarks.engines.workload import FULL_BATCHES, QUICK_BATCHES, Workload, s
 from benchmarks.harness.bundled_model import SENTENCES, newest_bundle, single_sentences
 from benchmarks.harness.processes import cpu_times, share_of_others
 from xuanzang.export.certification.certificate import ParityError
-from xuanzang.model.checkpoint import CheckpointError
 from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.stored_checkpoint import CheckpointError
 
 PARTS = ("engine", "served", "cost")
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import torch
 
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, start_from
+from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint, start_from
 from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.stored_checkpoint import CheckpointError
 
 
 @torch.no_grad()

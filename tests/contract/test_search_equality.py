@@ -8,8 +8,9 @@ import pytest
 import torch
 from search_options import search_options
 
+from xuanzang.model.beams import Hypothesis
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.search import beam_search
 from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis

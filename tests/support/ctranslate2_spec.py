@@ -10,9 +10,10 @@ import numpy as np
 from ctranslate2.specs import TransformerSpec
 from torch import nn
 
-from xuanzang.model.checkpoint import Checkpoint, CheckpointError
+from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
+from xuanzang.model.stored_checkpoint import CheckpointError
 
 
 def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path, shortlist: Shortlist | None = None) -> None:

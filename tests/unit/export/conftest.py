@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 import torch
 
+from xuanzang.model.checkpoint import network_of
+from xuanzang.model.network.arrays import ArrayNetwork
 from xuanzang.model.network.config import PRESETS, TransformerConfig
 from xuanzang.model.network.transformer import Transformer
 
@@ -26,6 +28,7 @@ CONFIGS = {
         bos_id=3,
         banned_ids=(3, 7, 11),
     ),
+    "as mBART": dataclasses.replace(TINY, positions="sinusoidal_fairseq", activation="gelu", embedding_norm=True),
     "not scaled": dataclasses.replace(TINY, scale_embeddings=False),
     "deep encoder, shallow decoder": dataclasses.replace(TINY, num_encoder_layers=4, num_decoder_layers=1),
 }
@@ -43,6 +46,12 @@ def model(request: pytest.FixtureRequest) -> Transformer:
             elif "embedding" not in name:
                 parameter.mul_(1.5)
     return model
+
+
+@pytest.fixture
+def network(model: Transformer) -> ArrayNetwork:
+    """Return the same model over numpy arrays."""
+    return network_of(model)
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from xuanzang.export.certification.certificate import ParityError
 from xuanzang.export.examples import choose_languages, read_examples
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.importing.importer import import_model
+from xuanzang.model.stored_checkpoint import CheckpointError
 
 
 def settings_of(checkpoint: Path, repository: Path, **changes: object) -> ExportSettings:

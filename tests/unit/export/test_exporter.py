@@ -143,7 +143,7 @@ def test_an_export_that_fails_parity_leaves_nothing_behind(
     settings = export_settings(
         tiny_checkpoint, toy_files[1], tmp_path, precision="float32", max_float32_difference=1e-12
     )
-    with pytest.raises(ParityError, match=r"differ from torch by .* the limit is 1e-12"):
+    with pytest.raises(ParityError, match=r"differ from numpy by .* the limit is 1e-12"):
         export(settings)
     assert list(tmp_path.iterdir()) == []
 
@@ -185,7 +185,7 @@ def test_calibrated_ranges_cover_what_relu_and_norm_can_give(
 ) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
     examples = [Example(source, checkpoint.source_ids(source), [], "", target) for source, target in toy_pairs[:20]]
-    ranges = calibrate(checkpoint.model, reference_ids(checkpoint, examples))
+    ranges = calibrate(checkpoint.network, reference_ids(checkpoint, examples))
     assert ranges.keys() >= {"output_projection", "encoder_layers.0.feed_forward.outer"}
     assert ranges["encoder_layers.0.feed_forward.outer"].low == 0.0  # after a ReLU
     assert all(low <= 0.0 <= high and low < high for low, high in ranges.values())

@@ -18,6 +18,8 @@ from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Precision
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.export.weight_store import WeightStore
+from xuanzang.model.checkpoint import network_of
+from xuanzang.model.network.arrays import ArrayNetwork
 from xuanzang.model.network.config import PRESETS, TransformerConfig
 from xuanzang.model.network.transformer import Transformer
 
@@ -59,9 +61,9 @@ def references(graph: bytes) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def transformer() -> Transformer:
+def network() -> ArrayNetwork:
     config = TransformerConfig(source_vocab_size=96, target_vocab_size=96, **PRESETS["tiny"])
-    return Transformer(config).eval()
+    return network_of(Transformer(config).eval())
 
 
 @pytest.fixture(scope="module", params=[Floats("float32"), Floats("float16"), Int8(AnyRange())], ids=lambda p: p.name)
@@ -71,8 +73,8 @@ def precision(request: pytest.FixtureRequest) -> Precision:
 
 
 @pytest.fixture(scope="module")
-def graphs(precision: Precision, transformer: Transformer) -> GraphSet:
-    return build_graphs(transformer, precision)
+def graphs(precision: Precision, network: ArrayNetwork) -> GraphSet:
+    return build_graphs(network, precision)
 
 
 arrays = st.integers(1, 3000).map(lambda size: np.random.default_rng(size).standard_normal(size).astype(np.float32))
@@ -115,11 +117,11 @@ def test_the_same_graphs_give_the_same_bytes(graphs: GraphSet, tmp_path: Path) -
 
 
 def test_weights_that_lie_in_a_store_come_out_as_those_that_graphs_hold(
-    graphs: GraphSet, precision: Precision, transformer: Transformer, tmp_path: Path
+    graphs: GraphSet, precision: Precision, network: ArrayNetwork, tmp_path: Path
 ) -> None:
     held = graph_files(graphs, tmp_path)
     with closing(WeightStore(tmp_path)) as store:
-        stored = build_graphs(transformer, precision, weights=store)
+        stored = build_graphs(network, precision, weights=store)
         assert sum(map(len, (stored.encoder.SerializeToString(), stored.decoder.SerializeToString()))) < 100_000
         assert graph_files(stored, tmp_path) == held
 

@@ -19,8 +19,9 @@ from xuanzang.export.exporter import export
 from xuanzang.export.graphs.precision import quantize_columns
 from xuanzang.export.restoring import restore
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, origin_of, save_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
 from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.stored_checkpoint import CheckpointError, origin_of
 from xuanzang.model.translation import translate_ids
 
 ROOT = Path(__file__).parents[3]

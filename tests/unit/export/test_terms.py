@@ -10,8 +10,8 @@ import pytest
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.certification.samples import made_requests, measure_terms
 from xuanzang.export.examples import Example
+from xuanzang.model.beams import Hypothesis
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.search import Hypothesis
 from xuanzang.model.tokenizer import Tokenizer
 
 PAIRS = [("我昨天买了一台打印机。", "Yesterday I bought a printer."), ("你最近怎么样？", "How is everything with you?")]

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from xuanzang.command.folders import recover, replacing, settled
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
 from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.stored_checkpoint import CheckpointError
 
 
 @pytest.fixture

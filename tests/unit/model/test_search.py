@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from xuanzang.model.beams import Beam
 from xuanzang.model.network.transformer import Transformer
-from xuanzang.model.search import Beam, beam_search
+from xuanzang.model.search import beam_search
 
 MakeModel = Callable[..., Transformer]
 SOURCE = torch.tensor([[4, 5, 2, 3], [5, 4, 4, 2]])

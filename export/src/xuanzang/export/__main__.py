@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 from xuanzang.command.parser import fail
 
+_PACKAGES = ("xuanzang.model", "safetensors", "sacrebleu", "tqdm")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command.
@@ -20,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     name, *flags = arguments
     program = f"xuanzang {name}"
-    if missing := [package for package in ("torch", "xuanzang.model", "sacrebleu", "tqdm") if not find_spec(package)]:
+    if missing := [package for package in _PACKAGES if not find_spec(package)]:
         needed = f"checkpoints need {', '.join(missing)}, which the extra `checkpoints` of xuanzang-export brings"
         return fail(program, needed, status=1)
     from xuanzang.export import commands  # noqa: PLC0415 - students become bundles without these packages

@@ -15,14 +15,14 @@ from xuanzang.export.certification.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.restoring import restore
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import CheckpointError
 from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.stored_checkpoint import CheckpointError
 
 
 class _ExportCommand(ExportSettings):
     """Turn a checkpoint into a bundle that the server loads.
 
-    Builds the graphs of encoder and decoder step, compares them with torch step by step and on held-out sentences, and
+    Builds the graphs of encoder and decoder step, compares them with numpy step by step and on held-out sentences, and
     writes the bundle only if they agree.
     """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint, CheckpointError
 from xuanzang.model.data.corpus import CorpusError, Pair, read_lines, read_pairs
+from xuanzang.model.stored_checkpoint import CheckpointError, StoredCheckpoint
 
 Kind = Literal["pairs", "texts", "sample"]
 _SAMPLE_FILE = "sample.tsv"
@@ -42,7 +42,7 @@ class Examples(NamedTuple):
         return list(dict.fromkeys(example.direction for example in self.sentences))
 
 
-def choose_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpoint:
+def choose_languages(checkpoint: StoredCheckpoint, settings: ExportSettings) -> StoredCheckpoint:
     """Return the checkpoint for the languages of the user's sentences, which cannot be guessed among many.
 
     Raises:
@@ -63,7 +63,7 @@ def choose_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkp
     return checkpoint.between(settings.source_language, settings.target_language)
 
 
-def read_examples(checkpoint: Checkpoint, settings: ExportSettings) -> Examples:
+def read_examples(checkpoint: StoredCheckpoint, settings: ExportSettings) -> Examples:
     """Read the sentences that the settings name, or those of the sample.
 
     Args:
@@ -80,13 +80,13 @@ def read_examples(checkpoint: Checkpoint, settings: ExportSettings) -> Examples:
     return Examples("sample", _fitting(checkpoint, list(_sample(checkpoint, settings)), Path(_SAMPLE_FILE)))
 
 
-def read_usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Example]:
+def read_usable_pairs(checkpoint: StoredCheckpoint, path: Path) -> list[Example]:
     """Read the pairs that fit the model on both sides.
 
     Raises:
         CorpusError: The file cannot be read, or no pair fits.
     """
-    limit = checkpoint.model.config.max_positions
+    limit = checkpoint.config.max_positions
     pairs = [
         _example(checkpoint, pair.source, pair.target)
         for pair in read_pairs(path)
@@ -95,25 +95,25 @@ def read_usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Example]:
     return _fitting(checkpoint, pairs, path)
 
 
-def _target_length(checkpoint: Checkpoint, pair: Pair) -> int:
+def _target_length(checkpoint: StoredCheckpoint, pair: Pair) -> int:
     return len(checkpoint.target_prefix_ids) + len(checkpoint.target_tokenizer.encode(pair.target))
 
 
-def _fitting(checkpoint: Checkpoint, examples: Sequence[Example], path: Path) -> list[Example]:
-    limit = checkpoint.model.config.max_positions
+def _fitting(checkpoint: StoredCheckpoint, examples: Sequence[Example], path: Path) -> list[Example]:
+    limit = checkpoint.config.max_positions
     fitting = [example for example in examples if len(example.source_ids) <= limit]
     if not fitting:
         raise CorpusError(f"{path}: no sentence fits the model's {limit} positions")
     return fitting
 
 
-def _example(checkpoint: Checkpoint, source: str, reference: str | None = None) -> Example:
+def _example(checkpoint: StoredCheckpoint, source: str, reference: str | None = None) -> Example:
     metadata = checkpoint.metadata
     direction = f"{metadata.source_language} to {metadata.target_language}"
     return Example(source, checkpoint.source_ids(source), checkpoint.target_prefix_ids, direction, reference)
 
 
-def _sample(checkpoint: Checkpoint, settings: ExportSettings) -> Iterator[Example]:
+def _sample(checkpoint: StoredCheckpoint, settings: ExportSettings) -> Iterator[Example]:
     """Yield the sentences of the sample in the languages that the model reads, into each language in turn."""
     texts = _texts_by_language(checkpoint, _wanted(settings.source_language, checkpoint.metadata.source_languages))
     targets = _wanted(settings.target_language, checkpoint.metadata.target_languages)
@@ -131,7 +131,7 @@ def _wanted(given: str, all_of_them: Sequence[str]) -> list[str]:
     return [given] if given else list(all_of_them)
 
 
-def _texts_by_language(checkpoint: Checkpoint, sources: Sequence[str]) -> dict[str, list[str]]:
+def _texts_by_language(checkpoint: StoredCheckpoint, sources: Sequence[str]) -> dict[str, list[str]]:
     """Return the sentences of the sample by source language.
 
     A model that reads none of the languages gets the sentences in its script: those without unknown pieces.
@@ -140,7 +140,7 @@ def _texts_by_language(checkpoint: Checkpoint, sources: Sequence[str]) -> dict[s
     texts = {code: [text for language, text in rows if language == code] for code in sources}
     if found := {code: sentences for code, sentences in texts.items() if sentences}:
         return found
-    unk_id = checkpoint.model.config.unk_id
+    unk_id = checkpoint.config.unk_id
     readable = [text for _, text in rows if unk_id not in checkpoint.source_ids(text)]
     return {sources[0]: readable or [text for _, text in rows]}
 

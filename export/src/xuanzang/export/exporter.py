@@ -19,9 +19,8 @@ from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import Floats, Int8, Precision
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.weight_store import WeightStore
-from xuanzang.model.checkpoint import Checkpoint, inherited_defaults, load_checkpoint
 from xuanzang.model.data.shortlist import Shortlist, load_shortlist
-from xuanzang.model.translation import use_fastest_threads
+from xuanzang.model.stored_checkpoint import StoredCheckpoint, inherited_defaults, read_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +33,12 @@ def export(settings: ExportSettings) -> Path:
         CorpusError: The sentences or the shortlist cannot be read.
         ParityError: The graphs do not compute what the checkpoint does; nothing is written.
     """
-    checkpoint = choose_languages(load_checkpoint(settings.checkpoint), settings)
+    checkpoint = choose_languages(read_checkpoint(settings.checkpoint), settings)
     if defaults := inherited_defaults(checkpoint.training):
         settings = settings.inheriting(defaults)
         taken = ", ".join(f"{name} {getattr(settings, name)}" for name in defaults)
         logger.info("defaults, inherited unless flags say otherwise: %s", taken)
-    settings = settings.sized_for(sum(parameter.numel() for parameter in checkpoint.model.parameters()))
-    use_fastest_threads(checkpoint)
+    settings = settings.sized_for(checkpoint.network.size)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     with tempfile.TemporaryDirectory() as scratch, closing(WeightStore(Path(scratch))) as weights:
         graphs, certificate, terms = _certified(checkpoint, settings, shortlist, weights)
@@ -50,7 +48,7 @@ def export(settings: ExportSettings) -> Path:
 
 
 def _certified(
-    checkpoint: Checkpoint, settings: ExportSettings, shortlist: Shortlist | None, weights: WeightStore
+    checkpoint: StoredCheckpoint, settings: ExportSettings, shortlist: Shortlist | None, weights: WeightStore
 ) -> tuple[GraphSet, Certificate, manifest_pb2.Terms]:
     """Build and measure float32 graphs for comparison, and last the shipped ones."""
     examples = read_examples(checkpoint, settings)
@@ -66,30 +64,32 @@ def _certified(
 
 def _measured(
     certifier: Certifier,
-    checkpoint: Checkpoint,
+    checkpoint: StoredCheckpoint,
     precision: Precision,
     shortlist: Shortlist | None,
     weights: WeightStore,
 ) -> GraphSet:
     logger.info("%s: building and measuring the graphs", precision.name)
-    graphs = build_graphs(checkpoint.model, precision, shortlist, weights)
-    # Torch's weights and onnxruntime's are not needed at the same time.
+    graphs = build_graphs(checkpoint.network, precision, shortlist, weights)
+    # Numpy's weights and onnxruntime's are not needed at the same time.
     checkpoint.weights.release()
     certifier.measure(graphs)
     return graphs
 
 
-def _rounded(checkpoint: Checkpoint, examples: Examples, certifier: Certifier, settings: ExportSettings) -> Precision:
+def _rounded(
+    checkpoint: StoredCheckpoint, examples: Examples, certifier: Certifier, settings: ExportSettings
+) -> Precision:
     """Return the number format of fewer bits that is shipped."""
     if settings.precision == "float16":
         return Floats("float16")
-    precision = Int8(calibrate(checkpoint.model, _calibration_ids(checkpoint, examples, certifier, settings)))
+    precision = Int8(calibrate(checkpoint.network, _calibration_ids(checkpoint, examples, certifier, settings)))
     checkpoint.weights.release()
     return precision
 
 
 def _calibration_ids(
-    checkpoint: Checkpoint, examples: Examples, certifier: Certifier, settings: ExportSettings
+    checkpoint: StoredCheckpoint, examples: Examples, certifier: Certifier, settings: ExportSettings
 ) -> list[CalibrationIds]:
     count = settings.calibration_sentences
     if examples.kind == "pairs":
@@ -99,7 +99,7 @@ def _calibration_ids(
 
 
 def _write(
-    checkpoint: Checkpoint,
+    checkpoint: StoredCheckpoint,
     settings: ExportSettings,
     graphs: GraphSet,
     certificate: Certificate,
@@ -118,7 +118,7 @@ def _write(
     return folder
 
 
-def _text_files(checkpoint: Checkpoint, manifest: manifest_pb2.Manifest) -> dict[str, bytes]:
+def _text_files(checkpoint: StoredCheckpoint, manifest: manifest_pb2.Manifest) -> dict[str, bytes]:
     """Return the tokenisers and the tables of ids that a manifest names."""
     tokenizers = {manifest.source_tokenizer, manifest.target_tokenizer}
     tables = {manifest.source_vocabulary, manifest.target_vocabulary} - {""}

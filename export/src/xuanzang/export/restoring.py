@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-import torch
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
-from torch import Tensor, nn
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.bundle.folder import DECODER_FILE, ENCODER_FILE
 from xuanzang.export.bundle.manifest import defaults_of
-from xuanzang.model.checkpoint import CheckpointError, save_checkpoint
 from xuanzang.model.data.metadata import (
     METADATA_FILE,
     SOURCE_TOKENIZER_FILE,
@@ -31,9 +28,10 @@ from xuanzang.model.data.metadata import (
     UNKNOWN_PAIRS,
     PreparedMetadata,
 )
+from xuanzang.model.network.arrays import parameter_shapes
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.positions import fixed_positions
-from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.stored_checkpoint import CheckpointError, write_checkpoint
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +64,7 @@ def restore(bundle: Path, checkpoint: Path) -> None:
             "bundle": f"{manifest.model}/{manifest.version}",
             "defaults": defaults_of(manifest),
         }
-        save_checkpoint(checkpoint, weights, config, Path(scratch), facts)
+        write_checkpoint(checkpoint, weights, config, Path(scratch), facts)
 
 
 def _read_manifest(bundle: Path) -> manifest_pb2.Manifest:
@@ -97,7 +95,7 @@ def _require_kind(
         "one table of embeddings": embedding.shape == output.shape and np.allclose(embedding, output, atol=1e-3),
         "a norm before each block": "encoder_norm.weight" in constants,
         "ReLU": "Relu" in {node.op_type for node in nodes},
-        "sinusoidal positions": np.allclose(constants["positional"], fixed_positions(config).numpy(), atol=1e-3),
+        "sinusoidal positions": np.allclose(constants["positional"], fixed_positions(config), atol=1e-3),
         "no bias on its output": not np.any(constants.get("output_projection.bias", np.zeros(1))[pieces]),
         "no ids that are never generated": not constants["banned_ids"].size,
     }
@@ -105,23 +103,22 @@ def _require_kind(
         raise CheckpointError(f"{bundle}: only models of our training can be restored; it has not {', '.join(missing)}")
 
 
-def _weights(config: TransformerConfig, constants: Mapping[str, Array]) -> Iterator[tuple[str, Tensor]]:
+def _weights(config: TransformerConfig, constants: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     """Yield the parameters of a model by name."""
-    yield "source_embedding.weight", _tensor(_embedding(config, constants))
+    yield "source_embedding.weight", _embedding(config, constants)
     rows = biases = np.empty(0, np.float32)
-    with torch.device("meta"):
-        model = Transformer(config)
-    for name, module in model.named_modules():
-        if isinstance(module, nn.LayerNorm):
+    shapes = parameter_shapes(config)
+    for name in (name.removesuffix(".weight") for name in shapes if name.endswith(".weight")):
+        if name.endswith("norm"):
             for part in ("weight", "bias"):
-                yield f"{name}.{part}", _tensor(constants[f"{name}.{part}"])
-        if isinstance(module, nn.Linear) and name != "output_projection":
+                yield f"{name}.{part}", constants[f"{name}.{part}"].astype(np.float32)
+        elif "layers." in name:
             # Layers with the same input are one product in the graph, named after the first of them.
             if f"{name}.weight" in constants:
                 rows, biases = _matrix(name, constants), constants[f"{name}.bias"]
-            size = module.out_features
-            yield f"{name}.weight", _tensor(rows[:size])
-            yield f"{name}.bias", _tensor(biases[:size])
+            size = shapes[f"{name}.weight"][0]
+            yield f"{name}.weight", rows[:size]
+            yield f"{name}.bias", biases[:size].astype(np.float32)
             rows, biases = rows[size:], biases[size:]
 
 
@@ -136,10 +133,6 @@ def _matrix(name: str, constants: Mapping[str, Array]) -> Array:
     scale = constants.get(f"{name}.weight_scale", np.float32(1))
     matrix: Array = (constants[f"{name}.weight"].astype(np.float32) * scale).T
     return matrix
-
-
-def _tensor(array: Array) -> Tensor:
-    return torch.tensor(array, dtype=torch.float32)
 
 
 def _write_tokenizers(folder: Path, bundle: Path, manifest: manifest_pb2.Manifest, config: TransformerConfig) -> None:

@@ -37,7 +37,7 @@ class ExportSettings(BaseModel):
     target_language: str = ""
     """The same for the targets."""
     parity_sentences: int = Field(default=0, ge=0)
-    """Sentences decoded to the end by torch and by the graphs; 0 for 50, or fewer if the model is large."""
+    """Sentences decoded to the end by numpy and by the graphs; 0 for 50, or fewer if the model is large."""
     calibration_sentences: int = Field(default=0, ge=0)
     """Sentences for the ranges of int8 activations; 0 for 300, or fewer if the model is large."""
     evaluation_sentences: int = Field(default=0, ge=0)
@@ -53,7 +53,7 @@ class ExportSettings(BaseModel):
     loop_retry_ngram_size: int = Field(default=0, ge=0, le=16)
     """N-gram limit for a second search when a translation repeats itself endlessly; 0 for no second search."""
     max_float32_difference: float = Field(default=1e-4, gt=0)
-    """Maximum difference of a log-probability between torch and the float32 graphs, nats."""
+    """Maximum difference of a log-probability between numpy and the float32 graphs, nats."""
     test: dict[str, Path] = Field(default_factory=dict)
     """More pairs, by name such as tatoeba=FILE, to compare the precision with float32."""
     test_sentences: int = Field(default=0, ge=0)

@@ -1,36 +1,17 @@
-"""The commands of `xuanzang` that make, measure and use checkpoints."""
+"""The commands of `xuanzang` that make, measure and use checkpoints; only those that train need torch."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib.util import find_spec
 
 from xuanzang.command.parser import fail
 from xuanzang.command.settings import read_flags
-from xuanzang.model.commands import (
-    AttentionCommand,
-    Command,
-    EvaluateCommand,
-    ImportCommand,
-    PrepareCommand,
-    ShortlistCommand,
-    ShrinkCommand,
-    TrainCommand,
-    TryCommand,
-)
-from xuanzang.model.inspection.attention_pictures import PictureError
-from xuanzang.model.training.trainer import DivergedError
+from xuanzang.model.command import Command
+from xuanzang.model.importing.command import ImportCommand
 
-COMMANDS: Mapping[str, type[Command]] = {
-    "prepare": PrepareCommand,
-    "shortlist": ShortlistCommand,
-    "train": TrainCommand,
-    "evaluate": EvaluateCommand,
-    "try": TryCommand,
-    "shrink": ShrinkCommand,
-    "import": ImportCommand,
-    "attention": AttentionCommand,
-}
+_TRAINING_PACKAGES = ("torch", "sacrebleu", "tensorboard", "opencc")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,21 +21,43 @@ def main(arguments: Sequence[str]) -> int:
         arguments: Arguments from the command's name on.
 
     Returns:
-        Exit status: 0, 1 when training diverged, 2 for wrong flags or input, 130 when interrupted.
+        Exit status: 0, 1 when training diverged or packages are missing, 2 for wrong flags or input, 130 when
+        interrupted.
     """
     name, *flags = arguments or ("",)
-    if name not in COMMANDS:
-        return fail("xuanzang", f"the first argument must be one of {', '.join(COMMANDS)}, got {name!r}")
     program = f"xuanzang {name}"
     try:
-        read_flags(COMMANDS[name], flags, program=program).run()
-    except (ValueError, OSError, PictureError) as error:
+        return _run(ImportCommand, program, flags) if name == "import" else _train(name, program, flags)
+    except (ValueError, OSError) as error:
+        return fail(program, str(error))
+    except KeyboardInterrupt:
+        return fail(program, "interrupted", status=130)
+
+
+def _run(command: type[Command], program: str, flags: Sequence[str]) -> int:
+    read_flags(command, flags, program=program).run()
+    return 0
+
+
+def _train(name: str, program: str, flags: Sequence[str]) -> int:
+    """Run a command that needs torch."""
+    if missing := [package for package in _TRAINING_PACKAGES if not find_spec(package)]:
+        needed = f"this needs {', '.join(missing)}, which the extra `training` of xuanzang-model brings"
+        return fail(program, needed, status=1)
+    # ruff: noqa: PLC0415 - an import of a model does without these packages
+    from xuanzang.model.commands import COMMANDS
+    from xuanzang.model.inspection.attention_pictures import PictureError
+    from xuanzang.model.training.trainer import DivergedError
+
+    if name not in COMMANDS:
+        known = ", ".join([*COMMANDS, "import"])
+        return fail("xuanzang", f"the first argument must be one of {known}, got {name!r}")
+    try:
+        return _run(COMMANDS[name], program, flags)
+    except PictureError as error:
         return fail(program, str(error))
     except DivergedError as error:
         return fail(program, str(error), status=1)
-    except KeyboardInterrupt:
-        return fail(program, "interrupted", status=130)
-    return 0
 
 
 if __name__ == "__main__":

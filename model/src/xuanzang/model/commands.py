@@ -10,48 +10,35 @@ import logging
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import torch
 import torch.distributed as dist
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from xuanzang.command.settings import Positional
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from xuanzang.model.command import Command
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
 from xuanzang.model.evaluation.comet import Comet
 from xuanzang.model.evaluation.quality import Quality, measure
 from xuanzang.model.evaluation.test_sets import read_test_set
-from xuanzang.model.importing.family import Wanted
-from xuanzang.model.importing.importer import import_model
 from xuanzang.model.inspection.attention_maps import attention_maps, measure_coverage
 from xuanzang.model.training.machine import keep_freed_memory, stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
 from xuanzang.model.translation import translate_texts, use_fastest_threads
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
-
 INTERRUPTED = 130
 
 
 def _is_table(*values: object) -> bool:
     return all(isinstance(value, dict) for value in values)
-
-
-class Command(BaseModel):
-    """Flags of a command, and its function."""
-
-    model_config = _CONFIG
-
-    def run(self) -> None:
-        """Run the command."""
-        raise NotImplementedError
 
 
 class _RecipeCommand(Command):
@@ -247,33 +234,6 @@ class ShrinkCommand(Command):
         print(self.output)
 
 
-class ImportCommand(Command):
-    """Write the checkpoint of a model of MarianMT, M2M-100, NLLB-200, SMaLL-100 or mBART.
-
-    It lies in a directory as Hugging Face's hub has it.
-    """
-
-    directory: Annotated[Path, Positional()]
-    """Holds config.json, which names the family, the weights and the files of the tokeniser."""
-    output: Path
-    """Folder to write; must not exist yet."""
-    source_language: list[str] = Field(default_factory=list)
-    """BCP-47 codes. Of a model of two languages, needed where neither tokenizer_config.json nor README.md names them; a
-    model of several offers only those given, if any are: each as its code, or as zh=zho_Hans, where the vocabulary has
-    zho_Hans."""
-    target_language: list[str] = Field(default_factory=list)
-    """The same."""
-    punctuation: Literal["as-is", "moses"] = "as-is"
-    """Punctuation that the model reads: that of the text, as with transformers, or what Moses' script makes of it,
-    as in the training data of OPUS-MT and NLLB-200. The server then needs sacremoses."""
-
-    def run(self) -> None:
-        """Run the command."""
-        wanted = Wanted(sources=self.source_language, targets=self.target_language, punctuation=self.punctuation)
-        languages = import_model(self.directory, self.output, wanted)
-        print(f"{self.output}: translates {', '.join(languages.sources)} into {', '.join(languages.targets)}")
-
-
 class AttentionCommand(Command):
     """Write the attention maps of a sentence, of every layer and head, as numbers or as a picture."""
 
@@ -314,3 +274,14 @@ def _process_group(device: str) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+COMMANDS: Mapping[str, type[Command]] = {
+    "prepare": PrepareCommand,
+    "shortlist": ShortlistCommand,
+    "train": TrainCommand,
+    "evaluate": EvaluateCommand,
+    "try": TryCommand,
+    "shrink": ShrinkCommand,
+    "attention": AttentionCommand,
+}

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Sequence, Sized
-from typing import TypeVar
+from collections.abc import Sequence
 
 import torch
-from tqdm import tqdm
 
+from xuanzang.model.beams import Hypothesis, translate_by_length
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.network.transformer import Transformer
-from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.search import beam_search
 from xuanzang.model.threads import fastest_threads, usable_threads
 
 logger = logging.getLogger(__name__)
 
 _LARGE = 100_000_000
 """Minimum parameters of a model whose trial takes seconds."""
-
-Sentence = TypeVar("Sentence", bound=Sized)
 
 
 class SourceLengthError(ValueError):
@@ -68,30 +64,6 @@ def translate_ids(
         )
 
     return translate_by_length(sentences, translate, batch_sentences=batch_sentences)
-
-
-def translate_by_length(
-    sentences: Sequence[Sentence],
-    translate: Callable[[Sequence[Sentence]], list[list[Hypothesis]]],
-    *,
-    batch_sentences: int = 32,
-    length: Callable[[Sentence], int] = len,
-) -> list[list[Hypothesis]]:
-    """Translate sentences in batches of like length, with a progress bar.
-
-    Args:
-        length: Function that returns the tokens of a sentence.
-
-    Returns:
-        Hypotheses of each sentence in the order given.
-    """
-    order = sorted(range(len(sentences)), key=lambda i: -length(sentences[i]))
-    results: dict[int, list[Hypothesis]] = {}
-    starts = range(0, len(order), batch_sentences)
-    for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
-        part = order[start : start + batch_sentences]
-        results.update(zip(part, translate([sentences[i] for i in part]), strict=True))
-    return [results[i] for i in range(len(sentences))]
 
 
 def translate_texts(

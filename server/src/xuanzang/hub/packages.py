@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from xuanzang.server.published import HubError
 
 _CLIENT = "-e 'server[hub]'"
-_CONVERSION = "-e model -e export"
+_CONVERSION = "-e model -e 'export[checkpoints]'"
+_CONVERSION_MODULES = ("xuanzang.model", "xuanzang.export", "onnx", "sacrebleu", "safetensors", "tqdm")
 _STUDENTS = "-e proto -e kernels -e export -e 'server[cpu,pull]'"
 _STUDENT_MODULES = ("httpx2", "onnx", "tqdm", "xuanzang.export", "yaml", "zstandard")
 
@@ -19,16 +20,16 @@ def require_client() -> None:
     if missing := [name for name in ("huggingface_hub", "httpx2") if not find_spec(name)]:
         raise HubError(
             f"{missing[0]} is not installed. In a clone of xuanzang:\n{_command(_CLIENT)}\n"
-            f"and for models that are no bundles yet, with PyTorch, 2 GB:\n{_command(_CONVERSION)}"
+            f"and for models that are no bundles yet, without PyTorch:\n{_command(_CONVERSION)}"
         )
 
 
 def require_conversion() -> None:
     """Raise HubError, which names the command that installs them, unless checkpoints can be imported and exported."""
-    if not all(map(find_spec, ("xuanzang.model", "xuanzang.export", "torch"))):
+    if missing := [name for name in _CONVERSION_MODULES if not find_spec(name)]:
         raise HubError(
-            "a checkpoint is converted by xuanzang-model and xuanzang-export, which are not installed. In a clone of "
-            f"xuanzang, with PyTorch, 2 GB:\n{_command(_CONVERSION)}"
+            f"a checkpoint is converted by xuanzang-model and xuanzang-export, and {missing[0]} is not installed. "
+            f"In a clone of xuanzang, without PyTorch:\n{_command(_CONVERSION)}"
         )
 
 

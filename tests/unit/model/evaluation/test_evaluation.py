@@ -6,7 +6,8 @@ import pytest
 import sacrebleu
 
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.evaluation.quality import count_faults, has_loop, measure, score_translations
+from xuanzang.model.evaluation.quality import count_faults, has_loop, measure
+from xuanzang.model.evaluation.scores import score_translations
 from xuanzang.model.evaluation.test_sets import HeldOutPair, read_test_set
 
 

@@ -15,11 +15,12 @@ from safetensors.torch import load_file, save_file
 from tied_names import renamed
 
 from xuanzang.model.__main__ import main
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.importing.directory import DirectoryError
 from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
 from xuanzang.model.importing.language_codes import codes_of
+from xuanzang.model.stored_checkpoint import CheckpointError
 from xuanzang.model.translation import translate_texts
 
 FAMILIES: dict[str, Callable[..., Any]] = {"NLLB-200": write_nllb, "M2M-100": write_m2m, "mBART-50": write_mbart}

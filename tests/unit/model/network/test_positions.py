@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from xuanzang.model.network.config import TransformerConfig
-from xuanzang.model.network.positions import PositionalEncoding, sinusoidal_positions
-from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.network.positions import sinusoidal_positions
+from xuanzang.model.network.transformer import PositionalEncoding, Transformer
 
 
 def test_sines_on_even_and_cosines_on_odd_dimensions() -> None:

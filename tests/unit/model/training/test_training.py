@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import Batch, epoch_batches
 from xuanzang.model.network.config import ConfigError
+from xuanzang.model.stored_checkpoint import CheckpointError
 from xuanzang.model.training import trainer as trainer_module
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.trainer import DivergedError, Trainer

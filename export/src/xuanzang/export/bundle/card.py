@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from xuanzang.export.certification.certificate import Certificate
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
+from xuanzang.model.stored_checkpoint import ORIGIN_FILE, StoredCheckpoint
 
 
-def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
+def model_card(checkpoint: StoredCheckpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
     """Return the card: shape and origin of the model, measured quality, and the notes given with `--card`."""
     metadata = checkpoint.metadata
     return f"""# {settings.model}, version {version}
@@ -28,10 +28,10 @@ Signatures: {"; ".join(certificate.signatures)}
 {_gaps(certificate)}{_notes(checkpoint, settings)}"""
 
 
-def _facts(checkpoint: Checkpoint, settings: ExportSettings) -> dict[str, str]:
+def _facts(checkpoint: StoredCheckpoint, settings: ExportSettings) -> dict[str, str]:
     """Return the shape and the origin of the model."""
-    config, metadata = checkpoint.model.config, checkpoint.metadata
-    parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    config, metadata = checkpoint.config, checkpoint.metadata
+    parameters = checkpoint.network.size
     shape = (
         f"Transformer, {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder blocks, "
         f"width {config.d_model}, {config.norm}-norm, {config.positions.split('_')[0]} positions"
@@ -101,7 +101,7 @@ def _between(certificate: Certificate) -> str:
     return f" in {len(certificate.directions)} directions"
 
 
-def _origin(checkpoint: Checkpoint) -> dict[str, str]:
+def _origin(checkpoint: StoredCheckpoint) -> dict[str, str]:
     """Return the origin of the weights."""
     if imported := checkpoint.training.get("imported"):
         files = imported.get("files", {})
@@ -120,7 +120,7 @@ def _origin(checkpoint: Checkpoint) -> dict[str, str]:
     }
 
 
-def _notes(checkpoint: Checkpoint, settings: ExportSettings) -> str:
+def _notes(checkpoint: StoredCheckpoint, settings: ExportSettings) -> str:
     if settings.card:
         return settings.card.read_text(encoding="utf-8")
     origin = checkpoint.folder / ORIGIN_FILE

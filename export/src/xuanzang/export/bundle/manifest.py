@@ -17,7 +17,6 @@ from xuanzang.export.bundle.folder import (
 )
 from xuanzang.export.bundle.interface import FORMAT, PRECISIONS, git_commit, graph_of
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.metadata import (
     SOURCE_TABLE_FILE,
     SOURCE_TOKENIZER_FILE,
@@ -26,6 +25,7 @@ from xuanzang.model.data.metadata import (
     PreparedMetadata,
 )
 from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.stored_checkpoint import StoredCheckpoint
 
 STOPPINGS = {
     "first-finished": manifest_pb2.STOPPING_UNSPECIFIED,
@@ -34,7 +34,7 @@ STOPPINGS = {
 
 
 def make_manifest(
-    checkpoint: Checkpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]
+    checkpoint: StoredCheckpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]
 ) -> manifest_pb2.Manifest:
     """Return the manifest, except its list of files.
 
@@ -42,7 +42,7 @@ def make_manifest(
         checkpoint: Exported model.
         tool_versions: Versions of the tools, by name.
     """
-    config, metadata = checkpoint.model.config, checkpoint.metadata
+    config, metadata = checkpoint.config, checkpoint.metadata
     floats = tensors.floats_of(settings.precision)
     manifest = manifest_pb2.Manifest(
         format=FORMAT,
@@ -69,7 +69,7 @@ def make_manifest(
     return manifest
 
 
-def _provenance(checkpoint: Checkpoint, tool_versions: Mapping[str, str]) -> manifest_pb2.Provenance:
+def _provenance(checkpoint: StoredCheckpoint, tool_versions: Mapping[str, str]) -> manifest_pb2.Provenance:
     provenance = manifest_pb2.Provenance(
         git_commit=git_commit(),
         data_sha256=checkpoint.metadata.data_sha256,

@@ -1,1 +1,1 @@
-"""Measurement of the graphs against torch."""
+"""Measurement of the graphs against numpy."""

@@ -27,8 +27,8 @@ class Certificate(BaseModel):
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
-    oracle: Literal["torch", "numpy"] = "torch"
-    """Reference of the comparison."""
+    oracle: Literal["numpy"] = "numpy"
+    """Reference of the comparison: the same network in numpy, single precision; tests compare that with torch."""
     measured_on: Literal["pairs", "texts", "sample"]
     """Sentences of the measurements: pairs with translations by humans, texts without, or the sample of the
     exporter."""
@@ -38,10 +38,10 @@ class Certificate(BaseModel):
     """Facts that were not measured, one sentence each."""
     parity: dict[str, dict[str, float]]
     """By precision: sentences and steps compared with the oracle, maximum difference of log-probabilities, and token
-    agreement: of torch float32 the share of sentences, of numpy, which computes in the same precision, of steps."""
+    agreement: the share of sentences; of a student, whose oracle computes in the same precision, of steps."""
     quality: dict[str, dict[str, float]]
     """BLEU and chrF of the same sentences, by "onnx_float32" and, if exported, "onnx_int8" or "onnx_float16", and
-    "shortlist"; empty without pairs. Torch is in `parity`: its translations are those of onnx_float32."""
+    "shortlist"; empty without pairs. The oracle is in `parity`: its translations are those of onnx_float32."""
     quality_sentences: int
     """Sentences translated for `quality`."""
     shipped_quality: dict[str, dict[str, float]]

@@ -1,4 +1,4 @@
-"""Measurement of graphs against torch, and the certificate that it yields."""
+"""Measurement of graphs against numpy, and the certificate that it yields."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from xuanzang.export.examples import Example, Examples, sources_of
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import PAGE_SLOTS
-from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.evaluation.quality import Scores
-from xuanzang.model.search import Hypothesis, SearchRules
+from xuanzang.model.beams import Hypothesis, SearchRules
+from xuanzang.model.evaluation.scores import Scores
+from xuanzang.model.stored_checkpoint import StoredCheckpoint
 
 _MIN_RUNS, _MAX_SECONDS = 5, 2.0
 
@@ -85,11 +85,11 @@ class _Measured(NamedTuple):
 
 
 class Certifier:
-    """Measures one set of graphs after the other; only one is open at a time, and never together with torch."""
+    """Measures one set of graphs after the other; only one is open at a time, and none while numpy computes."""
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: StoredCheckpoint,
         examples: Examples,
         tests: Mapping[str, Sequence[Example]],
         settings: ExportSettings,
@@ -121,14 +121,14 @@ class Certifier:
         """Measure graphs: float32 first, the shipped last.
 
         Raises:
-            ParityError: Float32 graphs do not compute what torch does, or no sentence is translated alike by all.
+            ParityError: Float32 graphs do not compute what numpy does, or no sentence is translated alike by all.
         """
-        if shortlisted := open_shortlisted(graphs, self._checkpoint.model.config):
+        if shortlisted := open_shortlisted(graphs, self._checkpoint.config):
             self._shortlisted = onnx_translations(
                 shortlisted, self._compared()[: self._scored()], self._settings, self._rules
             )
             del shortlisted
-        model = open_graphs(graphs, self._checkpoint.model.config)
+        model = open_graphs(graphs, self._checkpoint.config)
         recordings, settings = self._record(model), self._settings
         translations: list[Sequence[Hypothesis]] = [found for batch in recordings for found in batch.found]
         translations += onnx_translations(model, self._compared()[len(translations) :], settings, self._rules)
@@ -141,7 +141,7 @@ class Certifier:
         del model
         return_freed_memory()
         parity, self._expected = follow(
-            self._checkpoint.model, recordings, beam_size=settings.beam_size, expected=self._expected
+            self._checkpoint.network, recordings, beam_size=settings.beam_size, expected=self._expected
         )
         self._checkpoint.weights.release()
         if graphs.precision == "float32":
@@ -149,7 +149,7 @@ class Certifier:
         self._measured[graphs.precision] = _Measured(parity, translations, tests, times)
 
     def _record(self, model: OnnxModel) -> list[Recording]:
-        """Decode the sentences that torch is to follow."""
+        """Decode the sentences that numpy is to follow."""
         examples, settings = self._examples.sentences[: self._settings.parity_sentences], self._settings
         return record(
             model,
@@ -234,12 +234,12 @@ class Certifier:
 def _require_parity(parity: Parity, settings: ExportSettings) -> None:
     if parity.max_abs_difference >= settings.max_float32_difference:
         raise ParityError(
-            f"float32 graphs differ from torch by {parity.max_abs_difference:.2e} nats, "
+            f"float32 graphs differ from numpy by {parity.max_abs_difference:.2e} nats, "
             f"the limit is {settings.max_float32_difference:.0e}"
         )
     if parity.token_agreement < 1.0:
         raise ParityError(
-            f"float32 graphs give other tokens than torch for {1 - parity.token_agreement:.0%} of sentences"
+            f"float32 graphs give other tokens than numpy for {1 - parity.token_agreement:.0%} of sentences"
         )
 
 
@@ -258,5 +258,5 @@ def _signatures(scores: Mapping[str, Scores]) -> list[str]:
 
 
 def _machine() -> dict[str, str]:
-    packages = ("torch", "onnx", "onnxruntime", "sentencepiece", "sacrebleu")
+    packages = ("numpy", "onnx", "onnxruntime", "sentencepiece", "sacrebleu")
     return {"platform": platform.machine(), "python": platform.python_version()} | {p: version(p) for p in packages}

@@ -1,4 +1,4 @@
-"""Comparison of the graphs with the torch model, step by step."""
+"""Comparison of the graphs with the model in numpy, step by step."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from xuanzang.export.certification.recording import Recording, record
 from xuanzang.export.certification.runner import Candidates, OnnxModel
 from xuanzang.export.certification.step_inputs import DEAD_SCORE, LiveHypotheses
-from xuanzang.model.data.dataset import pad_sentences
-from xuanzang.model.network.transformer import Transformer
-from xuanzang.model.search import Beam, advance, beam_search, restrict
+from xuanzang.model.beams import Beam
+from xuanzang.model.network.arrays import ArrayNetwork, Ids, pad
+from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.network.positions import FloatArray
 
 
 class Parity(NamedTuple):
-    """Differences between graphs and torch model on the same sentences."""
+    """Differences between graphs and the model in numpy on the same sentences."""
 
     sentences: int
     """Sentences compared, each decoded to the end."""
@@ -31,29 +30,29 @@ class Parity(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Torch's results along the path of the graphs."""
+    """Numpy's results along the path of the graphs."""
 
     parity: Parity
     target_ids: list[list[int]]
-    """Torch's own translations."""
+    """Numpy's own translations."""
 
 
 def follow(
-    model: Transformer, recordings: Sequence[Recording], *, beam_size: int, expected: Sequence[list[int]] = ()
+    network: ArrayNetwork, recordings: Sequence[Recording], *, beam_size: int, expected: Sequence[list[int]] = ()
 ) -> Followed:
-    """Repeat in torch what graphs did, in lockstep on the same hypotheses.
+    """Repeat in numpy what graphs did, in lockstep on the same hypotheses.
 
-    As long as torch's search keeps the same hypotheses, these steps are its search, too.
+    As long as numpy's search keeps the same hypotheses, these steps are its search, too.
 
     Args:
-        model: Torch model, float32, in evaluation mode.
+        network: The model in numpy.
         recordings: What the graphs did, from `record`.
         beam_size: Hypotheses kept per sentence.
-        expected: Translations of the same sentences by torch; none to find them.
+        expected: Translations of the same sentences by numpy; none to find them.
     """
     followers, target_ids = [], list(expected)
     for batch in recordings:
-        follower = _TorchFollower(model, batch, beam_size)
+        follower = _Follower(network, batch, beam_size)
         for live, candidates in batch.steps:
             follower.follow(live, candidates)
         followers.append(follower)
@@ -70,90 +69,107 @@ def follow(
 
 
 def compare(
-    model: Transformer,
+    network: ArrayNetwork,
     onnx_model: OnnxModel,
     sentences: Sequence[list[int]],
     *,
     beam_size: int,
     batch_sentences: int = 10,
 ) -> Parity:
-    """Decode sentences with the graphs and let torch follow.
+    """Decode sentences with the graphs and let numpy follow.
 
     Args:
-        model: Torch model, float32, in evaluation mode.
+        network: The model in numpy.
         onnx_model: Open graphs.
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept per sentence.
         batch_sentences: Sentences decoded together.
     """
     recordings = record(onnx_model, sentences, beam_size=beam_size, batch_sentences=batch_sentences)
-    return follow(model, recordings, beam_size=beam_size).parity
+    return follow(network, recordings, beam_size=beam_size).parity
 
 
-class _TorchFollower:
-    """Repeats the steps of the graphs in torch, keeps the maximum difference, and searches on its own account."""
+class _Follower:
+    """Repeats the steps of the graphs in numpy, keeps the maximum difference, and searches on its own account."""
 
-    @torch.inference_mode()
-    def __init__(self, model: Transformer, batch: Recording, beam_size: int) -> None:
-        source_ids, mask = pad_sentences(batch.sentences, model.config.pad_id)
-        memory = model.encode(source_ids, mask)
-        self._model, self._batch, self._beam_size = model, batch, beam_size
-        self._first_row = torch.arange(len(batch.sentences))[:, None] * beam_size
-        self._cache = model.start(memory.repeat_interleave(beam_size, 0), mask.repeat_interleave(beam_size, 0))
-        self._beams = [Beam(beam_size, beam_size, batch.length_penalty, limit, batch.rules) for limit in batch.limits]
-        self._apart: set[int] = set()  # sentences whose hypotheses torch does not keep as the graphs do
+    def __init__(self, network: ArrayNetwork, batch: Recording, beam_size: int) -> None:
+        self._network, self._batch = network, batch
+        self._search = _Search(network, batch, range(len(batch.sentences)), beam_size)
+        self._cache = network.start(*pad(batch.sentences, network.config.pad_id), beam_size)
+        self._apart: set[int] = set()  # sentences whose hypotheses numpy does not keep as the graphs do
         self.worst, self.steps = 0.0, 0
 
-    @torch.inference_mode()
     def follow(self, live: LiveHypotheses, candidates: Candidates) -> None:
         """Compare the gain in log-probability of every candidate of one step."""
-        batch, beam = live.token_ids.shape
         if self.steps:
-            self._cache = self._cache.select((self._first_row + torch.from_numpy(live.parents)).flatten())
-            self._apart |= {i for i in range(batch) if not self._keeps(i, live)}
-        logits, self._cache = self._model.step(torch.from_numpy(live.token_ids).flatten(), self._cache)
-        log_probs = logits.log_softmax(-1)
-        gains = log_probs.view(batch, beam, -1).numpy()
-        sentence = np.arange(batch)[:, None]
+            self._cache = self._cache.select(live.parents)
+            self._apart |= self._search.differing(live)
+        gains, self._cache = self._network.step(live.token_ids, self._cache)
+        sentence = np.arange(len(gains))[:, None]
         expected = gains[sentence, candidates.parents, candidates.ids]
         found = candidates.scores - live.scores[sentence, candidates.parents]
         alive = candidates.scores > DEAD_SCORE / 2
         self.worst = max(self.worst, float(np.abs(expected - found)[alive].max()))
-        self._search(log_probs)
+        self._search.advance(gains)
         self.steps += 1
 
     def translations(self) -> list[list[int]]:
-        """Return torch's translations; sentences that went apart are searched again from their start."""
-        wanted = [i for i, beam in enumerate(self._beams) if i in self._apart or not beam.done]
-        again = dict(zip(wanted, self._search_again(wanted), strict=True))
-        own = [beam.hypotheses()[0].target_ids if i not in again else [] for i, beam in enumerate(self._beams)]
+        """Return numpy's translations; sentences that went apart are searched again from their start."""
+        beams = self._search.beams
+        wanted = [i for i, beam in enumerate(beams) if i in self._apart or not beam.done]
+        again = self._search_again(wanted) if wanted else {}
+        own = [beam.hypotheses()[0].target_ids if i not in again else [] for i, beam in enumerate(beams)]
         return [again.get(i, target_ids) for i, target_ids in enumerate(own)]
 
-    def _keeps(self, sentence: int, live: LiveHypotheses) -> bool:
-        beam = self._beams[sentence]
-        kept = (beam.last, beam.parents) == (live.token_ids[sentence].tolist(), live.parents[sentence].tolist())
-        return beam.done or kept
+    def _search_again(self, numbers: Sequence[int]) -> dict[int, list[int]]:
+        config, beam_size = self._network.config, self._search.beam_size
+        search = _Search(self._network, self._batch, numbers, beam_size)
+        cache = self._network.start(*pad([self._batch.sentences[i] for i in numbers], config.pad_id), beam_size)
+        token_ids: Ids = np.full((len(numbers), beam_size), config.bos_id)
+        while not all(beam.done for beam in search.beams):
+            log_probs, cache = self._network.step(token_ids, cache)
+            search.advance(log_probs)
+            token_ids = np.array([beam.last for beam in search.beams])
+            cache = cache.select(np.array([beam.parents for beam in search.beams]))
+        return {i: beam.hypotheses()[0].target_ids for i, beam in zip(numbers, search.beams, strict=True)}
 
-    def _search(self, log_probs: Tensor) -> None:
-        """Take a step of the search, which skips finished sentences."""
-        prefixes = self._batch.prefixes
-        forced = [prefix[self.steps] for prefix in prefixes] if prefixes and self.steps < len(prefixes[0]) else []
-        log_probs = restrict(log_probs.view(len(self._beams), self._beam_size, -1), self._model.config, forced)
-        advance(self._beams, log_probs, self._model.config.eos_id)
 
-    def _search_again(self, numbers: Sequence[int]) -> list[list[int]]:
-        if not numbers:
-            return []
-        batch = self._batch
-        source_ids, mask = pad_sentences([batch.sentences[i] for i in numbers], self._model.config.pad_id)
-        found = beam_search(
-            self._model,
-            source_ids,
-            mask,
-            beam_size=self._beam_size,
-            length_penalty=batch.length_penalty,
-            max_target_length=[batch.limits[i] for i in numbers],
-            prefixes=[batch.prefixes[i] for i in numbers] if batch.prefixes else [],
-            rules=batch.rules,
-        )
-        return [hypotheses[0].target_ids for hypotheses in found]
+class _Search:
+    """Beam search over log-probabilities in numpy."""
+
+    def __init__(self, network: ArrayNetwork, batch: Recording, numbers: Sequence[int], beam_size: int) -> None:
+        """Begin to search for the translations of some sentences of a batch."""
+        self.beam_size = beam_size
+        self.beams = [Beam(beam_size, beam_size, batch.length_penalty, batch.limits[i], batch.rules) for i in numbers]
+        self._config = network.config
+        self._prefixes = [batch.prefixes[i] for i in numbers] if batch.prefixes else []
+        self._steps = 0
+
+    def differing(self, live: LiveHypotheses) -> set[int]:
+        """Return the numbers of the running sentences whose hypotheses are not those given."""
+        kept = zip(self.beams, live.token_ids.tolist(), live.parents.tolist(), strict=True)
+        return {i for i, (beam, *others) in enumerate(kept) if not beam.done and [beam.last, beam.parents] != others}
+
+    def advance(self, log_probs: FloatArray) -> None:
+        """Give each sentence the best continuations of a step, [batch, beam, vocab]."""
+        if self._prefixes and self._steps < len(self._prefixes[0]):
+            forced = [prefix[self._steps] for prefix in self._prefixes]
+            allowed = np.full_like(log_probs, -np.inf)
+            allowed[range(len(forced)), :, forced] = 0.0
+        else:
+            allowed = log_probs
+            allowed[..., list(self._config.banned_ids)] = -np.inf
+        self._steps += 1
+        for beam, gains in zip(self.beams, allowed, strict=True):
+            if not beam.done:
+                _advance(beam, gains, self._config)
+
+
+def _advance(beam: Beam, gains: FloatArray, config: TransformerConfig) -> None:
+    """Give a sentence its 2 · beam best continuations, of [beam, vocab]."""
+    totals = (np.array(beam.scores, np.float32)[:, None] + gains).ravel()
+    count = min(2 * len(gains), totals.size)
+    best = np.argpartition(-totals, count - 1)[:count]
+    best = best[np.argsort(-totals[best], kind="stable")]
+    parents, ids = np.divmod(best, gains.shape[1])
+    beam.advance(totals[best].tolist(), parents.tolist(), ids.tolist(), config.eos_id)

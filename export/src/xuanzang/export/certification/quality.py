@@ -15,10 +15,9 @@ from xuanzang.export.certification.recording import target_limits
 from xuanzang.export.certification.runner import OnnxModel, translate_batch
 from xuanzang.export.examples import Example
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.evaluation.quality import Scores, score_metrics, score_translations
-from xuanzang.model.search import Hypothesis, SearchRules
-from xuanzang.model.translation import translate_by_length
+from xuanzang.model.beams import Hypothesis, SearchRules, translate_by_length
+from xuanzang.model.evaluation.scores import Scores, score_metrics, score_translations
+from xuanzang.model.stored_checkpoint import StoredCheckpoint
 
 RESAMPLES = 1000
 _SEED = 20041
@@ -114,12 +113,12 @@ def translate_together(
     )
 
 
-def score(checkpoint: Checkpoint, found: Translations, pairs: Sequence[Example]) -> Scores:
+def score(checkpoint: StoredCheckpoint, found: Translations, pairs: Sequence[Example]) -> Scores:
     """Return BLEU and chrF of the best hypotheses of the sources of pairs."""
     return score_translations(best_texts(checkpoint, found), _references(pairs), checkpoint.metadata.target_language)
 
 
-def measure_agreement(checkpoint: Checkpoint, before: Translations, shipped: Translations) -> dict[str, float]:
+def measure_agreement(checkpoint: StoredCheckpoint, before: Translations, shipped: Translations) -> dict[str, float]:
     """Compare translations of the same sentences with each other.
 
     Args:
@@ -150,7 +149,7 @@ def require_agreement(agreement: Mapping[str, float], precision: str, settings: 
 
 
 def compare_precisions(
-    checkpoint: Checkpoint, found: Mapping[str, Translations], pairs: Sequence[Example], settings: ExportSettings
+    checkpoint: StoredCheckpoint, found: Mapping[str, Translations], pairs: Sequence[Example], settings: ExportSettings
 ) -> dict[str, float]:
     """Return BLEU and chrF of each precision on the first of the same pairs, and how much they change.
 
@@ -219,6 +218,6 @@ def _references(pairs: Sequence[Example]) -> list[str]:
     return [pair.reference or "" for pair in pairs]
 
 
-def best_texts(checkpoint: Checkpoint, found: Translations) -> list[str]:
+def best_texts(checkpoint: StoredCheckpoint, found: Translations) -> list[str]:
     """Return the texts of the best hypotheses."""
     return [checkpoint.target_tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found]

@@ -1,4 +1,4 @@
-"""Recordings of graphs, step by step, for torch to follow when the graphs are closed."""
+"""Recordings of graphs, step by step, for numpy to follow when the graphs are closed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xuanzang.export.certification.runner import Candidates, OnnxModel, translate_batch
 from xuanzang.export.certification.step_inputs import LiveHypotheses
-from xuanzang.model.search import UNTIL_FIRST, Hypothesis, SearchRules
+from xuanzang.model.beams import UNTIL_FIRST, Hypothesis, SearchRules
 
 
 class Recording(NamedTuple):
@@ -32,7 +32,7 @@ def record(
     prefixes: Sequence[list[int]] = (),
     batch_sentences: int = 10,
 ) -> list[Recording]:
-    """Decode sentences with the graphs and keep every step, so that torch can follow when the graphs are closed.
+    """Decode sentences with the graphs and keep every step, so that numpy can follow when the graphs are closed.
 
     Args:
         onnx_model: Open graphs.

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
-import torch
 
 from xuanzang.export.certification.step_inputs import (
     DEAD_SCORE,
@@ -27,8 +26,8 @@ from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.sessions import graph_session
 from xuanzang.export.tensors import PAGE_SLOTS
+from xuanzang.model.beams import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 from xuanzang.model.network.config import TransformerConfig
-from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 
 
 class Candidates(NamedTuple):
@@ -52,17 +51,15 @@ class OnnxModel:
         config: TransformerConfig,
         *,
         folder: Path | None = None,
-        threads: int = 0,
+        threads: int = 1,
     ) -> None:
         """Open the graphs.
 
         Args:
             decoder: Graph of a decoder step.
             folder: Folder of the file of their weights, unless they hold these.
-            threads: Threads inside one operation; 0 for as many as torch has, two at most.
+            threads: Threads inside one operation.
         """
-        # At most as many as torch has, which measures them: on busy cores two wait for each other.
-        threads = threads or min(2, torch.get_num_threads())
         self.config = config
         # The larger one first, whose largest weight is in memory twice while it is opened.
         self.decoder, self.encoder = (graph_session(graph, threads, folder) for graph in (decoder, encoder))

@@ -11,8 +11,8 @@ from xuanzang.export.certification.quality import Translations, best_texts, tran
 from xuanzang.export.certification.runner import OnnxModel
 from xuanzang.export.examples import Example, Examples
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.search import Hypothesis, SearchRules
+from xuanzang.model.beams import Hypothesis, SearchRules
+from xuanzang.model.stored_checkpoint import StoredCheckpoint
 from xuanzang.model.tokenizer import Tokenizer
 
 REQUESTS = 100
@@ -25,7 +25,7 @@ _UNSPACED = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 
 
 def measure_terms(
-    checkpoint: Checkpoint,
+    checkpoint: StoredCheckpoint,
     examples: Sequence[Example],
     translations: Translations,
     translate: Callable[[Sequence[Example]], Translations],
@@ -47,7 +47,7 @@ def measure_terms(
     ]
     requests = made_requests(pairs, checkpoint.source_tokenizer, checkpoint.target_tokenizer)[:REQUESTS]
     made = [example._replace(source_ids=checkpoint.source_ids(example.source)) for example, _ in requests]
-    limit = checkpoint.model.config.max_positions
+    limit = checkpoint.config.max_positions
     fitting = [number for number, example in enumerate(made) if len(example.source_ids) <= limit]
     if not fitting:
         return manifest_pb2.Terms()
@@ -92,12 +92,12 @@ _FEW_SENTENCES = 200
 _NAMED = 4
 """Directions that are named; more would say less."""
 SAMPLES = 8
-"""Sentences that the server replays, at most: only sentences that torch has confirmed."""
+"""Sentences that the server replays, at most: only sentences that numpy has confirmed."""
 _FAR_AHEAD = 0.02
 """Lead of a hypothesis that no processor changes, in nats: between AVX2 and AVX-512 scores differ by up to 0.001."""
 
 
-def not_measured(checkpoint: Checkpoint, examples: Examples) -> list[str]:
+def not_measured(checkpoint: StoredCheckpoint, examples: Examples) -> list[str]:
     """Say what a certificate does not.
 
     Args:
@@ -129,7 +129,7 @@ def not_measured(checkpoint: Checkpoint, examples: Examples) -> list[str]:
 
 
 def choose_samples(
-    checkpoint: Checkpoint,
+    checkpoint: StoredCheckpoint,
     model: OnnxModel,
     examples: Sequence[Example],
     found: Sequence[Translations],
@@ -178,7 +178,7 @@ def _lead(hypotheses: Sequence[Hypothesis]) -> float:
     return hypotheses[0].score - hypotheses[1].score if len(hypotheses) > 1 else 0.0
 
 
-def _sample(checkpoint: Checkpoint, example: Example, target_ids: list[int], settings: ExportSettings) -> Sample:
+def _sample(checkpoint: StoredCheckpoint, example: Example, target_ids: list[int], settings: ExportSettings) -> Sample:
     return Sample(
         source=example.source,
         source_ids=example.source_ids,

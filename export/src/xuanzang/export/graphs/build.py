@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import onnx
 
@@ -31,81 +30,77 @@ from xuanzang.export.graphs.source import source_slots, source_tokens
 from xuanzang.export.operators.source_attention import padding
 from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Shortlist
-from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
-from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.network.arrays import ArrayNetwork, layer_names
 
 
-def encoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
+def encoder_graph(network: ArrayNetwork, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
     """Build the graph from padded sentences to the keys and values that the decoder attends to.
 
     It works on the tokens of all sentences one after another; only onnxruntime's attention needs padding.
 
     Args:
-        model: Trained weights.
+        network: Trained weights.
         precision: Number format of the weights.
         weights: Store for the weights; None to keep them in the graph.
     """
-    blocks = Blocks(model, precision, "encoder", weights)
+    blocks = Blocks(network, precision, "encoder", weights)
     graph = blocks.graph
     tokens, floats = source_tokens(graph), tensors.floats_of(precision.name)
-    gaps = padding(graph, graph.ints(3 * model.config.d_model), floats)
+    gaps = padding(graph, graph.ints(3 * network.config.d_model), floats)
     positions = graph.op("Squeeze", tokens.positions, graph.ints(2))
-    x = blocks.embed(tokens.ids, positions, model.source_embedding, model.source_positions)
-    x = blocks.norm(x, model.source_embedding_norm)
-    for layer in model.encoder_layers:
-        x = blocks.encoder_layer(x, cast(EncoderLayer, layer), tokens.places, gaps)
-    memory, slots = blocks.norm(x, model.encoder_norm), source_slots(graph, tokens, model.config.num_heads)
-    for index, layer in enumerate(model.decoder_layers):
-        blocks.cross_key_value(memory, slots, cast(DecoderLayer, layer).cross_attention, index)
-    return graph.model(tensors.encoder_inputs(model.config, floats), tensors.encoder_outputs(model.config, floats))
+    x = blocks.embed(tokens.ids, positions, "source")
+    for layer in layer_names(network.config, "encoder"):
+        x = blocks.encoder_layer(x, layer, tokens.places, gaps)
+    memory, slots = blocks.norm(x, "encoder_norm"), source_slots(graph, tokens, network.config.num_heads)
+    for index, layer in enumerate(layer_names(network.config, "decoder")):
+        blocks.cross_key_value(memory, slots, f"{layer}.cross_attention", index)
+    return graph.model(tensors.encoder_inputs(network.config, floats), tensors.encoder_outputs(network.config, floats))
 
 
-def decoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
+def decoder_graph(network: ArrayNetwork, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
     """Build the graph of one decoder step for every hypothesis of every sentence.
 
     Args:
-        model: Trained weights.
+        network: Trained weights.
         precision: Number format of the weights.
         weights: Store for the weights; None to keep them in the graph.
     """
-    blocks = Blocks(model, precision, "decoder", weights)
-    states = _decoder_output(blocks, model)
-    projection = blocks.projection(model.output_projection)
-    choose_from_all(blocks.graph, precision, states, projection, model.config.banned_ids)
+    blocks = Blocks(network, precision, "decoder", weights)
+    states = _decoder_output(blocks, network)
+    choose_from_all(blocks.graph, precision, states, blocks.projection(), network.config.banned_ids)
     floats = tensors.floats_of(precision.name)
     return blocks.graph.model(
-        tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
+        tensors.decoder_inputs(network.config, floats), tensors.decoder_outputs(network.config, floats)
     )
 
 
 def shortlist_decoder_graph(
-    model: Transformer, precision: Precision, always: Ints, weights: WeightStore | None = None
+    network: ArrayNetwork, precision: Precision, always: Ints, weights: WeightStore | None = None
 ) -> onnx.ModelProto:
     """Build the graph of a decoder step with a shortlist of pieces for each sentence.
 
     Args:
-        model: Trained weights.
+        network: Trained weights.
         precision: Number format of the weights.
         always: Pieces shared by all sentences, from `always_pieces`.
         weights: Store for the weights; None to keep them in the graph.
     """
-    blocks = Blocks(model, precision, "decoder", weights)
-    states = _decoder_output(blocks, model)
-    choose_from_shortlist(blocks.graph, precision, states, blocks.projection(model.output_projection), always)
+    blocks = Blocks(network, precision, "decoder", weights)
+    states = _decoder_output(blocks, network)
+    choose_from_shortlist(blocks.graph, precision, states, blocks.projection(), always)
     floats = tensors.floats_of(precision.name)
     return blocks.graph.model(
-        tensors.with_choices(tensors.decoder_inputs(model.config, floats)),
-        tensors.decoder_outputs(model.config, floats),
+        tensors.with_choices(tensors.decoder_inputs(network.config, floats)),
+        tensors.decoder_outputs(network.config, floats),
     )
 
 
-def _decoder_output(blocks: Blocks, model: Transformer) -> str:
+def _decoder_output(blocks: Blocks, network: ArrayNetwork) -> str:
     """Add the decoder up to the projection onto the vocabulary; return the name of its states [batch, beam, model]."""
-    x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
-    x = blocks.norm(x, model.target_embedding_norm)
-    for index, layer in enumerate(model.decoder_layers):
-        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
-    return blocks.norm(x, model.decoder_norm)
+    x = blocks.embed("token_ids", "positions", "target")
+    for index, layer in enumerate(layer_names(network.config, "decoder")):
+        x = blocks.decoder_layer(x, layer, index)
+    return blocks.norm(x, "decoder_norm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,32 +130,32 @@ class GraphSet:
 
 
 def build_graphs(
-    model: Transformer, precision: Precision, shortlist: Shortlist | None = None, weights: WeightStore | None = None
+    network: ArrayNetwork, precision: Precision, shortlist: Shortlist | None = None, weights: WeightStore | None = None
 ) -> GraphSet:
     """Build and optimise the graphs of a model.
 
     Args:
-        model: Trained weights.
+        network: Trained weights.
         precision: Number format of the weights.
         shortlist: Suggestions for the model's tokenisers; None for no graphs with a shortlist.
         weights: Store for the weights; None to keep them in the graphs.
     """
     return GraphSet(
         precision=precision.name,
-        encoder=_fused(encoder_graph(model, precision, weights)),
-        decoder=_fused(decoder_graph(model, precision, weights)),
-        shortlist=_shortlist_graphs(model, precision, shortlist, weights) if shortlist else None,
+        encoder=_fused(encoder_graph(network, precision, weights)),
+        decoder=_fused(decoder_graph(network, precision, weights)),
+        shortlist=_shortlist_graphs(network, precision, shortlist, weights) if shortlist else None,
         weights=weights,
     )
 
 
 def _shortlist_graphs(
-    model: Transformer, precision: Precision, shortlist: Shortlist, weights: WeightStore | None
+    network: ArrayNetwork, precision: Precision, shortlist: Shortlist, weights: WeightStore | None
 ) -> ShortlistGraphs:
-    always = always_pieces(shortlist, model.config)
+    always = always_pieces(shortlist, network.config)
     return ShortlistGraphs(
-        suggestions=suggestions_graph(shortlist, model.config, weights),
-        decoder=_fused(shortlist_decoder_graph(model, precision, always, weights)),
+        suggestions=suggestions_graph(shortlist, network.config, weights),
+        decoder=_fused(shortlist_decoder_graph(network, precision, always, weights)),
     )
 
 

@@ -69,7 +69,6 @@ def certify(
     differences = [difference for each in followed for difference in each.differences]
     _require_parity(precision, differences)
     return Certificate(
-        oracle="numpy",
         measured_on="sample",
         directions=[f"{source_language} to {target_language}"],
         not_measured=list(_NOT_MEASURED),

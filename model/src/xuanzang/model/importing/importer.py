@@ -11,9 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
-from xuanzang.model.checkpoint import ORIGIN_FILE, save_checkpoint
 from xuanzang.model.data.metadata import (
     METADATA_FILE,
     SOURCE_TABLE_FILE,
@@ -30,6 +27,8 @@ from xuanzang.model.importing.multilingual import M2M_100, MBART
 from xuanzang.model.importing.tokenizer_json import TOKENIZER_JSON, write_sentencepiece
 from xuanzang.model.importing.weights import network_config, network_weights, read_weights
 from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.network.positions import FloatArray
+from xuanzang.model.stored_checkpoint import ORIGIN_FILE, write_checkpoint
 from xuanzang.model.tokenizer import write_table
 
 # By name: the value that transformers take where no file has one, what a bundle does, and which option makes it equal.
@@ -73,7 +72,7 @@ class _Model(NamedTuple):
     """Parts of a checkpoint."""
 
     config: TransformerConfig
-    weights: dict[str, Tensor]
+    weights: dict[str, FloatArray]
     vocabularies: Vocabularies
     languages: Languages
 
@@ -100,7 +99,7 @@ def import_model(folder: Path, output: Path, wanted: Wanted = _EVERYTHING) -> La
         if faults or not model:
             raise DirectoryError(folder, faults)
         _write_tokenizers(Path(tokenizers), directory, model, wanted)
-        save_checkpoint(output, model.weights, model.config, Path(tokenizers), _origin(directory))
+        write_checkpoint(output, model.weights, model.config, Path(tokenizers), _origin(directory))
     for note in different_defaults(directory):
         logger.warning("%s", note)
     return model.languages

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
-from tqdm import tqdm
+import numpy as np
+from safetensors import SafetensorError
 
 from xuanzang.model.importing.directory import Directory
 from xuanzang.model.importing.family import Family
+from xuanzang.model.importing.pickled import UnsafeError, read_pickled
+from xuanzang.model.network.arrays import parameter_shapes
 from xuanzang.model.network.config import Activation, ConfigError, TransformerConfig
-from xuanzang.model.network.positions import fixed_positions
-from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.network.positions import FloatArray, fixed_positions
+from xuanzang.model.stored_checkpoint import MappedArrays
 
 _ACTIVATIONS: dict[object, Activation] = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 
@@ -147,56 +145,38 @@ _POSITION_OFFSET = 2
 """Rows of a table of positions, learned or fairseq's, before that of the first token."""
 
 
-def read_weights(paths: Sequence[Path], faults: list[str]) -> dict[str, Tensor] | None:
-    """Read all tensors of files under their own names, without running anything that they may hold.
+def read_weights(paths: Sequence[Path], faults: list[str]) -> dict[str, FloatArray] | None:
+    """Map all tensors of files under their own names, without running anything that they may hold.
 
     Args:
         paths: model.safetensors or pytorch_model.bin, or their parts.
         faults: List that receives faults.
 
     Returns:
-        Tensors by name, None if they cannot be read.
+        Arrays by name, None if they cannot be read.
     """
-    tensors: dict[str, Tensor] = {}
+    arrays: dict[str, FloatArray] = {}
     for path in paths:
-        part = _read_file(path, faults)
-        if part is None:
+        try:
+            arrays |= MappedArrays(path).arrays if path.suffix == _SAFETENSORS else read_pickled(path)
+        except UnsafeError as error:
+            faults.append(f"{path.name} holds more than tensors of floats, which is never run: {error}")
             return None
-        tensors |= part
-    return tensors
-
-
-def _read_file(path: Path, faults: list[str]) -> dict[str, Tensor] | None:
-    try:
-        return _read_safetensors(path) if path.suffix == _SAFETENSORS else _read_pickle(path)
-    except pickle.UnpicklingError:
-        faults.append(f"{path.name} holds more than tensors, which is not read because it could be made to run code")
-    except (SafetensorError, OSError, EOFError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-        faults.append(f"{path.name} is damaged: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-    return None
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in tqdm(file.keys(), desc="reading weights", file=sys.stderr)}
-
-
-def _read_pickle(path: Path) -> dict[str, Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, Mapping) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise ValueError("it is no table of tensors")
-    return {str(name): tensor for name, tensor in state.items()}
+        except (SafetensorError, OSError, ValueError) as error:
+            faults.append(f"{path.name} is damaged: {str(error).splitlines()[0] if str(error) else error!r}")
+            return None
+    return arrays
 
 
 def network_weights(
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, FloatArray],
     config: TransformerConfig,
     faults: list[str],
     *,
     shared: bool,
     tied: bool,
     renormalized: bool,
-) -> tuple[TransformerConfig, dict[str, Tensor]]:
+) -> tuple[TransformerConfig, dict[str, FloatArray]]:
     """Find the network's parameters among the tensors.
 
     Args:
@@ -222,29 +202,27 @@ def network_weights(
     )
     if tied and not config.tie_output:
         faults.append(f"{_OUTPUT} is not the target embedding, though config.json ties them")
-    with torch.device("meta"):  # shapes without memory
-        shapes = {name: parameter.shape for name, parameter in Transformer(config).named_parameters()}
+    shapes = parameter_shapes(config)
     weights = dict(_parameters(tensors, tables, shapes))
     faults += [*_misfits(weights, shapes), *_unexpected(tensors, shapes), *_wrong_positions(tensors, config)]
     return config, weights
 
 
 def _parameters(
-    tensors: Mapping[str, Tensor], tables: Mapping[str, Tensor | None], names: Iterable[str]
-) -> Iterator[tuple[str, Tensor]]:
+    tensors: Mapping[str, FloatArray], tables: Mapping[str, FloatArray | None], names: Iterable[str]
+) -> Iterator[tuple[str, FloatArray]]:
     for name in names:
         tensor = tables[name] if name in tables else _tensor(tensors, name)
         if tensor is not None:
-            # A tensor under two names would be refused when it is written.
-            yield name, tensor.float().clone() if name in tables else tensor.float()
+            yield name, tensor
 
 
-def _tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
+def _tensor(tensors: Mapping[str, FloatArray], name: str) -> FloatArray | None:
     tensor = tensors.get(_theirs(name))
     return tensor[_POSITION_OFFSET:] if tensor is not None and name.endswith("_positions.table") else tensor
 
 
-def _tables(tensors: Mapping[str, Tensor], *, shared: bool, tied: bool) -> dict[str, Tensor | None]:
+def _tables(tensors: Mapping[str, FloatArray], *, shared: bool, tied: bool) -> dict[str, FloatArray | None]:
     """Return embeddings and output, by our names; a file has shared or tied tensors under one name or several."""
     either = {
         _SOURCE: (_SOURCE, _SHARED, *((_TARGET,) if shared else ()), *((_OUTPUT,) if shared and tied else ())),
@@ -261,7 +239,7 @@ def _tables(tensors: Mapping[str, Tensor], *, shared: bool, tied: bool) -> dict[
     }
 
 
-def _misfits(weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> Iterator[str]:
+def _misfits(weights: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     for name, shape in shapes.items():
         if name not in weights:
             yield f"missing {_theirs(name)}"
@@ -281,26 +259,28 @@ def _theirs(name: str) -> str:
     return known.get(name, name)
 
 
-def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+def _equal(one: FloatArray | None, other: FloatArray | None) -> bool:
     if one is None or other is None:
         return one is other
-    return one is other or torch.equal(one, other)
+    return one is other or np.array_equal(one, other)
 
 
-def _output_bias(tensors: Mapping[str, Tensor], config: TransformerConfig, *, renormalized: bool) -> Tensor | None:
+def _output_bias(
+    tensors: Mapping[str, FloatArray], config: TransformerConfig, *, renormalized: bool
+) -> FloatArray | None:
     """Return the bias of the logits, None if it is 0."""
-    bias = tensors.get(_BIAS, torch.zeros(1, config.target_vocab_size)).flatten().float()
+    bias = tensors.get(_BIAS, np.zeros(config.target_vocab_size, np.float32)).flatten()
     if renormalized and config.banned_ids and len(bias) == config.target_vocab_size:
-        bias = bias.index_fill(0, torch.tensor(config.banned_ids), _NEVER)
+        bias[list(config.banned_ids)] = _NEVER
     return bias if bias.any() else None
 
 
-def _unexpected(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> list[str]:
+def _unexpected(tensors: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
     known = {*map(_theirs, shapes), _SHARED, _SOURCE, _TARGET, _OUTPUT, _BIAS, *_POSITIONS}
     return [f"unexpected {name}" for name in tensors if name not in known]
 
 
-def _wrong_positions(tensors: Mapping[str, Tensor], config: TransformerConfig) -> list[str]:
+def _wrong_positions(tensors: Mapping[str, FloatArray], config: TransformerConfig) -> list[str]:
     """Old files hold the table of positions, which must equal the network's."""
     if config.positions == "learned":
         return []
@@ -310,10 +290,10 @@ def _wrong_positions(tensors: Mapping[str, Tensor], config: TransformerConfig) -
         f"unsupported: {name} is not the table of sines and cosines"
         for name in _POSITIONS
         if name in tensors
-        and not (tensors[name].shape == (len(table) + first, table.size(1)) and _is_near(tensors[name][first:], table))
+        and not (tensors[name].shape == (len(table) + first, table.shape[1]) and _is_near(tensors[name][first:], table))
     ]
 
 
-def _is_near(table: Tensor, expected: Tensor) -> bool:
+def _is_near(table: FloatArray, expected: FloatArray) -> bool:
     # In single precision, angles of some thousand radians are exact to some ten-thousandths.
-    return torch.allclose(table.float(), expected, atol=1e-3)
+    return np.allclose(table, expected, atol=1e-3)

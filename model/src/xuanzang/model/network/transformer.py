@@ -11,7 +11,37 @@ from torch.nn import functional as F
 from xuanzang.model.network.cache import DecoderCache, LayerCache
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
-from xuanzang.model.network.positions import PositionalEncoding
+from xuanzang.model.network.positions import fixed_positions
+
+
+class PositionalEncoding(nn.Module):
+    """A row of a table, fixed or learned, for each position."""
+
+    table: Tensor
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        sizes = config.max_positions, config.d_model
+        if config.positions == "learned":
+            self.table = nn.Parameter(torch.randn(sizes) * config.d_model**-0.5)
+        else:
+            self.register_buffer("table", torch.tensor(fixed_positions(config)), persistent=False)
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Return the encodings of `length` positions from `start`.
+
+        Args:
+            start: First position, 0 or more.
+
+        Returns:
+            [length, model].
+
+        Raises:
+            ValueError: The last position lies beyond the table.
+        """
+        if start + length > self.table.size(0):
+            raise ValueError(f"position {start + length - 1} is beyond max_positions = {self.table.size(0)}")
+        return self.table[start : start + length]
 
 
 class Transformer(nn.Module):

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from xuanzang.model.checkpoint import CheckpointError, load_config
 from xuanzang.model.data.metadata import PreparedMetadata
 from xuanzang.model.network.config import PRESETS, Norm, Positions, TransformerConfig
+from xuanzang.model.stored_checkpoint import CheckpointError, load_config
 from xuanzang.model.training.optimizers import OptimizerName
 
 Schedule = Literal["paper", "inverse_sqrt", "linear", "constant"]

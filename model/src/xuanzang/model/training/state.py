@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from xuanzang.command.folders import replacing, settled
-from xuanzang.model.checkpoint import CheckpointError, load_weights, non_finite, read_tensors, save_weights
+from xuanzang.model.checkpoint import load_weights, non_finite, read_tensors, save_weights
+from xuanzang.model.stored_checkpoint import CheckpointError
 from xuanzang.model.training.optimizers import Optimizers, WeightAverage
 from xuanzang.model.training.settings import TrainingSettings
 

@@ -17,11 +17,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from xuanzang.model.checkpoint import origin_of, save_checkpoint, start_from
+from xuanzang.model.checkpoint import save_checkpoint, start_from
 from xuanzang.model.data.dataset import Batch, PreparedSplit, epoch_batches
 from xuanzang.model.data.metadata import PreparedMetadata, read_metadata
 from xuanzang.model.network.config import ConfigError
 from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.stored_checkpoint import origin_of
 from xuanzang.model.threads import fastest_threads, usable_threads
 from xuanzang.model.training.loss import Objective
 from xuanzang.model.training.machine import LENGTH_MULTIPLE, Processes, prepare_gpu

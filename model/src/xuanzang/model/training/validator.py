@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from xuanzang.model.data.dataset import PreparedSplit, sequential_batches
 from xuanzang.model.data.metadata import TARGET_TOKENIZER_FILE, PreparedMetadata
-from xuanzang.model.evaluation.quality import Scores, score_translations
+from xuanzang.model.evaluation.scores import Scores, score_translations
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.tokenizer import PAD_ID, Tokenizer
 from xuanzang.model.translation import translate_ids
