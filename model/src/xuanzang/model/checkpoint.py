@@ -25,7 +25,7 @@ from xuanzang.model.stored_checkpoint import (
     read_checkpoint,
     require_finite,
     require_shapes,
-    write_checkpoint,
+    write_files,
 )
 
 
@@ -104,10 +104,7 @@ def save_checkpoint(
     Raises:
         CheckpointError: A weight is infinite or not a number; the old checkpoint stays.
     """
-    # numpy has no bfloat16.
-    kept = {name: tensor.float() if tensor.dtype is torch.bfloat16 else tensor for name, tensor in weights.items()}
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in kept.items()}
-    write_checkpoint(folder, arrays, config, tokenizer_folder, training)
+    write_files(folder, lambda path: save_weights(path, weights), config, tokenizer_folder, training)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

@@ -161,7 +161,31 @@ def _chosen(side: str, language: str, known: Sequence[str]) -> str:
 
 def write_checkpoint(
     folder: Path,
-    weights: Mapping[str, npt.NDArray[np.floating]],
+    weights: Mapping[str, FloatArray],
+    config: TransformerConfig,
+    tokenizer_folder: Path,
+    training: Mapping[str, Any],
+) -> None:
+    """Write a checkpoint; see `write_files`.
+
+    Args:
+        weights: Parameters by name.
+
+    Raises:
+        CheckpointError: A weight is infinite or not a number; the old checkpoint stays.
+    """
+
+    def save(path: Path) -> None:
+        require_finite(path, [name for name, array in weights.items() if not np.isfinite(array).all()])
+        arrays = {name: np.ascontiguousarray(array) for name, array in weights.items()}
+        with_usual_mode(path, lambda file: save_file(arrays, file))
+
+    write_files(folder, save, config, tokenizer_folder, training)
+
+
+def write_files(
+    folder: Path,
+    save: Callable[[Path], None],
     config: TransformerConfig,
     tokenizer_folder: Path,
     training: Mapping[str, Any],
@@ -170,17 +194,11 @@ def write_checkpoint(
 
     Args:
         folder: Folder to write or replace.
-        weights: Parameters by name, of any float type.
+        save: Writes the file of the weights.
         tokenizer_folder: Folder of the tokenisers and metadata.json: prepared data, or a checkpoint.
-
-    Raises:
-        CheckpointError: A weight is infinite or not a number; the old checkpoint stays.
     """
     with replacing(folder, marker=TRAINING_FILE) as scratch:
-        path = scratch / WEIGHTS_FILE
-        require_finite(path, [name for name, array in weights.items() if not np.isfinite(array).all()])
-        arrays = {name: np.ascontiguousarray(array) for name, array in weights.items()}
-        with_usual_mode(path, lambda file: save_file(arrays, file))
+        save(scratch / WEIGHTS_FILE)
         _write_json(scratch / CONFIG_FILE, dataclasses.asdict(config))
         _write_json(scratch / TRAINING_FILE, training)
         for name in (METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import pickletools
 import struct
 import zipfile
@@ -131,7 +132,10 @@ def _from_sequence(file: BinaryIO) -> tuple[object, dict[str, tuple[int, int]]]:
     storages, places = machine.storages, dict[str, tuple[int, int]]()
     for key in _of_type(keys, list):
         (count,) = struct.unpack("<q", file.read(8))
-        places[key] = file.tell(), count * storages[key].dtype.itemsize
+        size = count * storages[key].dtype.itemsize
+        if not 0 <= size <= os.fstat(file.fileno()).st_size:
+            raise PickledError(f"storage {key} has {count} values, more than the file")
+        places[key] = file.tell(), size
         file.seek(places[key][1], 1)
     return table, places
 
