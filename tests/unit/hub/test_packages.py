@@ -37,11 +37,11 @@ def test_the_library_of_the_hub_is_named_with_both_commands(
         assert said.count(f"{sys.executable} -m pip install -c constraints.txt -e ") == 2
 
 
-@pytest.mark.parametrize("name", ["torch", "xuanzang.model", "xuanzang.export"])
+@pytest.mark.parametrize("name", ["safetensors", "xuanzang.model", "xuanzang.export"])
 def test_what_converts_a_checkpoint_is_named_before_anything_is_done(
     missing: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     missing.add(name)
     (tmp_path / "checkpoint").mkdir()
     assert pull_command(["pull", str(tmp_path / "checkpoint"), f"--repository={tmp_path}"]) == 1
-    assert capsys.readouterr().err.endswith("-m pip install -c constraints.txt -e model -e export\n")
+    assert capsys.readouterr().err.endswith("-m pip install -c constraints.txt -e model -e 'export[checkpoints]'\n")
