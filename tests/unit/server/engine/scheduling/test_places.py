@@ -14,7 +14,7 @@ from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, Vi
 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import QueuedSentence
-from xuanzang.server.engine.scheduling.state import TIERS, Callers
+from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, TIERS, Callers
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -168,13 +168,27 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_tier_with_more_places_is_the_one_after_asking_for_them(seed: int) -> None:
+def test_a_caller_is_heavy_with_more_than_four_times_the_places_of_the_smallest(seed: int) -> None:
     draw, callers, held = random.Random(seed), Callers(workers=2), dict[CallerId, int]()
+
+    def of_shares(share: str | None = None) -> dict[str, int]:
+        places: dict[str, int] = {}
+        for caller, count in held.items():
+            if count and share in {None, caller.share}:
+                key = caller.name if share else caller.share
+                places[key] = places.get(key, 0) + count
+        return places
+
+    def heavy(places: dict[str, int]) -> set[str]:
+        return {key for key, count in places.items() if count > max(8, 4 * min(places.values()))}
+
     for _ in range(300):
         caller = CallerId(draw.choice("abc"), draw.choice("xyz"))
         places = draw.choice((1, 1, 2, 9, 40)) if draw.random() < 0.5 else -held.get(caller, 0)
-        if places > 0:
-            expected = callers.tier_with(caller, places)
         callers.add(caller, places)
         held[caller] = held.get(caller, 0) + places
-        assert places <= 0 or callers.tier_of(caller) == expected
+        of_names = {share: heavy(of_shares(share)) for share in of_shares()}
+        assert callers.is_split == bool(heavy(of_shares()) or any(of_names.values()))
+        for share, name in held:
+            is_heavy = share in heavy(of_shares()) or name in of_names.get(share, ())
+            assert callers.tier_of(CallerId(share, name)) == (LIGHT if callers.is_split and not is_heavy else COMMON)

@@ -259,7 +259,7 @@ class Estimate(NamedTuple):
 def estimate(state: State, asked: Asked) -> Estimate:
     """Estimate when a request would be decoded."""
     (caller, limited), workers, forecast = asked.flow, len(state.workers), state.forecast
-    tier = state.callers.tier_with(caller, asked.places)
+    tier = state.callers.tier_of(caller)
     held, before = state.rows(tier), float(state.queue.cost_before(caller, asked.cost))
     if held >= workers * state.max_places:
         # The sentences of batches still need, on average, half of their tokens.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.decoding.decoder import BatchShape
-from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, EngineError
 from xuanzang.server.engine.hardware import cache_bytes, memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Asked, Decision, decide, estimate, require_place, require_time
@@ -113,7 +113,7 @@ class Scheduler:
             return estimate(state, Asked(FlowKey(caller), state.forecast.smallest_cost)).begun
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
-        """Put all sentences of a request into the queue, or none; the caller must `close` it in any case.
+        """Put all sentences of a request into the queue, which the caller must `close`, or none.
 
         `follows`: whether it goes on with an accepted one, so that it must be accepted, too, and has waited already.
 
@@ -128,9 +128,13 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             state = self._state
             state.budget.require_possible(request.sentences)
-            if not follows:
-                self._admit(request)
             state.callers.add(request.flow.caller, request.places)
+            try:
+                if not follows:
+                    self._admit(request)
+            except EngineError:
+                state.callers.add(request.flow.caller, -request.places)
+                raise
             tier = state.callers.tier_of(request.flow.caller)
             others_wait = state.waiting(tier) > 0
             state.queue.add(request.sentences, first=follows)

@@ -7,7 +7,6 @@ server fast. While one does, all others have separate *light* batches, and most 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,37 +33,38 @@ _MAX_RUN_RATIO = 3.0
 
 
 class Demand:
-    """Places that some callers ask for, and who asks for more than its share of them."""
+    """Places that some callers ask for, and the callers that ask for more than their share of them."""
 
     def __init__(self, unnoticed: int) -> None:
         """Begin with nothing; no caller takes too much with a number of `unnoticed` places."""
-        self.places: Counter[str] = Counter()
+        self.places: dict[str, int] = {}
+        self.limit = unnoticed
+        """Places that a caller may ask for."""
         self.heavy = 0
-        """Number of callers that ask for more than their share."""
+        """Number of callers that ask for more."""
         self._unnoticed = unnoticed
-        # Callers per number of places, because the minimum is often needed.
-        self._levels: Counter[int] = Counter()
+        self._levels: dict[int, int] = {}
+        """Callers per number of places, because the minimum is often needed."""
 
     def add(self, key: str, places: int) -> None:
         """Ask for more places, or for less than 0."""
-        for count, sign in ((self.places[key], -1), (self.places[key] + places, 1)):
-            if count:
-                self._levels[count] += sign
-                if not self._levels[count]:
-                    del self._levels[count]
-        self.places[key] += places
-        if not self.places[key]:
-            del self.places[key]
-        limit = self._limit
-        self.heavy = sum([callers for count, callers in self._levels.items() if count > limit])
+        levels, before = self._levels, self.places.pop(key, 0)
+        if before:
+            levels[before] -= 1
+            if not levels[before]:
+                del levels[before]
+        if after := before + places:
+            self.places[key] = after
+            levels[after] = levels.get(after, 0) + 1
+        self.limit = max(self._unnoticed, _MAX_TIMES * min(levels, default=0))
+        self.heavy = 0
+        for count, callers in levels.items():
+            if count > self.limit:
+                self.heavy += callers
 
     def exceeds(self, key: str) -> bool:
         """Return whether one of them asks for more than its share."""
-        return self.places[key] > self._limit
-
-    @property
-    def _limit(self) -> int:
-        return max(self._unnoticed, _MAX_TIMES * min(self._levels, default=0))
+        return self.places.get(key, 0) > self.limit
 
 
 class Callers:
@@ -74,7 +74,7 @@ class Callers:
         self.is_split = False
         """True if somebody takes more than its share, so that others have batches of their own."""
         self.light_weight = _MIN_LIGHT_CALLERS
-        """Time of light batches for each second of common ones."""
+        """Time of light batches for each second of common ones, once callers are split."""
         self._unnoticed = _MAX_PLACES * workers
         self._shares = Demand(self._unnoticed)
         self._names: dict[str, Demand] = {}
@@ -84,7 +84,7 @@ class Callers:
     def add(self, caller: CallerId, places: int) -> None:
         """Take note that a caller asks for places, or for less than 0 if it has them no longer."""
         share, name = caller
-        names = self._names.setdefault(share, Demand(self._unnoticed))
+        names = self._names.get(share) or self._names.setdefault(share, Demand(self._unnoticed))
         names.add(name, places)
         if names.heavy:
             self.divided[share] = names
@@ -93,29 +93,23 @@ class Callers:
         if not names.places:
             del self._names[share]
         self._shares.add(share, places)
-        self._weigh()
+        self.is_split = bool(self._shares.heavy or self.divided)
+        if self.is_split:
+            self._weigh()
 
     def _weigh(self) -> None:
         """Give every caller the same part of the time: shares, or the names of one that some of them divide."""
         divided = [names for share, names in self.divided.items() if not self._shares.exceeds(share)]
         callers = len(self._shares.places) + sum([len(names.places) - 1 for names in divided])
         heavy = self._shares.heavy + sum([names.heavy for names in divided])
-        self.is_split = heavy > 0
-        self.light_weight = max(_MIN_LIGHT_CALLERS, callers - heavy) / max(heavy, 1)
+        self.light_weight = max(_MIN_LIGHT_CALLERS, callers - heavy) / heavy
 
     def tier_of(self, caller: CallerId) -> int:
         """Return the tier of a caller's next sentence."""
         if not self.is_split or self._shares.exceeds(caller.share):
             return COMMON
-        exceeds = caller.share in self.divided and self._names[caller.share].exceeds(caller.name)
-        return COMMON if exceeds else LIGHT
-
-    def tier_with(self, caller: CallerId, places: int) -> int:
-        """Return the tier in which a caller would be decoded if it asked for more places."""
-        self.add(caller, places)
-        tier = self.tier_of(caller)
-        self.add(caller, -places)
-        return tier
+        names = self.divided.get(caller.share)
+        return COMMON if names and names.exceeds(caller.name) else LIGHT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,6 +178,8 @@ class State:
         self.budget = Budget(max_cache_bytes)
         self.forecast = Forecast()
         self.workers = [WorkerState() for _ in range(workers)]
+        self.running = 0
+        """Sentences in the batches of all workers."""
 
     def join(self, worker: int, joins: Mapping[int, Sequence[QueuedSentence]], budget: Budget) -> None:
         """Let waiting sentences join the batches of some tiers, with the memory that was decided."""
@@ -191,6 +187,7 @@ class State:
         for tier, sentences in joins.items():
             for queued in self.queue.remove(sentences):
                 queued.tier = tier
+                self.running += 1
                 self.workers[worker].tiers[tier].add(queued, 1)
                 self.queue.charge(queued.request.flow.caller, queued.cost)
 
@@ -207,6 +204,7 @@ class State:
             )
             self.queue.charge(queued.request.flow.caller, queued.worked - queued.cost)
             tier.add(queued, -1)
+            self.running -= 1
             self.budget.release(worker, queued)
 
     def rows(self, tier: int) -> int:
@@ -223,4 +221,4 @@ class State:
     @property
     def is_idle(self) -> bool:
         """True if no sentence waits or is decoded."""
-        return not self.queue.count and all(worker.is_idle for worker in self.workers)
+        return not (self.queue.count or self.running)
