@@ -18,7 +18,7 @@ SPANS = {
     ),
     Family.BRACES: (
         "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "
-        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字} {a|b} {\\i1} $[a,1]"
+        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字} {a|b} {{x|y:{n:5}}} {\\i1} $[a,1]"
     ),
     Family.TEMPLATES: "{%if%} {%-x-%} {{v}} <%x%> <%=x%> <?php?> <?=x?> {#c#} [%x%] <#if> #=x#",
     Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
@@ -26,7 +26,8 @@ SPANS = {
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
         r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] [gallery] \c[2] \N[1] "
         r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] "
-        r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq"
+        r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq "
+        r"$A$1 £gold£ !!name!! ??name?? ~name~ \verb|x|"
     ),
     Family.ADDRESSES: (
         "https://example.com/a?b=c&d={id} http://localhost:3000/x www.example.org/a ftp://x.org bob@example.org "
@@ -37,10 +38,11 @@ SPANS = {
     ),
     Family.IDENTIFIERS: (
         "550e8400-e29b-41d4-a716-446655440000 d41d8cd98f00b204e9800998ecf8427e a1b2c3d SGVsbG8gV29ybGQhISE= 0xdeadbeef "
-        "192.168.0.1 1.2.3 v2 v2.0.1-beta.3 #ff8800 00:1A:2B:3C:4D:5E CVE-2024-12345"
+        "192.168.0.1 1.2.3 v2 v2.0.1-beta.3 a/b#12 2024-01-31T10:00:00Z 00:00:01,000 +86-138-0000-0000 "
+        "#ff8800 00:1A:2B:3C:4D:5E CVE-2024-12345"
     ),
     Family.HANDLES: "@bob @bob_smith #release #42 @小明 #话题#",
-    Family.CODE: "`npm` max_size parseDate open() os.path.join() --force std::vector a->b",
+    Family.CODE: "=IF(A1>0,F(2)) && || *ngIf `npm` max_size parseDate open() os.path.join() --force std::vector a->b",
 }
 PROSE = (
     "The quick brown fox jumped: it was 50% faster, and/or 10 km/h (see p. 3) at 10:30. It costs $5.99, e.g. in "

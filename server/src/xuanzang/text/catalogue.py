@@ -101,6 +101,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             # The commonest comes first.
             (Role.VALUE, "{", r"\{[A-Za-z_0-9][\w.]{0,64}+\}"),
             (Role.BREAK, "{", r"\{\{[{~]?\s?(?:[#/^!][^{}]{0,200}+|else(?: [^{}]{0,200}+)?)\}{2,3}"),
+            (Role.VALUE, "{", r"\{\{[^{}]{1,200}+\{[^{}]{0,64}+\}[^{}]{0,64}+\}\}"),
             (Role.VALUE, "{", r"\{\{\{[^{}]{0,200}+\}\}\}|\{\{[^{}]{0,200}+\}\}"),
             (Role.BREAK, "{", r"\{[#/:][^{}\n]{1,100}+\}"),
             (Role.VALUE, "${#@%", r"(?<!\$)[$#@%]\{[^{}\n]{0,100}+\}"),
@@ -142,7 +143,17 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
         Family.VARIABLES: (
             (Role.VALUE, "%", r"%%=[^%\n]{1,200}+=%%"),
             (Role.VALUE, "%", r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?![%A-Za-z])"),
+            (Role.VALUE, "$", r"\$[A-Z]{1,3}\$[0-9]{1,7}(?![A-Za-z0-9_$])"),
             (Role.VALUE, "$", rf"\${_NAME}\$|\$t\([^()\n]{{1,100}}+\)"),
+            (Role.VALUE, "£", r"£[A-Za-z][A-Za-z0-9_]{1,40}+£"),
+            (
+                Role.VALUE,
+                "!?",
+                r"(?<![A-Za-z0-9_!?])(?P<doubled>!!|\?\?)[A-Za-z][A-Za-z0-9_]{0,40}+(?P=doubled)(?![A-Za-z0-9_!?])",
+            ),
+            (Role.VALUE, "~", r"(?<![A-Za-z0-9_~])~[a-z][A-Za-z0-9_]{1,40}+~(?![A-Za-z0-9_~])"),
+            (Role.VALUE, "[", r"\[[a-z]{2,16}+(?: [a-z_]{1,16}+=[^\s\[\]]{1,32}+){1,6}+\]"),
+            (Role.VALUE, "\\", r"\\verb\*?(?P<bar>[|!+])[^|!+\n]{1,100}+(?P=bar)"),
             # Mathematics of TeX, and its commands with their arguments.
             (Role.VALUE, "$", r"\$\$(?=[^$\n]{0,400}\$\$)[^$\n]{1,400}+\$\$"),
             (
@@ -235,10 +246,16 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (
                 Role.VALUE,
                 "#",
-                r"(?<![\w&#/])#[A-Za-z_]\w{0,99}+(?![#(])|(?<![A-Za-z0-9_&#/])#\d{1,10}+(?![A-Za-z0-9_.])",
+                r"(?<![\w&#/])#[A-Za-z_]\w{0,99}+(?:-[A-Za-z0-9]{1,32}+){0,4}(?![#(])|(?<![A-Za-z0-9_&#/])#\d{1,10}+(?![A-Za-z0-9_.])",
             ),
         ),
         Family.CODE: (
+            # Formulas of spreadsheets, operators, attributes of Angular, and types with parameters.
+            (Role.VALUE, "=", r"(?<![A-Za-z0-9_=])=[A-Z]{2,16}+\((?:[^()\n]|\([^()\n]{0,64}+\)){0,200}+\)"),
+            (Role.VALUE, "&", r"(?<![A-Za-z0-9_&])&&(?![A-Za-z0-9_&])"),
+            (Role.VALUE, "|", r"(?<![A-Za-z0-9_|])\|\|(?![A-Za-z0-9_|])"),
+            (Role.VALUE, "*", r"(?<![A-Za-z0-9_*])\*[a-z]{1,16}+[A-Z][A-Za-z]{0,32}+(?![A-Za-z0-9_*])"),
+            (Role.VALUE, "<", r"(?<=[A-Za-z])<[A-Z][A-Za-z0-9]{0,32}+(?:, ?[A-Z][A-Za-z0-9]{0,32}+){1,4}+>"),
             (Role.VALUE, "`", r"(?<!`)(?P<ticks>`{1,3})(?!`)(?:(?!`)[^\n]){1,200}+(?P=ticks)(?!`)"),
             (
                 Role.VALUE,
@@ -247,6 +264,11 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             ),
         ),
         Family.IDENTIFIERS: (
+            (
+                Role.VALUE,
+                "+",
+                r"(?<![A-Za-z0-9_+])\+[0-9]{1,3}+[ -](?:\([0-9]{1,4}+\)[ -]?)?[0-9]{1,5}+(?:[ -][0-9]{2,5}+){1,5}+(?![A-Za-z0-9_])",
+            ),
             (
                 Role.VALUE,
                 "#",
@@ -284,6 +306,8 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
         ),
         Family.IDENTIFIERS: (
             rf"{_BEFORE}\{{?[0-9a-fA-F]{{8}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{12}}\}}?{_AFTER}",
+            rf"{_BEFORE}\d{{4}}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{{1,9}}+)?)?(?:Z|[+-]\d\d:?\d\d)?{_AFTER}|{_BEFORE}\d\d:\d\d:\d\d[.,]\d{{3}}{_AFTER}",
+            rf"{_BEFORE}[A-Za-z0-9][A-Za-z0-9-]{{0,38}}+/[A-Za-z0-9_.-]{{1,64}}+#\d{{1,8}}+{_AFTER}",
             rf"{_BEFORE}0x[0-9a-fA-F]{{1,64}}+{_AFTER}",
             rf"{_BEFORE}(?=[a-f]*+[0-9])(?=[0-9]*+[a-f])[0-9a-f]{{7,128}}+{_AFTER}",
             rf"{_BEFORE}(?:[0-9a-fA-F]{{2}}[:-]){{5}}[0-9a-fA-F]{{2}}{_AFTER}",
