@@ -61,7 +61,7 @@ class _Reduced:
     def __init__(self, *parts: object) -> None:
         self.parts = parts
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[object, ...]:
         return self.parts
 
 
