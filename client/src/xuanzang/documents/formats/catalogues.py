@@ -30,6 +30,7 @@ _XML_STORES = {".xml": AndroidResourceFile, ".resx": RESXFile, ".ts": tsfile, ".
 _EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
 """Empty lines that the library takes long for, as the square of their number."""
 _SHOWN_CHARACTERS = 200
+_ARGUMENT = re.compile(r"\{\d")
 _VARIABLE = re.compile(r"%#@(\w+)@")
 # The library raises whatever its parsers do.
 _FAULTS = (
@@ -79,7 +80,7 @@ class _Catalogue:
         """Yield the texts to translate with their names."""
         for entry, strings in self._entries:
             for text in filter(_is_text, strings):
-                yield Unit(text=_asked(text.strip()), where=str(entry.getid())[:100])
+                yield Unit(text=_asked(text.strip(), self._settings.suffix), where=str(entry.getid())[:100])
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations; if nothing changes, the same bytes.
@@ -90,7 +91,7 @@ class _Catalogue:
         store = _parsed(self._raw, self._settings)
         changed, wanted = [], {}
         for entry, strings in self._read(store):
-            written = [_translated(text, translations) for text in strings]
+            written = [_translated(text, translations, self._settings.suffix) for text in strings]
             wanted[entry.getid()] = written
             if written != strings or (self._fills and any(map(_is_text, strings))):
                 entry.target = multistring(written) if len(written) > 1 or _is_plural(entry) else written[0]
@@ -214,19 +215,26 @@ def _is_text(text: str) -> bool:
     return translatable(text) and not is_reference and not is_identifier(text.strip())
 
 
-def _translated(text: str, translations: Mapping[str, str]) -> str:
+def _translated(text: str, translations: Mapping[str, str], suffix: str) -> str:
     if not _is_text(text):
         return text
     before, inner, after = parted(text)
-    asked = _asked(inner)
-    translation = with_accelerator(translations[asked], inner) if asked in translations else inner
+    asked = _asked(inner, suffix)
+    if asked not in translations:
+        return text
+    translation = with_accelerator(translations[asked], inner)
+    if suffix == ".properties" and _ARGUMENT.search(inner):
+        # Java's MessageFormat takes a single apostrophe for a quotation mark, and never a typographic one.
+        translation = re.sub("'+(?![{}'])(?<!}')", "''" if "''" in inner else "’", translation)
     for variable in _VARIABLE.findall(inner):
         translation = translation.replace(f"{{{variable}}}", f"%#@{variable}@")
     return before + translation + after
 
 
-def _asked(text: str) -> str:
-    """Return a text without its accelerator, the variables of a .stringsdict as placeholders in braces."""
+def _asked(text: str, suffix: str) -> str:
+    """Return a text without accelerator and doubled apostrophes, variables of a .stringsdict as fields in braces."""
+    if suffix == ".properties" and _ARGUMENT.search(text):
+        text = text.replace("''", "'")
     return _VARIABLE.sub(r"{\1}", without_accelerator(text))
 
 
