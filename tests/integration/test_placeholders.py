@@ -183,13 +183,14 @@ def test_a_part_of_a_number_is_written_as_a_fraction(translator: Translator) -> 
         ("zh-en", "【重要通知】点击〔确定〕，再读『红楼梦』和〈电话〉。"),
         ("zh-en", "请输入【姓名和电话〕。"),
         ("zh-en", "乱码\ufffd在这里。"),
-        ("en-zh", "Enter 【your name】 here."),
+        ("zh-en", "请按 ˘ 和 〃 继续。"),
+        ("en-zh", "Enter 【your name】 here, then press ˂ to continue."),
     ],
 )
 def test_signs_that_a_vocabulary_lacks_are_kept_in_every_form(translator: Translator, model: str, text: str) -> None:
     for options in ({}, {"placeholders": ALL}, {"content_format": "html"}, {"beam_size": 1}):
         found = translator.translate_one(text, model=model, **options).text
-        for sign in "【】〔〕『』〈〉\ufffd":
+        for sign in "【】〔〕『』〈〉\ufffd˘〃˂":
             assert found.count(sign) == text.count(sign), found
 
 
