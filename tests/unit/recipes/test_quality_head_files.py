@@ -57,8 +57,9 @@ def test_a_head_is_fitted_on_the_search_of_the_server_and_then_measured(
 ) -> None:
     [measured] = asyncio.run(measure(bundle, [[Pair(*pair) for pair in toy_pairs[:120]]]))
     assert len(measured) == 120
-    # Weights that are random have no right translations; of every second pair of each half the reference is their own.
-    references = [pair.searched.target if number % 4 < 2 else "#" for number, pair in enumerate(measured)]
+    # Weights that are random have no right translations, and some that are empty; of every second pair of each half
+    # the reference is their own.
+    references = [(number % 4 < 2 and pair.searched.target) or "#" for number, pair in enumerate(measured)]
     mixed = [f"{pair.searched.source}\t{text}\n" for pair, text in zip(measured, references, strict=True)]
     file, others = tmp_path / "pairs.tsv", tmp_path / "others.tsv"
     file.write_text("".join(mixed[:80]), encoding="utf-8")
