@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import copy
 import pickle
+import struct
 import zipfile
 from pathlib import Path
 
@@ -102,6 +104,70 @@ def test_a_compressed_archive_cannot_expand(tmp_path: Path) -> None:
             small.writestr(info.filename, plain.read(info))
     with pytest.raises(PickledError, match="is compressed"):
         read_pickled(tmp_path / "small")
+
+
+def _text(text: str) -> bytes:
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+def _number(number: int) -> bytes:
+    return b"J" + struct.pack("<i", number)
+
+
+def _tensor(*, kind: str = "Float", key: str = "0", values: int = 4, others: bytes = b"") -> bytes:
+    """Return the pickle of a tensor of one value at the start of a storage."""
+    parts = _text("storage"), b"ctorch\n" + kind.encode() + b"Storage\n", _text(key), _text("cpu"), _number(values)
+    storage, one = b"(" + b"".join(parts) + b"tQ", b"(" + _number(1) + b"t"
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + _number(0) + one + one + b"\x89}" + others + b"tR"
+
+
+def _table(**tensors: bytes) -> bytes:
+    return b"\x80\x02}" + b"".join(_text(name) + tensor + b"s" for name, tensor in tensors.items()) + b"."
+
+
+@pytest.mark.parametrize(
+    ("pickled", "reason"),
+    [
+        (b"\x80\x02})" + b"\x85" * 200_000 + b"Ns.", "tuple in place of str"),
+        (_table(x=_tensor(), y=_tensor(kind="Half", values=8)), "storage 0 has two types"),
+        (_table(x=_tensor(others=b"}" + _text("neg") + b"\x88s")), "x is a tensor with {'neg': True}"),
+        (b"\x80\x02ccollections\nOrderedDict\n(]tR.", "OrderedDict of arguments"),
+        (b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b".", "1099511627776 bytes"),
+    ],
+    ids=["nested-key", "two-types", "negative", "arguments", "long-text"],
+)
+def test_a_hostile_table_is_refused(tmp_path: Path, pickled: bytes, reason: str) -> None:
+    with zipfile.ZipFile(tmp_path / "hostile", "w") as archive:
+        archive.writestr("a/data.pkl", pickled)
+        archive.writestr("a/data/0", bytes(16))
+    with pytest.raises(PickledError, match=reason):
+        read_pickled(tmp_path / "hostile")
+
+
+def test_storages_that_overlap_cannot_take_the_memory_of_many(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "small", "w") as archive:
+        tensors = {f"x{key}": _tensor(kind="Half", key=str(key), values=1024) for key in range(9)}
+        archive.writestr("a/data.pkl", _table(**tensors))
+        archive.writestr("a/data/0", bytes(2048))
+        for key in range(1, 9):
+            archive.filelist.append(copy.copy(archive.infolist()[-1]))
+            archive.filelist[-1].filename = archive.filelist[-1].orig_filename = f"a/data/{key}"
+    with pytest.raises(PickledError, match="its storages overlap"):
+        read_pickled(tmp_path / "small")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_compressed_table_is_refused_without_expanding_it(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "small", "w", method) as archive:
+        archive.writestr("a/data.pkl", bytes(1 << 20))
+    with pytest.raises(PickledError, match="is compressed"):
+        read_pickled(tmp_path / "small")
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(PickledError, match="empty"):
+        read_pickled(tmp_path / "empty")
 
 
 def test_a_tensor_is_never_larger_than_its_values(tmp_path: Path) -> None:

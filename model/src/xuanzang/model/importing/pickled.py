@@ -86,15 +86,15 @@ def read_pickled(path: Path) -> dict[str, FloatArray]:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         try:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             table, places = _from_archive(file) if zipfile.is_zipfile(file) else _from_sequence(file)
             return _tensors(table, lambda storage: _values(storage, mapped, places))
         except PickledError:
             raise
         except (
             *(zipfile.BadZipFile, struct.error, ValueError, OverflowError, RuntimeError, NotImplementedError),
-            *(KeyError, IndexError, TypeError, AttributeError),
+            *(KeyError, IndexError, TypeError, AttributeError, EOFError),
         ) as error:
             raise PickledError(f"it is no table of tensors: {error or type(error).__name__}") from error
 
@@ -103,6 +103,9 @@ def _from_archive(file: BinaryIO) -> tuple[object, dict[str, tuple[int, int]]]:
     """Return the table of an archive, and the place of each storage: its first byte, and its bytes."""
     with zipfile.ZipFile(file) as archive:
         infos = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        for name, info in infos.items():
+            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+                raise PickledError(f"{name} is compressed, which torch.save never does")
         if "byteorder" in infos and infos["byteorder"].file_size < 16 and archive.read(infos["byteorder"]) != b"little":
             raise PickledError("its numbers are big-endian")
         if infos["data.pkl"].file_size > _MAX_PICKLE_BYTES:
@@ -111,12 +114,12 @@ def _from_archive(file: BinaryIO) -> tuple[object, dict[str, tuple[int, int]]]:
     places = dict[str, tuple[int, int]]()
     for name, info in infos.items():
         if name.startswith("data/"):
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise PickledError(f"{name} is compressed, which torch.save never does")
             file.seek(info.header_offset)
             *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
             first = info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes
             places[name.removeprefix("data/")] = first, info.file_size
+    if sum(size for _, size in places.values()) > os.fstat(file.fileno()).st_size:
+        raise PickledError("its storages overlap")
     return table, places
 
 
@@ -132,7 +135,7 @@ def _from_sequence(file: BinaryIO) -> tuple[object, dict[str, tuple[int, int]]]:
     storages, places = machine.storages, dict[str, tuple[int, int]]()
     for key in _of_type(keys, list):
         (count,) = struct.unpack("<q", file.read(8))
-        size = count * storages[key].dtype.itemsize
+        size = count * storages[_of_type(key, str)].dtype.itemsize
         if not 0 <= size <= os.fstat(file.fileno()).st_size:
             raise PickledError(f"storage {key} has {count} values, more than the file")
         places[key] = file.tell(), size
@@ -157,7 +160,9 @@ def _tensors(table: object, values: Callable[[_Storage], FloatArray]) -> dict[st
             call = call.arguments[0]  # noqa: PLW2901 - a parameter is a tensor with a flag
         if not isinstance(call, _Call) or call.name != _REBUILD_TENSOR:
             raise UnsafeError(f"{name} is no tensor")
-        storage, offset, shape, strides = call.arguments[:4]
+        storage, offset, shape, strides, *others = call.arguments
+        if any(others[2:]):  # such as a lazy change of the sign
+            raise UnsafeError(f"{name} is a tensor with {str(others[2])[:80]}")
         if storage.key not in read:
             read[storage.key] = values(storage)
         arrays[name] = _view(name, read[storage.key], offset, shape, strides)
@@ -225,14 +230,13 @@ class _Machine:
         """
         self._stack.clear()
         self._memo.clear()
-        first = file.tell()
-        for instruction, argument, _ in pickletools.genops(file):
+        first, pickled = file.tell(), BytesIO(file.read(_MAX_PICKLE_BYTES))
+        for instruction, argument, _ in pickletools.genops(pickled):
             if instruction.name == "STOP":
+                file.seek(first + pickled.tell())
                 return self._stack.pop()
             if instruction.name not in self._instructions:
                 raise UnsafeError(f"it has the instruction {instruction.name}")
-            if file.tell() - first > _MAX_PICKLE_BYTES:
-                raise PickledError(f"the pickle of its table has more than {_MAX_PICKLE_BYTES >> 20} MB")
             self._instructions[instruction.name](argument)
         raise PickledError("its pickle has no end")
 
@@ -249,14 +253,21 @@ class _Machine:
         return items[::-1]
 
     def _set(self, items: list[Any]) -> None:
-        _of_type(self._stack[-1], dict).update(zip(items[::2], items[1::2], strict=True))
+        # Other keys would have to be hashed, and nested ones overflow the stack of C.
+        names = [_of_type(name, str) for name in items[::2]]
+        _of_type(self._stack[-1], dict).update(zip(names, items[1::2], strict=True))
 
     def _append(self, items: list[Any]) -> None:
         _of_type(self._stack[-1], list).extend(items)
 
     def _call(self, function: _Name, arguments: tuple[Any, ...]) -> dict[Any, Any] | _Call:
         name = _of_type(function, _Name).name
-        return {} if name == _DICTIONARY else _Call(name, _of_type(arguments, tuple))
+        call = _Call(name, _of_type(arguments, tuple))
+        if name != _DICTIONARY:
+            return call
+        if call.arguments:
+            raise UnsafeError(f"it makes a {_DICTIONARY} of arguments")
+        return {}
 
     def _storage(self, parts: tuple[Any, ...]) -> _Storage:
         kind, storage_type, key, _device, count, *view = _of_type(parts, tuple)
@@ -268,7 +279,9 @@ class _Machine:
             or _of_type(count, int) < 0
         ):
             raise PickledError("a storage is not as torch.save describes it")
-        self.storages[key] = storage = _Storage(_STORAGES[name], _of_type(key, str), count)
+        storage = _Storage(_STORAGES[name], _of_type(key, str), count)
+        if self.storages.setdefault(key, storage) != storage:
+            raise PickledError(f"storage {key} has two types")
         return storage
 
 
