@@ -188,6 +188,16 @@ async def test_a_pause_of_one_address_keeps_no_other_waiting() -> None:
         task.cancel()
 
 
+async def test_many_refusals_at_once_pause_an_address_for_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
+    queue = StartQueue()
+    for side in ("a", "b"):
+        await queue.turn(side)
+    for _ in range(10_000):
+        queue.refused("a")
+    assert queue._paused_until == {"a": pytest.approx(105)}
+
+
 @pytest.mark.parametrize(("status", "is_refused"), [(200, False), (302, False), (400, True), (429, True), (503, True)])
 async def test_a_refused_request_counts_against_its_address(
     status: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch

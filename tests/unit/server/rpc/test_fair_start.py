@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from xuanzang.server.rpc import fair_start
+from xuanzang.server.rpc import fair_start, grpc_private
 from xuanzang.server.rpc.fair_start import FairStart
 
 
@@ -116,6 +117,26 @@ async def test_a_failed_rpc_keeps_its_address_waiting_and_no_other(rpcs: Beginni
     rpcs.add("third", "third")
     assert rpcs.begun == ["first", "other", "third"]
     await rpcs.until(4)
+
+
+async def test_many_failures_at_once_pause_an_address_for_seconds_only(
+    rpcs: Beginnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
+    for number in range(100):
+        rpcs.add("", str(number))
+        rpcs.start.failed(str(number))
+    for _ in range(1000):
+        rpcs.start.failed("0")
+    assert max(rpcs.start._paused_until.values()) == pytest.approx(105)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [("ipv6:%5B2001:db8::2%5D:7", "2001:db8::/64"), ("ipv4:10.0.0.2:7", "ipv4:10.0.0.2"), ("unix:", "unix")],
+)
+def test_the_addresses_of_an_ipv6_network_have_one_line(peer: str, address: str) -> None:
+    assert grpc_private._address_of(SimpleNamespace(peer=lambda: peer)) == address
 
 
 async def test_after_a_long_turn_one_waiting_rpc_begins_and_the_others_pause(

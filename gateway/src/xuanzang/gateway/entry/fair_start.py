@@ -18,6 +18,8 @@ REFUSAL_SECONDS: Final = 0.005
 """Pause of an address after each refused request while others call: a few times the event loop's work on it. It is
 longer by the number of addresses that have pauses."""
 _SEVERAL_SECONDS = 1.0
+# Requests in progress of a large network may all fail at once while many others have pauses.
+_LONGEST_PAUSE = 5.0
 
 
 class FairStart:
@@ -89,8 +91,9 @@ class StartQueue:
         """Take note that a request of one side was refused."""
         now = asyncio.get_running_loop().time()
         if side and now < self._several_until:
-            until = self._paused_until.get(side, now)
-            self._paused_until[side] = max(until, now) + REFUSAL_SECONDS * max(1, len(self._paused_until))
+            pause = REFUSAL_SECONDS * max(1, len(self._paused_until))
+            until = max(self._paused_until.get(side, now), now) + pause
+            self._paused_until[side] = min(until, now + _LONGEST_PAUSE)
 
     def _plan(self, pause: float) -> None:
         """Give the sides their turn after a pause at the latest; without one in the next turn of the event loop."""

@@ -14,6 +14,8 @@ REFUSAL_SECONDS: Final = 0.001
 """Pause of an address after each refusal of an unread RPC while others call: a few times the event loop's work on it.
 It is longer by the number of addresses that have pauses."""
 _REFUSALS_OF_FAILURE = 4
+# Calls in progress of a large caller, such as a gateway, may all fail at once while many others have pauses.
+_LONGEST_PAUSE = 5.0
 _SEVERAL_SECONDS = 1.0
 # Beyond this delay of a turn, in which earlier RPCs go on, one waiting RPC begins, the next ones after as long again.
 _LATE_SECONDS = 0.003
@@ -50,7 +52,7 @@ class FairStart:
         """Begin an RPC now, or when it is the turn of its address.
 
         Args:
-            address: Network address of its caller.
+            address: Network address of its caller, as `network_of` returns it.
             begin: Begins it, and returns whether it was refused; raises nothing.
             is_probe: Whether it asks for the health of the server, and so waits for no other RPC of its address.
         """
@@ -86,8 +88,9 @@ class FairStart:
         """Let a line wait after refusals, if there are other callers."""
         now = self._loop.time()
         if now < self._several_until:
-            until = self._paused_until.get(line, now)
-            self._paused_until[line] = max(until, now) + refusals * REFUSAL_SECONDS * max(1, len(self._paused_until))
+            pause = refusals * REFUSAL_SECONDS * max(1, len(self._paused_until))
+            until = max(self._paused_until.get(line, now), now) + pause
+            self._paused_until[line] = min(until, now + _LONGEST_PAUSE)
 
     def _plan(self, pause: float) -> None:
         """Give the lines their turn after a pause at the latest; without one in the next turn of the event loop."""

@@ -17,7 +17,7 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
-from xuanzang.server.observation.callers import host_of
+from xuanzang.server.observation.callers import host_of, network_of
 from xuanzang.server.rpc.errors import Refusal
 from xuanzang.server.rpc.fair_start import FairStart
 
@@ -75,7 +75,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         """Let an RPC begin when it is the turn of its caller's address."""
         context = cygrpc._ServicerContext(call, None, None, self._loop)
         begin = partial(self._attempt, path, call, context)
-        self._start.add(host_of(context.peer()), begin, is_probe=path.startswith(_HEALTH))
+        self._start.add(_address_of(context), begin, is_probe=path.startswith(_HEALTH))
 
     def _attempt(self, path: str, call: object, context: Any) -> bool:
         """Begin an RPC, and return whether it was refused; an error ends the serving loop."""
@@ -98,7 +98,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         else:
             answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
         task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
-        task.add_done_callback(partial(self._ended, host_of(context.peer()), context))
+        task.add_done_callback(partial(self._ended, _address_of(context), context))
         # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
         _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
         return False
@@ -148,6 +148,10 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         except Exception:
             if not self.ended.done():
                 raise  # otherwise it is that of the serving loop, which has been reported
+
+
+def _address_of(context: Any) -> str:
+    return network_of(host_of(context.peer()))
 
 
 def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = None) -> None:
