@@ -148,6 +148,17 @@ def test_the_retry_delay_of_an_overloaded_server_is_reported(client: Client, scr
     assert len(script.requests) == 1
 
 
+@pytest.mark.parametrize(("seconds", "retry_after"), [(1 << 62, 2.0**62), (-5, 0.0)])
+def test_an_impossible_retry_delay_is_an_overload_as_any(
+    client: Client, script: Script, seconds: int, retry_after: float
+) -> None:
+    delay = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=seconds))
+    refuse(script, grpc.StatusCode.RESOURCE_EXHAUSTED, delay, pushback="-1")
+    with pytest.raises(sdk.OverloadedError) as caught:
+        client.translate(["a"])
+    assert caught.value.retry_after == retry_after
+
+
 def test_unknown_and_broken_details_are_ignored(client: Client, script: Script) -> None:
     broken = any_pb2.Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=b"\xff\xff")
     status = status_pb2.Status(details=[broken, *packed(error_details_pb2.DebugInfo(detail="x"), retry_info(1))])

@@ -112,30 +112,49 @@ def test_texts_are_read_ahead_only_up_to_max_in_flight(script: Script) -> None:
     assert len(read) == 9  # the ninth waits for room
 
 
-def test_an_exception_of_the_texts_is_raised_after_earlier_results(script: Script) -> None:
+ANY_EXCEPTION = pytest.mark.parametrize("exception", [LookupError, KeyboardInterrupt, asyncio.CancelledError])
+
+
+@ANY_EXCEPTION
+def test_an_exception_of_the_texts_is_raised_after_earlier_results(
+    script: Script, exception: type[BaseException]
+) -> None:
     def texts() -> Iterator[Any]:
         yield "a"
         yield "b"
-        raise LookupError("mine")
+        raise exception("mine")
 
     with sdk.TranslationClient(script.address) as client:
         stream = client.translate_stream(texts())
         assert [next(stream).source, next(stream).source] == ["a", "b"]
-        with pytest.raises(LookupError, match="mine"):
+        with pytest.raises(exception, match="mine"):
             next(stream)
 
 
-async def test_an_exception_of_asynchronous_texts_is_raised_after_earlier_results(script: Script) -> None:
+@ANY_EXCEPTION
+async def test_an_exception_of_asynchronous_texts_is_raised_after_earlier_results(
+    script: Script, exception: type[BaseException]
+) -> None:
     async def texts() -> AsyncIterator[Any]:
         yield "a"
         await asyncio.sleep(0)
-        raise LookupError("mine")
+        raise exception("mine")
 
-    async with sdk.AsyncTranslationClient(script.address) as client:
+    async with sdk.AsyncTranslationClient(script.address) as client, asyncio.timeout(30):
         stream = client.translate_stream(texts())
         assert (await anext(stream)).source == "a"
-        with pytest.raises(LookupError, match="mine"):
+        with pytest.raises(exception, match="mine"):
             await anext(stream)
+
+
+def test_a_blocking_stream_goes_on_after_the_event_loop_of_its_beginning(script: Script) -> None:
+    async def begin(client: sdk.TranslationClient) -> tuple[Iterator[Any], Any]:
+        stream = client.translate_stream(["a"] * 40)
+        return stream, next(stream)
+
+    with sdk.TranslationClient(script.address) as client:
+        stream, _ = asyncio.run(begin(client))
+        assert len(list(stream)) == 39
 
 
 def test_a_blocking_stream_refuses_asynchronous_texts(script: Script) -> None:
@@ -328,6 +347,11 @@ async def test_closing_the_asynchronous_client_ends_its_calls(script: Script) ->
     with pytest.raises(sdk.CallCancelledError):
         await task
     assert await asyncio.to_thread(ended.wait, 10)
+
+
+def test_a_stream_takes_no_lone_text(client: Client) -> None:
+    with pytest.raises(TypeError, match="not a lone text"):
+        client.translate_stream("abc")
 
 
 def test_max_in_flight_must_be_positive(client: Client) -> None:

@@ -183,8 +183,8 @@ def _is_of_quota(status: status_pb2.Status) -> bool:
 
 def _retry_after(status: status_pb2.Status) -> float | None:
     """Return the seconds until the next try that the details ask for; None if they ask for none."""
-    delays = [each.retry_delay.ToTimedelta().total_seconds() for each in _details(status, "RetryInfo")]
-    return delays[-1] if delays else None
+    delays = [each.retry_delay for each in _details(status, "RetryInfo")]
+    return max(0.0, delays[-1].seconds + delays[-1].nanos / 1e9) if delays else None
 
 
 def _details(status: status_pb2.Status, name: str) -> Iterator[Any]:

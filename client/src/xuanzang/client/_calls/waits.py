@@ -52,13 +52,21 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 def iterated(items: AsyncGenerator[Item, None]) -> Generator[Item, None, None]:
     """Yield the items of a generator of the core."""
+    # An event loop of this thread would close the generator when it ends, and so cut the items off.
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=None, finalizer=None)
+    try:
+        following = anext(items)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
     try:
         while True:
             try:
-                item = run(anext(items))
+                item = run(following)
             except StopAsyncIteration:
                 return
             yield item
+            following = anext(items)
     finally:
         run(items.aclose())
 
@@ -201,7 +209,8 @@ class BlockingWaits:
         thread.start()
 
         async def stop() -> None:
-            if not (is_callers or sys.is_finalizing()):  # then no other thread runs
+            # While Python ends, no other thread runs; the garbage collector runs in any thread, also in this one.
+            if not (is_callers or sys.is_finalizing() or thread is threading.current_thread()):
                 thread.join(_END_SECONDS)
 
         return stop

@@ -93,6 +93,8 @@ class ClientCore(ConnectedClient):
     ) -> AsyncGenerator[StreamedTranslation, None]:
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
+        if isinstance(texts, str | bytes):
+            raise TypeError("texts must be an iterable of str, not a lone text")
         settings, seconds = requests.translation_settings(**options), self._seconds(limit)
         calls = self._open_calls
         return Stream(texts, settings, calls, ordered=ordered, seconds=seconds, max_in_flight=max_in_flight).run()

@@ -266,7 +266,7 @@ class Stream:
                 if self._closed:
                     return
                 self._admit(text)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller's own, raised by `_finish`
+        except BaseException as error:  # noqa: BLE001 - the caller's own, raised by `_finish`; a cancellation, too
             self._source_error = error
         self._ended = True
         self._changed.notify()
