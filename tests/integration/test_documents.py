@@ -19,7 +19,7 @@ from xuanzang.documents import TranslationMemory
 if TYPE_CHECKING:
     from tests.integration.conftest import RunningServer
 
-CAT, DOG, FISH = "我有一只猫。", "你有两只狗。", "他们有三只鱼。"
+CAT, DOG, FISH = "我有一只猫。", "你有十只狗。", "他们有十只狗。"
 MARKDOWN = f"# {CAT}\n\n- {DOG}\n- `code`\n\n```\n{FISH}\n```\n"
 WORD = (
     f"<w:p><w:r><w:t>{CAT[:3]}</w:t></w:r><w:r><w:t>{CAT[3:]}</w:t></w:r></w:p><w:p><w:r><w:t>{DOG}</w:t></w:r></w:p>"

@@ -13,7 +13,7 @@ from office_documents import FORMATS
 
 from xuanzang.client import AsyncTranslationClient
 
-MARKDOWN = "# 我有一只猫。\n\n```\n不译\n```\n\n他们有三只狗。\n".encode()
+MARKDOWN = "# 我有一只猫。\n\n```\n不译\n```\n\n他们有十只狗。\n".encode()
 QUERY = "/v1/documents?source_language=zh&target_language=en"
 
 

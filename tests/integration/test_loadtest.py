@@ -9,7 +9,7 @@ from xuanzang.loadtest.__main__ import main
 
 
 async def load(tmp_path: Path, *flags: str) -> tuple[int, list[dict[str, Any]]]:
-    (texts := tmp_path / "texts.txt").write_text("你好。\n今天天气很好。\n", encoding="utf-8")
+    (texts := tmp_path / "texts.txt").write_text("我有一只猫。\n你有十只狗。\n", encoding="utf-8")
     arguments = [str(texts), "--seconds", "1", "--warm-up", "0", "--json", str(tmp_path / "figures.json"), *flags]
     code = await asyncio.to_thread(main, ["loadtest", *arguments])
     return code, json.loads((tmp_path / "figures.json").read_text())

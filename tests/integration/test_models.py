@@ -55,7 +55,8 @@ class Oracle:
 
     def translate(self, sentence: str, language: str) -> str:
         ids = self.target_ids(self.source_ids(sentence, language), beam_size=3, length_penalty=0.6, minimum=8, limit=24)
-        return self._checkpoint.target_tokenizer.decode(ids)
+        # The server leaves out bytes that form no character.
+        return self._checkpoint.target_tokenizer.decode(ids).replace("\ufffd", "").strip()
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ async def test_the_target_language_selects_the_language_token(client: AsyncTrans
         assert {each.index: each.translation.text for each in streamed} == dict(enumerate(texts[language]))
         parts = [part async for part in client.translate_progressively(SENTENCES[0], **pair, **OPTIONS)]
         assert "".join(part.text_delta for part in parts) == texts[language][0]
-    assert len({text for of_language in texts.values() for text in of_language}) == 2 * len(SENTENCES)
+    assert all(english != french for english, french in zip(texts["en"], texts["fr"], strict=True))
 
 
 async def test_token_details_leave_out_the_language_token(client: AsyncTranslationClient) -> None:

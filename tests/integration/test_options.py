@@ -198,9 +198,11 @@ async def test_a_single_text_does_not_wait_for_the_texts_of_another_caller(runni
         AsyncTranslationClient(running.address, client_id="many") as many,
         AsyncTranslationClient(running.address, client_id="one") as one,
     ):
-        calls = [asyncio.ensure_future(many.translate(SENTENCES * 50, min_target_length=40)) for _ in range(3)]
+        calls = [
+            asyncio.ensure_future(many.translate(SENTENCES * 50, min_target_length=40, timeout=600)) for _ in range(3)
+        ]
         while (await running.scrape()).value("nmt_requests_running") == 0:
             pass
-        await one.translate_one("你好。")
+        await one.translate_one("你好。", timeout=600)
         assert not any(call.done() for call in calls)
         assert [len(translations) for translations in await asyncio.gather(*calls)] == [200] * 3

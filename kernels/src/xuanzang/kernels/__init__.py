@@ -12,6 +12,7 @@ variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,9 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Literal
+
+# Set before onnxruntime is imported: its telemetry would give the machine an identifier and write files.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
 
