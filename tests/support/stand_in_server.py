@@ -24,6 +24,8 @@ class StandIn(translation_pb2_grpc.TranslationServiceServicer):
 
     sources: Sequence[str] = ("zh",)
     targets: Sequence[str] = ("en",)
+    pivoted_sources: Sequence[str] = ()
+    """Languages translated into the targets through English."""
     phrases: Sequence[Mapping[str, str]] = ()
     """Translations of each other, by language."""
     asked: list[pb.TranslateTextRequest] = field(default_factory=list)
@@ -96,6 +98,8 @@ class StandIn(translation_pb2_grpc.TranslationServiceServicer):
             version="1",
             source_language_codes=self.sources,
             target_language_codes=self.targets,
+            pivoted_source_language_codes=self.pivoted_sources,
+            pivot_language_code="en" if self.pivoted_sources else "",
             is_default=True,
             max_content_characters=10_000,
         )

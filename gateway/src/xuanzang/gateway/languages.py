@@ -185,12 +185,34 @@ def targets_by_source(models: Iterable[Model]) -> dict[str, list[str]]:
     return {source: sorted(pairs[source]) for source in sorted(pairs)}
 
 
+def pivots(models: Iterable[Model]) -> dict[tuple[str, str], str]:
+    """Return the language between the two models, by the pairs that no single model translates, in order."""
+    listed = list(models)
+    direct, found = _direct(listed), dict[tuple[str, str], str]()
+    for model in listed:
+        for source, targets in _through([model]).items():
+            for target in targets - direct.get(source, set()):
+                found.setdefault((source, target), model.pivot_language)
+    return dict(sorted(found.items()))
+
+
 def pivoted_targets(models: Iterable[Model]) -> dict[str, list[str]]:
     """Return the languages that each source language is translated into by two models only, both in order."""
-    listed = list(models)
-    direct, through = _direct(listed), _through(listed)
-    left = {source: sorted(through[source] - direct.get(source, set())) for source in sorted(through)}
-    return {source: targets for source, targets in left.items() if targets}
+    targets: dict[str, list[str]] = {}
+    for source, target in pivots(models):
+        targets.setdefault(source, []).append(target)
+    return targets
+
+
+def listed_pivots(name: str, codes: Iterable[str]) -> dict[str, list[str]]:
+    """Return the field of a language's entry for the other ends of its pivoted pairs; no field if it has none.
+
+    Args:
+        name: "pivoted_targets" or "pivoted_sources".
+        codes: Languages in the spelling of the API.
+    """
+    listed = list(codes)
+    return {name: listed} if listed else {}
 
 
 def _direct(models: Iterable[Model]) -> dict[str, set[str]]:

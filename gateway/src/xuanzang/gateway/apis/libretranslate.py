@@ -16,7 +16,7 @@ from xuanzang.documents import SUFFIXES
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError
-from xuanzang.gateway.languages import name_of, pivoted_targets, targets_by_source
+from xuanzang.gateway.languages import listed_pivots, name_of, pivoted_targets, targets_by_source
 from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -157,7 +157,7 @@ class LibreTranslate(Api):
         return JSONResponse(
             [
                 {"code": code, "name": name_of(code), "targets": targets}
-                | ({"pivoted_targets": pivoted[code]} if code in pivoted else {})
+                | listed_pivots("pivoted_targets", pivoted.get(code, ()))
                 for code, targets in listed.items()
             ]
         )

@@ -16,7 +16,16 @@ from xuanzang.gateway.entry.callers import key_in
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Variant
 from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.languages import base, name_of, own_name_of, source_for, targets_by_source, unless_automatic
+from xuanzang.gateway.languages import (
+    base,
+    listed_pivots,
+    name_of,
+    own_name_of,
+    pivoted_targets,
+    source_for,
+    targets_by_source,
+    unless_automatic,
+)
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -128,11 +137,14 @@ class Microsoft(Api):
         scopes = [each.strip() for each in (given.text("scope") or ",".join(_SCOPES)).split(",")]
         if not set(scopes) <= set(_SCOPES):
             raise bad_request("scope", f"must be some of {', '.join(_SCOPES)}")
-        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
+        models = await call.client.list_models(timeout=call.seconds)
+        pairs, pivoted = targets_by_source(models), pivoted_targets(models)
         codes = sorted({*pairs, *(target for targets in pairs.values() for target in targets)})
         listed: dict[str, Any] = {scope: {} for scope in scopes}
         if "translation" in listed:
-            listed["translation"] = {code: _described(code) for code in codes}
+            listed["translation"] = {
+                code: _described(code) | listed_pivots("pivoted_targets", pivoted.get(code, ())) for code in codes
+            }
         return JSONResponse(listed)
 
     def _texts(self, given: Parameters) -> list[str]:

@@ -23,7 +23,7 @@ from xuanzang.client import StatusCode, StoredGlossary, TranslationError
 from xuanzang.gateway.entry.endpoints import BaseCall, Call, Handler
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of
-from xuanzang.gateway.languages import base, targets_by_source
+from xuanzang.gateway.languages import base, pivots, targets_by_source
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
@@ -106,8 +106,14 @@ class DeepLGlossaries:
 
     async def pairs(self, call: Call) -> Response:
         """Return the pairs of languages that glossaries may have: those of the server's models."""
-        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
-        listed = [{"source_lang": source, "target_lang": each} for source, targets in pairs.items() for each in targets]
+        models = await call.client.list_models(timeout=call.seconds)
+        pairs, pivoted = targets_by_source(models), pivots(models)
+        listed = [
+            {"source_lang": source, "target_lang": target}
+            | ({"pivot": pivoted[source, target]} if (source, target) in pivoted else {})
+            for source, targets in pairs.items()
+            for target in targets
+        ]
         return JSONResponse({"supported_languages": listed})
 
     async def all_multilingual(self, call: Call) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from xuanzang.gateway.apis.deepl.glossaries import NAMES, DeepLGlossaries, gloss
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler, SharedState
 from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Choice, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.languages import base, name_of, targets_by_source, unless_automatic
+from xuanzang.gateway.languages import base, listed_pivots, name_of, pivots, targets_by_source, unless_automatic
 from xuanzang.gateway.settings import FORM_BYTES
 from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
@@ -158,12 +158,22 @@ class DeepL(Api):
     async def languages(self, call: Call) -> Response:
         """Answer /v2/languages."""
         kind = call.parameters.choice("type", ("source", "target")) or "source"
-        pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
+        models = await call.client.list_models(timeout=call.seconds)
+        pairs, pivoted = targets_by_source(models), pivots(models)
         if kind == "source":
-            return JSONResponse([_language(code) for code in pairs])
+            ends = {code: [target for source, target in pivoted if source == code] for code in pairs}
+            return JSONResponse(
+                [_language(code) | listed_pivots("pivoted_targets", _variants(ends[code])) for code in pairs]
+            )
         targets = sorted({target for targets in pairs.values() for target in targets})
-        codes = [variant for code in targets for variant in _VARIANTS.get(code, (code,))]
-        return JSONResponse([_language(code) | {"supports_formality": False} for code in codes])
+        starts = {code: [source.upper() for source, target in pivoted if target == code] for code in targets}
+        return JSONResponse(
+            [
+                _language(variant) | {"supports_formality": False} | listed_pivots("pivoted_sources", starts[code])
+                for code in targets
+                for variant in _variants([code])
+            ]
+        )
 
     async def usage(self, call: Call) -> Response:
         """Answer /v2/usage with what this gateway has translated for the caller since it was started."""
@@ -249,6 +259,11 @@ def _translation(text: str, result: Translated, target: str, *, is_marked: bool)
         "text": result.text.replace(_MARK, "") if is_marked else result.text,
         "billed_characters": len(text),
     }
+
+
+def _variants(targets: Iterable[str]) -> list[str]:
+    """Return the target languages as DeepL has them, with their regions."""
+    return [variant.upper() for code in targets for variant in _VARIANTS.get(code, (code,))]
 
 
 def _language(code: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from xuanzang.client import FieldViolation, Model
 from xuanzang.gateway.errors import bad_request
-from xuanzang.gateway.languages import name_of, targets_by_source
+from xuanzang.gateway.languages import name_of, pivoted_targets, targets_by_source
 
 MAX_NAME_CHARACTERS = 512
 MAX_PAGE_SIZE = 1000
@@ -138,9 +138,16 @@ class Languages:
         Args:
             models: Models that the caller may use.
         """
-        pairs = targets_by_source(models)
+        listed = list(models)
+        pairs = targets_by_source(listed)
         self.sources = _spelled(pairs)
         self.targets = _spelled(code for targets in pairs.values() for code in targets)
+        self.pivoted_targets = {
+            spelling: sorted(_spelled(targets))
+            for source, targets in pivoted_targets(listed).items()
+            for spelling in _spelled([source])
+        }
+        """Targets that two models translate a source into, by the source."""
 
     @property
     def all(self) -> list[str]:

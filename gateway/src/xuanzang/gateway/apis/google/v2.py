@@ -16,7 +16,7 @@ from xuanzang.gateway.apis.google.names import Languages, display_names, served_
 from xuanzang.gateway.entry.endpoints import Api, Call, Endpoint, Handler
 from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.languages import source_for, unless_automatic
+from xuanzang.gateway.languages import listed_pivots, source_for, unless_automatic
 from xuanzang.gateway.translation import Translated, TranslationJob, answered
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -98,10 +98,15 @@ class GoogleV2(Api):
         require_json(call.parameters)
         languages = Languages(await call.client.list_models(timeout=call.seconds))
         naming = call.parameters.text("target")
-        if naming is None:
-            return _data(languages=[{"language": code} for code in languages.all])
-        names = display_names(languages.all, naming, field="target")
-        return _data(languages=[{"language": code, "name": name} for code, name in names.items()])
+        names = {} if naming is None else display_names(languages.all, naming, field="target")
+        return _data(
+            languages=[
+                {"language": code}
+                | ({"name": names[code]} if names else {})
+                | listed_pivots("pivoted_targets", languages.pivoted_targets.get(code, ()))
+                for code in languages.all
+            ]
+        )
 
 
 def _translation(result: Translated, *, source: str | None, has_model: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -119,7 +120,8 @@ class GoogleV3:
         chosen = [each for each in models if wanted in ("", each.name, f"{each.name}/{each.version}")]
         if wanted and not chosen:
             raise not_found(f"model {wanted!r} is not served")
-        languages = Languages(chosen)
+        # A named model translates its own pairs alone.
+        languages = Languages([replace(each, pivoted_source_languages=()) for each in chosen] if wanted else models)
         naming = request.display_language_code
         names = display_names(languages.all, naming, field="display_language_code") if naming else {}
         return types.SupportedLanguages.pb()(

@@ -244,6 +244,9 @@ class OpenAIModel(Message):
     object: Literal["model"]
     created: int
     owned_by: str
+    pivot: str | None = Field(
+        default=None, description="Language between the two models of the pair; absent if one translates it."
+    )
 
 
 class ModelsResponse(Message):

@@ -20,7 +20,7 @@ from xuanzang.gateway.apis.openai.responses import ResponseEvents
 from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint
 from xuanzang.gateway.entry.parameters import FailFastList, Message, validated
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
-from xuanzang.gateway.languages import base, code_of, targets_by_source, unless_automatic
+from xuanzang.gateway.languages import base, code_of, pivots, targets_by_source, unless_automatic
 from xuanzang.gateway.translation import TranslationJob, log_models, translate, with_served_codes
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -33,7 +33,8 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "pass_through_unserved": "translation_options.pass_through_unserved",
     }
 )
-_MAX_LISTED_PAIRS = 256
+# Firefox's 85 pairs with English and everything between their languages are 2,000.
+_MAX_LISTED_PAIRS = 4096
 _AUTOMATIC = "auto-"
 
 
@@ -146,7 +147,7 @@ class OpenAI(Api):
 
     async def model(self, call: Call) -> Response:
         """Answer /v1/models/ID."""
-        listed = {each["id"]: each for each in listed_pairs(await call.client.list_models(timeout=call.seconds))}
+        listed = {each["id"]: each for each in _all_pairs(await call.client.list_models(timeout=call.seconds))}
         if call.path["id"] not in listed:
             raise _no_model(call.path["id"])
         return JSONResponse(listed[call.path["id"]])
@@ -213,12 +214,23 @@ def listed_pairs(models: Sequence[Model]) -> list[dict[str, Any]]:
 
     Args:
         models: Models that the caller may use.
+
+    Returns:
+        At most 4,096, those of two models, which have a field `pivot`, last.
     """
-    pairs = targets_by_source(models)
+    return sorted(_all_pairs(models), key=lambda each: "pivot" in each)[:_MAX_LISTED_PAIRS]
+
+
+def _all_pairs(models: Sequence[Model]) -> list[dict[str, Any]]:
+    pairs, pivoted = targets_by_source(models), pivots(models)
+    through = {f"{source}-{target}": language for (source, target), language in pivoted.items()}
     targets = sorted({target for targets in pairs.values() for target in targets})
     named = [f"{source}-{target}" for source, targets in pairs.items() for target in targets]
-    ids = [*(f"{_AUTOMATIC}{target}" for target in targets), *named[:_MAX_LISTED_PAIRS]]
-    return [{"id": each, "object": "model", "created": 0, "owned_by": "xuanzang"} for each in ids]
+    return [
+        {"id": each, "object": "model", "created": 0, "owned_by": "xuanzang"}
+        | ({"pivot": through[each]} if each in through else {})
+        for each in (*(f"{_AUTOMATIC}{target}" for target in targets), *named)
+    ]
 
 
 def _prompt_of(request: _Request) -> tuple[Prompt, tuple[str | None, str | None]]:
