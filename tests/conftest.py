@@ -6,6 +6,7 @@ import faulthandler
 import fcntl
 import itertools
 import os
+import shutil
 import signal
 from collections.abc import Callable, Generator
 from functools import cache, partial
@@ -197,8 +198,13 @@ def save_tiny_checkpoint(train: Path, valid: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_bundle_repository(tiny_checkpoint: Path, toy_files: tuple[Path, Path], build_once: BuildOnce) -> Path:
-    """Return a models directory that holds model "tiny", version 1, zh to en, float32."""
+def tiny_bundle_repository(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], build_once: BuildOnce, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Return a models directory that holds model "tiny", version 1, zh to en, float32: a copy for each process.
+
+    Tests make hard links to its files, which changes their states; a server that loads them meanwhile refuses them.
+    """
 
     def build(repository: Path) -> None:
         from xuanzang.export.exporter import export
@@ -215,7 +221,7 @@ def tiny_bundle_repository(tiny_checkpoint: Path, toy_files: tuple[Path, Path], 
         )
         export(settings)
 
-    return build_once("models", build)
+    return Path(shutil.copytree(build_once("models", build), tmp_path_factory.mktemp("models"), dirs_exist_ok=True))
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ def test_calls_of_a_closed_client_raise(script: Script, call: str) -> None:
     client = sdk.TranslationClient(script.address)
     client.close()
     with pytest.raises(RuntimeError, match="the client is closed"):
-        getattr(client, call)(*["a"] * (call != "list_models"))
+        getattr(client, call)(*[["a"] if call == "translate_stream" else "a"] * (call != "list_models"))
 
 
 async def test_calls_of_a_closed_asynchronous_client_raise(script: Script) -> None:

@@ -100,7 +100,7 @@ def test_the_key_is_in_no_error_log_or_repr(
     script.on_translate = script.on_progressive = script.on_stream = refuse
     client = client_type(script.address, api_key=KEY)
     with caplog.at_level(logging.DEBUG), pytest.raises(sdk.AccessDeniedError) as caught:
-        getattr(client, method)("a")
+        getattr(client, method)(["a"] if method == "translate_stream" else "a")
     chain: list[BaseException] = [caught.value]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)

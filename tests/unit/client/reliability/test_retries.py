@@ -199,7 +199,7 @@ def test_a_text_that_breaks_every_connection_is_an_error_and_the_others_go_on(cl
                 context.abort(grpc.StatusCode.CANCELLED, "broken")
 
     script.on_stream = break_after_b
-    results = client.translate_stream("bcdefg", max_in_flight=2)
+    results = client.translate_stream(list("bcdefg"), max_in_flight=2)
     assert [each.source for each in results if isinstance(each.error, sdk.ServerUnavailableError)] == ["b"]
     assert sorted(each.translation.text for each in results if each.error is None) == list("CDEFG")
 
