@@ -23,7 +23,7 @@ from xuanzang.client import (
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.search import beam_search
 
-SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。")
+SENTENCES = ("我有两只马。", "我有六只猫。", "我有两只虎。")
 PREFIX_IDS = {"en": 20, "fr": 30}
 # Long enough that the translations of random weights differ between sentences.
 OPTIONS: dict[str, Any] = {"beam_size": 3, "length_penalty": 0.6, "min_target_length": 8, "max_target_length": 24}
@@ -121,7 +121,7 @@ async def test_the_target_language_selects_the_language_token(client: AsyncTrans
         assert {each.index: each.translation.text for each in streamed} == dict(enumerate(texts[language]))
         parts = [part async for part in client.translate_progressively(SENTENCES[0], **pair, **OPTIONS)]
         assert "".join(part.text_delta for part in parts) == texts[language][0]
-    assert all(english != french for english, french in zip(texts["en"], texts["fr"], strict=True))
+    assert len({text for of_language in texts.values() for text in of_language}) == 2 * len(SENTENCES)
 
 
 async def test_token_details_leave_out_the_language_token(client: AsyncTranslationClient) -> None:

@@ -67,7 +67,7 @@ async def test_a_connection_has_no_more_calls_than_the_server_allows(address: st
     codes = [(await call).code for call in calls]
     # gRPC counts a stream for a moment after its end, and resets a new one that it has no room for.
     assert set(codes) <= {0, CANCELLED}
-    assert 0 in codes
+    assert codes.count(0) >= 25
     assert handler.most <= 4
     connection.close()
 
