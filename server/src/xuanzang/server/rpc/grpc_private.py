@@ -74,18 +74,19 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     def _take(self, path: str, call: object) -> None:
         """Let an RPC begin when it is the turn of its caller's address."""
         context = cygrpc._ServicerContext(call, None, None, self._loop)
-        begin = partial(self._attempt, path, call, context)
-        self._start.add(_address_of(context), begin, is_probe=path.startswith(_HEALTH))
+        address = _address_of(context)
+        begin = partial(self._attempt, path, call, context, address)
+        self._start.add(address, begin, is_probe=path.startswith(_HEALTH))
 
-    def _attempt(self, path: str, call: object, context: Any) -> bool:
+    def _attempt(self, path: str, call: object, context: Any, address: str) -> bool:
         """Begin an RPC, and return whether it was refused; an error ends the serving loop."""
         try:
-            return self._begin_one(path, call, context)
+            return self._begin_one(path, call, context, address)
         except Exception as error:  # noqa: BLE001 - it is reported
             self._report(error)
             return True
 
-    def _begin_one(self, path: str, call: object, context: Any) -> bool:
+    def _begin_one(self, path: str, call: object, context: Any, address: str) -> bool:
         begun = self._begin(path, context)
         if isinstance(begun, Refusal):
             # In the next turn, one right after the other, so that gRPC writes them together.
@@ -98,7 +99,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         else:
             answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
         task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
-        task.add_done_callback(partial(self._ended, _address_of(context), context))
+        task.add_done_callback(partial(self._ended, address, context))
         # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
         _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
         return False
