@@ -29,7 +29,20 @@ from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.positions import FloatArray
 from xuanzang.model.tokenizer import TableTokenizer, Tokenizer, normalize, read_table
 
+WEIGHTS_FILE = "model.safetensors"
+CONFIG_FILE = "config.json"
+TRAINING_FILE = "training.json"
+ORIGIN_FILE = "origin.md"
+
+_FILES = (WEIGHTS_FILE, CONFIG_FILE, TRAINING_FILE, METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)
+# Only of models that were trained elsewhere; the last is their own README.
+_OTHER_FILES = (SOURCE_TABLE_FILE, TARGET_TABLE_FILE, ORIGIN_FILE)
+
+# A model of another shape differs in hundreds of tensors.
+_NAMED = 5
 _DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+T = TypeVar("T")
 
 
 class MappedArrays:
@@ -75,21 +88,6 @@ def as_float32(values: npt.NDArray[Any]) -> FloatArray:
     if values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32, copy=False)
-
-
-WEIGHTS_FILE = "model.safetensors"
-CONFIG_FILE = "config.json"
-TRAINING_FILE = "training.json"
-ORIGIN_FILE = "origin.md"
-
-_FILES = (WEIGHTS_FILE, CONFIG_FILE, TRAINING_FILE, METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)
-# Only of models that were trained elsewhere; the last is their own README.
-_OTHER_FILES = (SOURCE_TABLE_FILE, TARGET_TABLE_FILE, ORIGIN_FILE)
-
-# A model of another shape differs in hundreds of tensors.
-_NAMED = 5
-
-T = TypeVar("T")
 
 
 class CheckpointError(ValueError):
