@@ -10,10 +10,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 from replicas import Replica
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
+from xuanzang.client._calls.channel import options
+from xuanzang.client._calls.status import fault_of
+from xuanzang.client._reliability.tries import FaultKind
+from xuanzang.translation.v1 import translation_pb2, translation_pb2_grpc
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +85,18 @@ def test_no_call_fails_while_one_of_two_replicas_is_frozen(replicas: tuple[Repli
     assert faults.all_happened()
     assert len(texts) == 500
     assert len(set(texts)) == 1
+
+
+def test_grpc_says_that_a_frozen_server_answered_no_ping(start: Callable[..., Replica]) -> None:
+    frozen = start()
+    frozen.ready()
+    with grpc.insecure_channel(frozen.address, options(max_message_bytes=1024, tls=None)) as channel:
+        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        stub.ListModels(translation_pb2.ListModelsRequest())
+        frozen.send(signal.SIGSTOP)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.ListModels(translation_pb2.ListModelsRequest(), timeout=TIMEOUT)
+    assert fault_of(caught.value).kind is FaultKind.SILENT
 
 
 def test_no_call_fails_when_one_of_two_replicas_is_killed(replicas: tuple[Replica, Replica], call: Call) -> None:

@@ -168,10 +168,16 @@ def test_a_command_that_outlives_its_pull_is_waited_for(
     hub: HubStandIn, user: HubUser, tokenizers: Path, command: str
 ) -> None:
     publish(hub, MARIAN, tokenizers)
-    with user.start("pull", MARIAN, "--", *FEW, **dying(user, command, 1, "parent")) as process:
+    variables = dying(user, command, 1, "parent")
+    gate = f"{variables['DYING_LOG']}.gate"
+    os.mkfifo(gate)
+    with user.start("pull", MARIAN, "--", *FEW, **variables) as process:
         assert process.wait() == -signal.SIGKILL
-        done = user.run("pull", MARIAN, "--", *FEW)
+        with user.start("pull", MARIAN, "--", *FEW) as waiting:
+            assert waiting.stderr
+            assert any("waiting for it" in line for line in waiting.stderr)
+            os.close(os.open(gate, os.O_WRONLY))
+            _, errors = waiting.communicate()
+        assert waiting.returncode == 0, errors
         process.communicate()
-    assert done.returncode == 0, done.stderr
-    assert "waiting for it" in done.stderr
     assert user.served() == ["opus-mt-zh-en/1"]

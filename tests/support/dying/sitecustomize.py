@@ -1,7 +1,8 @@
 """Kills a command of the program at a chosen change of the file system; Python runs this first if the path has it.
 
 DYING_COMMAND is the command, DYING_AT the number of the change below HOME before which it dies, 0 never. DYING_VICTIM
-is "group", all processes, or "parent". Files DYING_LOG.COMMAND get a line for each change.
+is "group", all processes, or "parent": the command then goes on when something opens the named pipe DYING_LOG.gate to
+write. Files DYING_LOG.COMMAND get a line for each change.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def _watch(at: int, victim: str, home: str, log: int) -> None:
         if count == at:
             if victim == "parent":
                 os.kill(os.getppid(), signal.SIGKILL)
+                os.close(os.open(f"{os.environ['DYING_LOG']}.gate", os.O_RDONLY))
             else:
                 os.killpg(0, signal.SIGKILL)
 

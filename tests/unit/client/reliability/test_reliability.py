@@ -24,6 +24,7 @@ from xuanzang.client._reliability.tries import (
 
 UNREACHED = Fault(kind=FaultKind.UNREACHED, message="refused")
 BROKEN = Fault(kind=FaultKind.BROKEN, message="broken")
+SILENT = Fault(kind=FaultKind.SILENT, message="ping timeout")
 FINAL = Fault(kind=FaultKind.FINAL)
 LATE = Fault(kind=FaultKind.LATE)
 
@@ -185,7 +186,7 @@ def test_latencies_of_one_rpc_say_nothing_of_another() -> None:
 
 @pytest.mark.parametrize("addresses", [1, 2])
 def test_a_write_that_may_have_been_carried_out_is_never_sent_again(addresses: int) -> None:
-    for fault, ends in ((BROKEN, True), (UNREACHED, False), (Fault(kind=FaultKind.REFUSED), False)):
+    for fault, ends in ((BROKEN, True), (SILENT, True), (UNREACHED, False), (Fault(kind=FaultKind.REFUSED), False)):
         plan = World(addresses).plan(traits=WRITE)
         [(number, _)] = plan.step().tries
         assert plan.failed(number, fault) is ends
@@ -273,6 +274,23 @@ def test_a_call_that_breaks_connections_is_given_up_after_three(addresses: int) 
             tries = plan.step().tries
         [(number, _)] = tries
     assert breaks == 2
+
+
+@pytest.mark.parametrize("addresses", [1, 2, 5])
+def test_a_call_to_servers_without_processor_time_goes_on_until_its_deadline(addresses: int) -> None:
+    world = World(addresses)
+    plan, silences = world.plan(), 0
+    [(number, _)] = plan.step().tries
+    while True:
+        world.now += 2.8
+        silences += 1
+        if plan.failed(number, SILENT):
+            break
+        while not (tries := plan.step().tries):
+            world.now += 0.1
+        [(number, _)] = tries
+    assert silences > 10
+    assert world.now > 155
 
 
 def test_the_delay_of_an_overloaded_server_is_kept_and_spread() -> None:

@@ -133,7 +133,7 @@ class Calls:
         fault = self.fault(error)
         if not plan.failed(number, fault):
             return
-        if fault.kind is FaultKind.BROKEN and not method.is_repeatable:
+        if fault.leaves_open and not method.is_repeatable:
             message = f"the connection broke, and {method.rpc} may have been carried out: {fault.message}"
             raise ServerUnavailableError(message, code=StatusCode.UNAVAILABLE) from error
         raise mapped_error(error, causes=self.shared.causes) from error

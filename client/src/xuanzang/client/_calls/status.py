@@ -25,6 +25,7 @@ _PUSHBACK_KEY = "grpc-retry-pushback-ms"
 # Beginnings of the messages of gRPC's own UNAVAILABLE; those of servers are any others.
 _UNREACHED = ("connections to all backends failing", "failed to connect to all addresses", "errors resolving", "DNS ")
 _BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOAWAY received", "Connection reset")
+_SILENT = "ping timeout"
 # A server that has no room for more calls resets their streams unread: REFUSED_STREAM of HTTP/2. It names no delay.
 _REFUSED = "RST_STREAM with error code 7"
 _REFUSED_SECONDS = 0.1
@@ -146,7 +147,7 @@ def _kind_of(code: StatusCode, message: str) -> FaultKind:
     if code is not StatusCode.UNAVAILABLE or any(reason in message for reason in _UNTRUSTED):
         return FaultKind.FINAL
     if message.startswith(_BROKEN):
-        return FaultKind.BROKEN
+        return FaultKind.SILENT if _SILENT in message else FaultKind.BROKEN
     return FaultKind.UNREACHED if message.startswith(_UNREACHED) else FaultKind.REFUSED
 
 

@@ -146,7 +146,7 @@ class CallPlan:
             missing = self._shared.missing
             if missing and fault.kind is FaultKind.UNREACHED:
                 missing.failed(each.address)
-            if fault.kind is FaultKind.BROKEN and not self._method.is_repeatable:
+            if fault.leaves_open and not self._method.is_repeatable:
                 return True
             return not self._send_elsewhere(fault) and not self._tries
         if fault.kind is FaultKind.LATE:

@@ -49,7 +49,9 @@ class FaultKind(enum.Enum):
     IDLE = enum.auto()
     """The server ended a call that had sent it nothing for long and was owed no answer."""
     BROKEN = enum.auto()
-    """The connection ended while the call was under way."""
+    """The connection ended while the call was under way, perhaps because of it."""
+    SILENT = enum.auto()
+    """The client ended the connection, because no ping was answered: server or network is frozen, or starved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,12 @@ class Fault:
     @property
     def blames_the_address(self) -> bool:
         """True if other calls should avoid the address, too."""
-        return self.kind in (FaultKind.UNREACHED, FaultKind.REFUSED, FaultKind.BROKEN)
+        return self.kind in (FaultKind.UNREACHED, FaultKind.REFUSED) or self.leaves_open
+
+    @property
+    def leaves_open(self) -> bool:
+        """True if the server may have carried out the call."""
+        return self.kind in (FaultKind.BROKEN, FaultKind.SILENT)
 
     @property
     def may_pass(self) -> bool:
