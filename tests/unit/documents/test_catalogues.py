@@ -38,7 +38,9 @@ SAMPLES = {
     ".resx": (
         '<?xml version="1.0" encoding="utf-8"?>\n<root>\n  <data name="kept" xml:space="preserve">\n'
         "    <value>One two</value>\n    <comment>kept</comment>\n  </data>\n"
-        '  <data name="kept" type="System.Kept">\n    <value>kept</value>\n  </data>\n</root>\n'
+        '  <data name="kept" type="System.Kept">\n    <value>kept</value>\n  </data>\n'
+        '  <data name="&gt;&gt;kept.Type" xml:space="preserve">\n    <value>kept, kept</value>\n'
+        "  </data>\n</root>\n"
     ),
     ".xml": (
         '<?xml version="1.0" encoding="utf-8"?>\n<resources>\n    <!-- kept -->\n'

@@ -193,6 +193,80 @@ def test_cells_by_which_a_workbook_finds_others_stay() -> None:
     assert texts(".xlsx", raw) == ["Free"]
 
 
+@pytest.mark.parametrize(
+    ("formula", "kept", "free"),
+    [
+        ('COUNTIF(A:A,"*total*")', "Grand Total 2024", "sum"),
+        ('COUNTIF(A:A,"paid?")', "paid!", "open"),
+        ('SUMIF(A:A,"&lt;&gt;done",B:B)', "Done", "do"),
+        ('COUNTIFS(A:A,"=a~*b")', "a*b", "ab"),
+        ('XLOOKUP("total*",A:A,B:B)', "total costs", "costs"),
+        ('ISNUMBER(SEARCH("late",A1))', "too late", "lat"),
+        ('IF(LEFT(A1,3)="abc",1,0)', "abcdef", "ab cdef"),
+        ('SUBSTITUTE(A1,"alt","neu")', "halten", "neues"),
+        ('IF(A1="","Are you sure?",0)', "Are you sure?", "Are you surely"),
+    ],
+)
+def test_cells_that_criteria_find_by_a_part_of_their_text_stay(formula: str, kept: str, free: str) -> None:
+    strings = "".join(f"<si><t>{text}</t></si>" for text in (kept, free))
+    assert texts(
+        ".xlsx", workbook(strings, worksheet=f"<sheetData><row><c><f>{formula}</f></c></row></sheetData>")
+    ) == [free]
+    cells = "".join(
+        f"<b:table-row><b:table-cell o:value-type='string'><t:p>{text}</t:p></b:table-cell></b:table-row>"
+        for text in (kept, free)
+    )
+    computed = f"<b:table-cell b:formula='of:={formula}' o:value-type='float'/>"
+    sheet = f"<b:table>{cells}<b:table-row>{computed}</b:table-row></b:table>"
+    assert texts(".ods", open_document("spreadsheet", sheet)) == [free]
+
+
+def test_cells_of_conditions_filters_and_totals_stay() -> None:
+    table = "<tableColumns><tableColumn name='Region' totalsRowLabel='Sum'/></tableColumns>"
+    assert texts(".xlsx", workbook("<si><t>Sum</t></si><si><t>Free</t></si>", table=table)) == ["Free"]
+    cells = "".join(
+        f"<b:table-row><b:table-cell o:value-type='string'><t:p>{text}</t:p></b:table-cell></b:table-row>"
+        for text in ("Choice", "Filtered", "Free")
+    )
+    rules = "<b:content-validation b:condition='of:cell-content-is-in-list(&quot;Choice&quot;;&quot;b&quot;)'/>"
+    filters = "<b:filter><b:filter-condition b:value='Filtered' b:operator='='/></b:filter>"
+    sheet = open_document("spreadsheet", f"{rules}<b:table>{cells}</b:table>{filters}")
+    assert texts(".ods", sheet) == ["Free"]
+
+
+def test_texts_in_attributes_of_word_are_translated() -> None:
+    spaces = (
+        "xmlns:v='urn:schemas-microsoft-com:vml' xmlns:pic='http://schemas.openxmlformats.org/drawingml/2006/picture'"
+    )
+    form = (
+        "<w:ffData><w:helpText w:type='text' w:val='help'/><w:statusText w:type='autoText' w:val='stays'/>"
+        "<w:ddList><w:listEntry w:val='choice'/></w:ddList></w:ffData>"
+    )
+    body = (
+        "<w:tbl><w:tblPr><w:tblCaption w:val='caption'/><w:tblDescription w:val='description'/></w:tblPr></w:tbl>"
+        f"<w:p {spaces}><w:r><w:fldChar w:fldCharType='begin'>{form}</w:fldChar></w:r><w:r><w:pict>"
+        "<v:shape alt='a box'><v:textpath string='draft'/></v:shape><v:shape alt='stays.png'/></w:pict></w:r>"
+        "<w:r><w:drawing><pic:cNvPr name='stays' descr='a cat'/></w:drawing></w:r></w:p>"
+    )
+    expected = ["caption", "description", "help", "choice", "a box", "draft", "a cat"]
+    assert texts(".docx", word(body)) == expected
+    again = texts(".docx", translated(".docx", word(body)))
+    assert again == [text.upper() for text in expected]
+
+
+def test_footers_links_and_controls_of_an_open_document_are_translated() -> None:
+    declared = "<p:footer-decl p:name='f'>footer</p:footer-decl><b:table><b:desc>about it</b:desc></b:table>"
+    control = (
+        "<t:p>a <x:content-control xmlns:x='urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0'>"
+    )
+    body = f"{declared}<t:p><t:a o:title='tip'>link</t:a></t:p>{control}b</x:content-control></t:p>"
+    source = open_document("presentation", body)
+    assert texts(".odp", source) == ["footer", "about it", "link", "tip", 'a <g id="1">b</g>']
+    changed = part(translated(".odp", source), "content.xml")
+    assert ">FOOTER</p:footer-decl>" in changed
+    assert 'o:title="TIP">LINK</t:a>' in changed
+
+
 def test_messages_of_validations_and_tips_of_links_are_translated_within_the_limits_of_excel() -> None:
     import openpyxl
     from openpyxl.worksheet.datavalidation import DataValidation

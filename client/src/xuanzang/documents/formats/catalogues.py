@@ -189,6 +189,8 @@ def _is_data(entry: Any, values: Any) -> bool:
     element = getattr(entry, "xmlelement", None)
     if element is not None and (element.get("mimetype") or (element.tag == "data" and element.get("type"))):
         return True
+    if element is not None and element.tag == "data" and element.get("name", "").startswith(">>"):
+        return True  # a note of the designer of forms, such as a class
     source = element.find("source") if element is not None and element.tag == "message" else None
     if source is not None and len(source):  # characters that XML cannot hold
         return True

@@ -7,7 +7,7 @@ from lxml import etree
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.formats.archive import Archive, ArchiveDocument
 from xuanzang.documents.formats.xml.parts import PartSettings, XmlPart
-from xuanzang.documents.formats.xml.spreadsheets import literals
+from xuanzang.documents.formats.xml.spreadsheets import NO_TEXTS, kept_texts
 from xuanzang.documents.formats.xml.trees import Element, parsed
 from xuanzang.documents.formats.xml.vocabulary import Role, Vocabulary
 
@@ -17,6 +17,7 @@ _PREFIXES = {
     f"{_OASIS}:drawing:1.0": "draw",
     f"{_OASIS}:svg-compatible:1.0": "svg",
     f"{_OASIS}:manifest:1.0": "manifest",
+    "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext",
 }
 _RANGES = ("bookmark", "reference-mark", "toc-mark", "alphabetical-index-mark", "user-index-mark", "change")
 _OBJECTS = (
@@ -29,9 +30,14 @@ _PARTS = ("content.xml", "styles.xml")
 
 VOCABULARY = Vocabulary(
     prefixes=_PREFIXES,
-    paragraphs=frozenset(("text:p", "text:h", "svg:title", "svg:desc")),
+    paragraphs=frozenset(
+        (
+            *("text:p", "text:h", "text:index-title-template", "svg:title", "svg:desc", "table:title", "table:desc"),
+            *("presentation:header-decl", "presentation:footer-decl"),
+        )
+    ),
     roles={
-        **dict.fromkeys(("text:span", "text:a", "text:meta", "text:ruby"), Role.INLINE),
+        **dict.fromkeys(("text:span", "text:a", "text:meta", "text:ruby", "loext:content-control"), Role.INLINE),
         **dict.fromkeys(_OBJECTS, Role.TRAVELS),
         **dict.fromkeys(("text:tab", "text:line-break"), Role.BREAK),
         "text:s": Role.SPACE,
@@ -57,6 +63,7 @@ VOCABULARY = Vocabulary(
     attributes={
         # It takes precedence over the paragraphs of the cell, whose text it is.
         "table:table-cell": {"office:string-value": 0},
+        "text:a": {"office:title": 0},
         **{f"table:{name}-message": {"table:title": 0} for name in ("help", "error")},
     },
     ranges={f"text:{name}-{end}": name for name in _RANGES for end in ("start", "end")},
@@ -73,10 +80,10 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     content = _root("content.xml", archive, depth)
     if content.find(f"{{*}}body/{{*}}{kind}") is None:
         raise DocumentError(f"no OpenDocument {kind}: content.xml has no <office:{kind}>")
-    formulas = (each for element in content.iter() for key, each in element.attrib.items() if key.endswith("}formula"))
-    kept = frozenset(text.strip().casefold() for formula in formulas for text in literals(formula))
-    part_settings = PartSettings(vocabulary=VOCABULARY, depth=depth, stays=_stays, kept=kept)
     names = [name for name in _PARTS if name in archive.files]
+    is_sheet = kind == "spreadsheet"
+    kept = kept_texts(_root(name, archive, depth) for name in names) if is_sheet else NO_TEXTS
+    part_settings = PartSettings(vocabulary=VOCABULARY, depth=depth, stays=_stays, kept=kept)
     return ArchiveDocument(archive, {name: XmlPart(name, archive.files[name], part_settings) for name in names})
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.formats.archive import Archive, ArchiveDocument
 from xuanzang.documents.formats.xml.parts import PartSettings, XmlPart
-from xuanzang.documents.formats.xml.spreadsheets import kept_texts
+from xuanzang.documents.formats.xml.spreadsheets import NO_TEXTS, kept_texts
 from xuanzang.documents.formats.xml.trees import Element, parsed
 from xuanzang.documents.formats.xml.vocabulary import Role, Vocabulary
 
@@ -32,6 +32,21 @@ _PREFIXES = {
     f"{_OFFICE[1]}/officeDocument/math": "m",
     f"{_OFFICE[0]}/markup-compatibility/2006": "mc",
     "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments": "xltc",
+    "urn:schemas-microsoft-com:vml": "v",
+    # Shapes and pictures in drawings of Word, in charts and in SmartArt.
+    **dict.fromkeys(
+        (
+            *(f"{office}/{path}" for office in _OFFICE for path in ("drawingml/2006/picture", "drawingml/picture")),
+            *(
+                f"{office}/{path}"
+                for office in _OFFICE
+                for path in ("drawingml/2006/chartDrawing", "drawingml/chartDrawing")
+            ),
+            *(f"http://schemas.microsoft.com/office/word/2010/wordprocessing{each}" for each in ("Shape", "Group")),
+            "http://schemas.microsoft.com/office/drawing/2008/diagram",
+        ),
+        "d",
+    ),
 }
 
 
@@ -68,7 +83,15 @@ VOCABULARY = Vocabulary(
     inner={"w:sdt": "w:sdtContent", "w:ruby": "w:rubyBase"},
     untouched=frozenset(("w:del", "w:moveFrom", "w:rt", "m:oMath", "m:oMathPara", "a:fld")),
     attributes={
-        **{name: {"descr": 0, "title": 0} for name in ("wp:docPr", "p:cNvPr", "xdr:cNvPr")},
+        **{name: {"descr": 0, "title": 0} for name in ("wp:docPr", "p:cNvPr", "xdr:cNvPr", "d:cNvPr")},
+        **{f"v:{name}": {"alt": 0} for name in ("shape", "group", "rect", "roundrect", "oval", "line", "image")},
+        "v:textpath": {"string": 0},
+        "w:tblCaption": {"w:val": 0},
+        "w:tblDescription": {"w:val": 0},
+        # Fields of forms; Word limits their texts.
+        "w:helpText": {"w:val": 255},
+        "w:statusText": {"w:val": 138},
+        "w:listEntry": {"w:val": 50},
         **{name: {"tooltip": 0} for name in ("a:hlinkClick", "a:hlinkHover")},
         "w:hyperlink": {"w:tooltip": 0},
         "w:listItem": {"w:displayText": 0},
@@ -139,8 +162,8 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     part_settings = PartSettings(
         vocabulary=kind.vocabulary,
         depth=depth,
-        stays=_is_placeholder_of_a_layout,
-        kept=kept_texts(_root(name, archive, depth) for name in names) if kind.root == "x:workbook" else frozenset(),
+        stays=_stays,
+        kept=kept_texts(_root(name, archive, depth) for name in names) if kind.root == "x:workbook" else NO_TEXTS,
     )
     return ArchiveDocument(archive, {name: XmlPart(name, archive.files[name], part_settings) for name in names})
 
@@ -192,8 +215,11 @@ def _root(name: str, archive: Archive, depth: int) -> Element:
     return parsed(name, archive.files[name], depth=depth).getroot()
 
 
-def _is_placeholder_of_a_layout(element: Element) -> bool:
-    """Return whether an element is a placeholder of a layout, whose text is a prompt for authors."""
-    if VOCABULARY.name(element) != "p:sp" or VOCABULARY.name(element.getroottree().getroot()) not in _LAYOUTS:
+def _stays(element: Element) -> bool:
+    """Return whether an element is a placeholder of a layout, whose text is a prompt, or names an AutoText."""
+    name = VOCABULARY.name(element)
+    if name in ("w:helpText", "w:statusText"):
+        return VOCABULARY.attribute(element, "w:type") == "autoText"
+    if name != "p:sp" or VOCABULARY.name(element.getroottree().getroot()) not in _LAYOUTS:
         return False
     return element.find("{*}nvSpPr/{*}nvPr/{*}ph") is not None

@@ -12,6 +12,7 @@ from lxml import etree
 
 from xuanzang.documents.formats.blocks import Kind, Piece, decoded, encoded, tag_fault
 from xuanzang.documents.formats.xml.flattening import HYPHEN, PLAIN, Item, ItemKind, Look, flattened
+from xuanzang.documents.formats.xml.spreadsheets import KeptTexts
 from xuanzang.documents.formats.xml.trees import Element, without_forbidden
 from xuanzang.documents.formats.xml.vocabulary import Role, Vocabulary
 from xuanzang.documents.splicing import translatable
@@ -26,10 +27,10 @@ class Paragraph:
 
     Args:
         element: The element; only `render` changes it.
-        kept: Texts to leave alone, case-folded.
+        kept: Texts to leave alone.
     """
 
-    def __init__(self, vocabulary: Vocabulary, element: Element, kept: frozenset[str]) -> None:
+    def __init__(self, vocabulary: Vocabulary, element: Element, kept: KeptTexts) -> None:
         self._vocabulary = vocabulary
         self._element = element
         self._parts = list(_parts(flattened(vocabulary, element), kept))
@@ -66,7 +67,7 @@ class Paragraph:
         return True
 
 
-def _parts(items: Sequence[Item], kept: frozenset[str]) -> Iterator[Item | _Text]:
+def _parts(items: Sequence[Item], kept: KeptTexts) -> Iterator[Item | _Text]:
     """Yield the texts of a paragraph, and the items outside of them."""
     for is_break, group in groupby(items, lambda item: item.kind is ItemKind.BREAK):
         row = list(group)
@@ -75,7 +76,7 @@ def _parts(items: Sequence[Item], kept: frozenset[str]) -> Iterator[Item | _Text
             continue
         first, last = _bounds(row)
         words = "".join(item.text for item in row[first:last] if item.kind is ItemKind.TEXT)
-        if not translatable(words) or words.strip().casefold() in kept:
+        if not translatable(words) or words in kept:
             yield from row
             continue
         yield from row[:first]

@@ -10,6 +10,7 @@ from xuanzang.documents.document import Unit
 from xuanzang.documents.formats.blocks import markup_text
 from xuanzang.documents.formats.html_tokens import unescaped
 from xuanzang.documents.formats.xml.paragraphs import Paragraph
+from xuanzang.documents.formats.xml.spreadsheets import NO_TEXTS, KeptTexts
 from xuanzang.documents.formats.xml.trees import Element, parsed, serialized, without_forbidden
 from xuanzang.documents.formats.xml.vocabulary import Vocabulary
 from xuanzang.documents.splicing import translatable
@@ -28,8 +29,8 @@ class PartSettings:
     depth: int
     """Limit of elements inside one another."""
     stays: Stays = lambda _: False
-    kept: frozenset[str] = frozenset()
-    """Texts to leave alone, case-folded."""
+    kept: KeptTexts = NO_TEXTS
+    """Texts to leave alone."""
     with_document_type: bool = False
     """True if a document type without declarations is accepted."""
 
@@ -106,7 +107,7 @@ class _Opened:
                 continue
             for attribute, longest in vocabulary.attributes.get(name, {}).items():
                 text = (vocabulary.attribute(element, attribute) or "").strip()
-                is_kept = _FILE_NAME.fullmatch(text) or text.casefold() in settings.kept
+                is_kept = _FILE_NAME.fullmatch(text) or text in settings.kept
                 if translatable(text) and not is_kept:
                     yield _Attribute(element, vocabulary.attribute_key(element, attribute), longest)
             if name in vocabulary.paragraphs and (len(element) or element.text):

@@ -4,41 +4,119 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from lxml import etree
 
 from xuanzang.documents.formats.xml.trees import Element
 
 _FORMULAS = frozenset(("f", "formula", "formula1", "formula2", "definedName", "calculatedColumnFormula"))
-_NAMES = {"tableColumn": "name", "cacheField": "name", "filter": "val", "customFilter": "val"}
-_LITERAL = re.compile(r'"((?:[^"]|"")*+)"')
+_NAMES = {"tableColumn": ("name", "totalsRowLabel"), "cacheField": ("name",)}
+_CRITERIA = {
+    "filter": ("val",),
+    "customFilter": ("val",),
+    "filter-condition": ("value",),
+    "filter-set-item": ("value",),
+}
+_CONDITIONS = frozenset(("formula", "condition", "expression"))
+"""Attributes of OpenDocument with formulas."""
+_MATCHES = re.compile(r"\b(?:COUNT|SUM|AVERAGE|MAX|MIN)IFS?\s*\(|(?:MATCH|LOOKUP)\s*\(", re.IGNORECASE)
+"""Functions whose strings may have wildcards."""
+_LITERAL = re.compile(
+    r"(?P<within>\b(?:SEARCH|FIND)B?\s*+\(\s*+|\b(?:LEFT|RIGHT|MID)B?\s*+\([^()\"]*+\)\s*+(?:=|<>)\s*+"
+    r"|\b(?:SUBSTITUTE|TEXTBEFORE|TEXTAFTER)\s*+\([^()\",;]*+[,;]\s*+)?\"(?P<text>(?:[^\"]|\"\")*+)\"",
+    re.IGNORECASE,
+)
+"""A string of a formula, and a function that compares it with a part of a text."""
+_OPERATOR = re.compile(r"<>|[<>]=?|=")
+_WILDCARD = re.compile(r"(?<!~)[*?]")
+_ESCAPE = re.compile(r"~([*?~])")
 _LINE = re.compile(r"_x[0-9A-Fa-f]{4}_|[\r\n\t]|\s{3,}")
 """Separators of the texts within a cell."""
+_SHORTEST, _SHORTEST_ASCII, _LONGEST = 2, 3, 32
+"""Characters of a fragment: fewer are in too many texts; of a longer one the beginning counts."""
 
 
-def kept_texts(roots: Iterable[Element]) -> frozenset[str]:
-    """Return the texts, case-folded.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTexts:
+    """Texts to leave alone."""
+
+    texts: frozenset[str] = frozenset()
+    """Whole texts, case-folded."""
+    fragments: frozenset[str] = frozenset()
+    """Parts of such texts, case-folded."""
+    sizes: tuple[int, ...] = ()
+    """Lengths of the parts."""
+
+    def __contains__(self, text: str) -> bool:
+        """Return whether a text is to be left alone."""
+        text = text.strip().casefold()
+        if text in self.texts:
+            return True
+        return any(text[at : at + size] in self.fragments for size in self.sizes for at in range(len(text) - size + 1))
+
+
+NO_TEXTS = KeptTexts()
+
+
+def kept_texts(roots: Iterable[Element]) -> KeptTexts:
+    """Return the texts that a workbook or an OpenDocument spreadsheet finds others by.
 
     Args:
-        roots: Roots of the parts of the workbook.
+        roots: Roots of the parts.
     """
-    found = (text for root in roots for text in _texts(root))
-    return frozenset(line.strip().casefold() for text in found for line in (text, *_LINE.split(text)))
+    texts: set[str] = set()
+    fragments: set[str] = set()
+    for text, is_part in (found for root in roots for found in _found(root)):
+        if is_part:
+            parts = (part.strip().casefold()[:_LONGEST] for part in _WILDCARD.split(text))
+            fragments.update(filter(_is_fragment, parts))
+        else:
+            plain = _ESCAPE.sub(r"\1", text)
+            texts.update(line.strip().casefold() for line in (text, plain, *_LINE.split(text)))
+    sizes = tuple(sorted(set(map(len, fragments))))
+    return KeptTexts(texts=frozenset(texts), fragments=frozenset(fragments), sizes=sizes)
 
 
-def _texts(root: Element) -> Iterator[str]:
-    for element in root.iter(*(f"{{*}}{name}" for name in (*_FORMULAS, *_NAMES))):
+def _is_fragment(text: str) -> bool:
+    shortest = _SHORTEST_ASCII if text.isascii() else _SHORTEST
+    return len(text) >= shortest and any(map(str.isalpha, text))
+
+
+def _found(root: Element) -> Iterator[tuple[str, bool]]:
+    """Yield texts that are looked up, and whether they may be parts of other texts."""
+    for element in root.iter(etree.Element):
         local = etree.QName(element).localname
         if local in _FORMULAS:
-            yield from literals(element.text or "")
-        elif name := element.get(_NAMES[local]):
-            yield name
+            yield from _literals(element.text or "")
+        for key, value in element.attrib.items():
+            name = key.rpartition("}")[2]
+            if name in _NAMES.get(local, ()):
+                yield value, False
+            elif name in _CRITERIA.get(local, ()):
+                yield from _criterion(value)
+            elif key != name and (name in _CONDITIONS or (local, name) == ("condition", "value")):
+                yield from _literals(value)
 
 
-def literals(formula: str) -> Iterator[str]:
+def _literals(formula: str) -> Iterator[tuple[str, bool]]:
     """Yield the strings of a formula; and of a list of choices in a string, each."""
+    has_criteria = bool(_MATCHES.search(formula))
     for match in _LITERAL.finditer(formula):
-        text = match[1].replace('""', '"')
-        yield text
+        text = match["text"].replace('""', '"')
+        if match["within"]:
+            yield text, True
+        yield from _criterion(text) if has_criteria else ((text, False),)
         if "," in text:
-            yield from text.split(",")
+            yield from ((choice, False) for choice in text.split(","))
+
+
+def _criterion(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield a text as it is, without a comparison before it, and with its wildcards as parts of others."""
+    yield text, False
+    operator = _OPERATOR.match(text)
+    bare = text[operator.end() :] if operator else text
+    if operator:
+        yield bare, False
+    if _WILDCARD.search(bare):
+        yield bare, True
