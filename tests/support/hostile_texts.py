@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from html import escape
 
-from document_texts import archive, word
+from document_texts import archive, package, relationships, word
 
 from xuanzang.documents import Limits
 from xuanzang.documents.opening import DocumentFile
@@ -272,6 +272,27 @@ _MANY = "<w:p><w:r>{}<w:t>a</w:t></w:r></w:p>"
 _LOOKS = "<w:p><w:r><w:rPr>{}</w:rPr><w:t>a</w:t></w:r></w:p>"
 
 
+_STRING = '<resources><string name="a">{}</string></resources>'
+_SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def _workbook(cells: str, string: str = "a") -> bytes:
+    """Return a .xlsx with the cells of a sheet and a shared string."""
+    return package(
+        "workbook.xml",
+        {
+            "workbook.xml": f"<workbook xmlns='{_SHEETS}'/>",
+            "_rels/workbook.xml.rels": relationships(worksheet="s.xml", sharedStrings="t.xml"),
+            "s.xml": f"<worksheet xmlns='{_SHEETS}'><sheetData><row>{cells}</row></sheetData></worksheet>",
+            "t.xml": f"<sst xmlns='{_SHEETS}'><si><t>a {string}</t></si></sst>",
+        },
+    )
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text if character >= " " or character in "\t\n\r")
+
+
 def _letters(text: str) -> str:
     return text if text.isascii() and text.isalpha() else ""
 
@@ -285,7 +306,7 @@ def _quoted(text: str) -> str:
 
 
 def _xml(text: str) -> str:
-    return escape("".join(character for character in text if character >= " " or character in "\t\n\r"))
+    return escape(_plain(text))
 
 
 _ANCHORS = (
@@ -338,6 +359,15 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "xliff text": (".xliff", lambda text: _XLIFF.format(_xml(text))),
     "xliff attribute": (".xliff", lambda text: _XLIFF.format(f'a<g id="{_xml(text)}">b</g>')),
     "xliff name": (".xliff", lambda text: _XLIFF.format(f"a<g{_letters(text)}/>")),
+    "android": (".xml", lambda text: _STRING.format(f"<b>a</b>{_xml(text)}")),
+    "android text": (".xml", lambda text: _STRING.format(_xml(f"a {text}"))),
+    "android section": (".xml", lambda text: _STRING.format(f"<![CDATA[a {_plain(text)}".replace("]]>", "") + "]]>")),
+    "android tags": (
+        ".xml",
+        lambda text: _STRING.format("a" + "".join(f"<b{number}>b</b{number}>" for number in range(len(text) // 60))),
+    ),
+    "xlsx formula": (".xlsx", lambda text: _workbook(f"<c><f>{_xml(text)}</f></c>")),
+    "xlsx strings": (".xlsx", lambda text: _workbook(f'<c><f>SEARCH("abc"{_xml(text)}</f></c>', _xml(text))),
     "docx": (".docx", lambda text: word(_RUN.format(text))),
     "docx text": (".docx", lambda text: word(_RUN.format(_xml(text)))),
     "docx runs": (".docx", lambda text: word(_RUN.format(_xml(text[:9])) * (len(text) // 9))),

@@ -95,7 +95,85 @@ def test_messages_of_a_catalogue_are_read_back_as_they_were_written(suffix: str)
     if suffix == ".properties":
         # A single apostrophe would quote in a message with arguments.
         expected[0] = expected[0].replace("'", "’")
+    if suffix == ".xml":
+        # A tag without its end would break the elements of the string.
+        expected[0] = EXPECTED[suffix][0]
     assert texts(suffix, written) == expected
+
+
+ANDROID = {
+    "Tom &amp; <b>Jerry</b> said": "Tom &amp; <b>Jerry</b> said",
+    "He &lt;ran> <i>\\'fast\\'</i>": "He &lt;ran&gt; <i>'fast'</i>",
+    "Use &lt;b>bold&lt;/b> here": "Use <b>bold</b> here",
+    '<![CDATA[Go <a href="x">home</a> &amp; rest]]>': 'Go <a href="x">home</a> &amp; rest',
+    '<xliff:g id="a" example="b">Gmail</xliff:g> is full': "{xliff1} is full",
+    '  One\n   two "  three"  ': "One two   three",
+    "First\\nsecond \\u00e9 \\@ \\\\ end": "First\nsecond é @ \\ end",
+    '"  quoted  "': "quoted",
+    "<u>One</u> <!-- kept --> two": "<u>One</u> <!-- kept --> two",
+}
+
+
+def android(*strings: str) -> str:
+    """Return a file of strings with their numbers as names."""
+    named = "".join(f'<string name="s{number}">{string}</string>' for number, string in enumerate(strings))
+    return f'<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">{named}</resources>'
+
+
+@pytest.mark.parametrize(("source", "asked"), ANDROID.items())
+@pytest.mark.parametrize("words", ["Q & A", "a < b", "1 > 0", 'it\'s "so"', "é 字", "back\\slash", "&amp;", "]] >"])
+def test_strings_of_android_take_any_words_and_keep_their_tags(source: str, asked: str, words: str) -> None:
+    [text] = texts(".xml", android(source))
+    assert text == asked
+    document = read(".xml", android(source))
+    written = document.render({text: f"{words} {text}"})
+    before, after = (etree.fromstring(each)[0] for each in (android(source), written))
+    assert [each.tag for each in after.iter()] == [each.tag for each in before.iter()]
+    assert document.unwritten == ()
+    shown = words.replace("<", "&lt;").replace(">", "&gt;") if len(before) and words != "&amp;" else words
+    if len(before):
+        shown = shown.replace("&", "&amp;").replace("&amp;lt;", "&lt;").replace("&amp;gt;", "&gt;")
+        shown = shown.replace("&amp;amp;", "&amp;")
+    assert texts(".xml", written) == [f"{shown} {text}"]
+
+
+@pytest.mark.parametrize("answer", ["Tom <b>Jerry", "Tom</b> <b>Jerry", "Tom <i>Jerry</i>", "<b>Tom</b> <b>Jerry</b>"])
+def test_a_string_of_android_whose_tags_break_stays_alone_and_is_reported(answer: str) -> None:
+    file = DocumentFile.of(android("Tom <b>Jerry</b>", "Free").encode(), suffix=".xml")
+    found = file.rewritten({"Tom <b>Jerry</b>": answer, "Free": "Frei"})
+    assert found.content.decode() == android("Tom <b>Jerry</b>", "Frei")
+    assert len(found.refusals) == 1
+
+
+def test_all_strings_of_android_are_translated_but_references_and_untranslatable_ones() -> None:
+    content = (
+        "<resources><string-array name='a'><item>One</item><item>@string/kept</item></string-array>"
+        "<plurals name='p'><item quantity='few'>%d two</item><item quantity='many'>%d three</item></plurals>"
+        "<string name='k' translatable='false'>kept</string><string name='r'>?android:attr/kept</string>"
+        "<string-array name='b' translatable='false'><item>kept</item></string-array>"
+        "<array name='c'><item>kept</item></array><style name='d'><item name='e'>kept</item></style></resources>"
+    )
+    assert texts(".xml", content) == ["One", "%d two", "%d three"]
+    written = translated(".xml", content).decode()
+    assert written == content.replace("One", "ONE").replace("%d two", "%D TWO").replace("%d three", "%D THREE")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".resx", "<root><data name='a'><value>One</value></data><data name='b'><value>Two</value></data></root>"),
+        (
+            ".ts",
+            "<TS><context><name/>{0}One{1}{0}Two{1}</context></TS>".format("<message><source>", "</source></message>"),
+        ),
+        (".xml", android("One", "Two")),
+    ],
+)
+def test_an_entry_that_cannot_be_written_stays_and_the_others_are_translated(suffix: str, content: str) -> None:
+    found = DocumentFile.of(content.encode(), suffix=suffix).rewritten({"One": "E\x01ins", "Two": "Zwei"})
+    assert "Zwei" in found.content.decode()
+    assert "One" in found.content.decode()
+    assert len(found.refusals) == 1
 
 
 def test_catalogues_are_read_by_other_libraries() -> None:

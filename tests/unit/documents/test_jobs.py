@@ -54,3 +54,14 @@ def test_only_answers_that_may_be_kept_are_found_by_the_next_job(tmp_path: Path)
         assert not job.has_unsaved
         assert Job(FILE.texts(), memory=memory, key=key).pending == ["two {n}", "three", "four"]
         assert Job(FILE.texts(), memory=memory).pending == job.pending
+
+
+def test_a_remembered_translation_is_checked_as_a_new_one_is(tmp_path: Path) -> None:
+    free = DocumentFile.of(b'["%s in %d"]', suffix=".json")
+    ordered = DocumentFile.of(b'#, python-format\nmsgid "%s in %d"\nmsgstr ""\n', suffix=".po")
+    with TranslationMemory(tmp_path / "memory") as memory:
+        job = Job(free.texts(), memory=memory, key=key)
+        job.record("%s in %d", Answer(translation="%d %s"))
+        job.save()
+        assert Job(free.texts(), memory=memory, key=key).pending == []
+        assert Job(ordered.texts(), memory=memory, key=key).pending == ["%s in %d"]

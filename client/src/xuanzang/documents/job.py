@@ -176,7 +176,9 @@ class Job:
         if not (self._memory and self._key):
             return {}
         keys = {self._key(text): text for text in self._texts.places}
-        return {keys[key]: translation for key, translation in self._memory.find(list(keys)).items()}
+        found = {keys[key]: translation for key, translation in self._memory.find(list(keys)).items()}
+        # Another document may have had the same text without an order of its placeholders.
+        return {text: each for text, each in found.items() if self._fault(text, Answer(translation=each)) is None}
 
     def _fault(self, text: str, answer: Answer) -> str | None:
         if answer.lost_placeholders:

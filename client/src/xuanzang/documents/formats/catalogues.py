@@ -1,4 +1,4 @@
-"""Catalogues of programs by translate-toolkit: .stringsdict, .properties, .resx, Android, Qt, Rails."""
+"""Catalogues of programs by translate-toolkit: .stringsdict, .properties, .resx, Qt, Rails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from xml.parsers.expat import ExpatError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from translate.misc.multistring import multistring
-from translate.storage.aresource import AndroidResourceFile
 from translate.storage.base import ParseError
 from translate.storage.properties import javafile, javautf8file
 from translate.storage.resx import RESXFile
@@ -24,12 +23,15 @@ from xuanzang.documents.formats.accelerators import with_accelerator, without_ac
 from xuanzang.documents.splicing import is_identifier, parted, translatable
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
-_ROOTS = {".xml": b"<resources", ".resx": b"<root", ".ts": b"<TS", ".stringsdict": b"<plist"}
+_ROOTS = {".resx": b"<root", ".ts": b"<TS", ".stringsdict": b"<plist"}
 """Beginning of the root element in XML."""
-_XML_STORES = {".xml": AndroidResourceFile, ".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
+_XML_STORES = {".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
 _EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
 """Empty lines that the library takes long for, as the square of their number."""
-_SHOWN_CHARACTERS = 200
+_SHOWN_CHARACTERS, _SHOWN_NAME = 200, 100
+_RAILS = (".yml", ".yaml")
+_ATTEMPTS = 4
+"""Maximum attempts to write a file, each without the entries that the one before has lost."""
 _ARGUMENT = re.compile(r"\{\d")
 _VARIABLE = re.compile(r"%#@(\w+)@")
 # The library raises whatever its parsers do.
@@ -80,37 +82,64 @@ class _Catalogue:
         """Yield the texts to translate with their names."""
         for entry, strings in self._entries:
             for text in filter(_is_text, strings):
-                yield Unit(text=_asked(text.strip(), self._settings.suffix), where=str(entry.getid())[:100])
+                yield Unit(text=_asked(text.strip(), self._settings.suffix), where=str(entry.getid())[:_SHOWN_NAME])
 
     def render(self, translations: Mapping[str, str]) -> bytes:
         """Return the file with translations; if nothing changes, the same bytes.
 
         Raises:
-            DocumentError: The file would not be read back with these translations.
+            DocumentError: No choice of entries to leave alone, among some, gives a file that is read back.
+        """
+        left: frozenset[str] = frozenset()
+        for _ in range(_ATTEMPTS):
+            raw, lost = self._written(translations, left)
+            if not lost:
+                places = {name[:_SHOWN_NAME] for name in left}
+                self.unwritten = tuple(unit for unit in self.units() if unit.where in places)
+                return raw if raw is self._raw else _in_language(raw, self._settings)
+            left |= lost
+        raise DocumentError(f"the translation of {min(left)[:_SHOWN_NAME]!r} cannot be written in this format")
+
+    def _written(self, translations: Mapping[str, str], left: frozenset[str]) -> tuple[bytes, frozenset[str]]:
+        """Return the file with translations, and the names of the entries that would not be read back from it.
+
+        Args:
+            left: Names of entries to leave alone.
         """
         store = _parsed(self._raw, self._settings)
-        changed, wanted = [], {}
+        changed: list[Any] = []
+        wanted: dict[str, list[str]] = {}
+        lost: set[str] = set()
         for entry, strings in self._read(store):
+            name = str(entry.getid())
             written = [_translated(text, translations, self._settings.suffix) for text in strings]
-            wanted[entry.getid()] = written
-            if written != strings or (self._fills and any(map(_is_text, strings))):
+            is_filled = self._fills and any(map(_is_text, strings))
+            if name in left or not (written != strings or is_filled):
+                wanted |= {} if self._fills else {name: strings}
+                continue
+            try:
                 entry.target = multistring(written) if len(written) > 1 or _is_plural(entry) else written[0]
-                changed.append(entry)
-        if not changed:
-            return self._raw
+            except _FAULTS:
+                lost.add(name)
+            wanted[name] = written
+            changed.append(entry)
+        if lost or not changed:
+            return self._raw, frozenset(lost)
+        raw = self._serialized(store, changed)
+        again = self._read(_parsed(raw, self._settings), filled=True)
+        found = {str(entry.getid()): strings for entry, strings in again}
+        return raw, frozenset(name for name, strings in wanted.items() if found.get(name) != strings)
+
+    def _serialized(self, store: Any, changed: list[Any]) -> bytes:
+        """Return a store as a file."""
         if isinstance(store, RubyYAMLFile):
             store.units = changed  # other values keep their spelling
         raw = bytes(store)
         if isinstance(store, javafile):
             # References take the place of what ASCII lacks.
-            raw = re.sub(r"[^\x00-\x7f]", lambda found: f"\\u{ord(found[0]):04X}", raw.decode("iso-8859-1")).encode(
-                "ascii"
-            )
-        found = {entry.getid(): strings for entry, strings in self._read(_parsed(raw, self._settings), filled=True)}
-        lost = next((name for name, strings in wanted.items() if found.get(name) != strings), None)
-        if lost is not None:
-            raise DocumentError(f"the translation of {str(lost)[:100]!r} cannot be written in this format")
-        return _in_language(raw, self._settings) if isinstance(store, RubyYAMLFile) else raw
+            text = raw.decode("iso-8859-1")
+            raw = re.sub(r"[^\x00-\x7f]", lambda found: f"\\u{ord(found[0]):04X}", text).encode("ascii")
+        return raw
 
     @property
     def _fills(self) -> bool:
@@ -143,7 +172,7 @@ def _parsed(raw: bytes, settings: ReadSettings) -> Any:
     Raises:
         DocumentError: It is not of its format.
     """
-    if settings.suffix in (".yml", ".yaml"):
+    if settings.suffix in _RAILS:
         _yaml_values(raw)
     try:
         store = _store(raw, settings)
@@ -156,7 +185,7 @@ def _parsed(raw: bytes, settings: ReadSettings) -> Any:
 def _store(raw: bytes, settings: ReadSettings) -> Any:
     if settings.suffix in _XML_STORES:
         return _XML_STORES[settings.suffix]()
-    if settings.suffix in (".yml", ".yaml"):
+    if settings.suffix in _RAILS:
         return RubyYAMLFile()
     text = EncodedText.decode(raw, settings.encoding).text
     if _EMPTY_LINES.search(text):
@@ -185,7 +214,7 @@ def _yaml_values(raw: bytes) -> Any:
 
 
 def _is_data(entry: Any, values: Any) -> bool:
-    """Return whether an entry holds no text: a file of .resx, a number of YAML, a reference of Android."""
+    """Return whether an entry holds no text, as a file of .resx and a number of YAML do."""
     element = getattr(entry, "xmlelement", None)
     if element is not None and (element.get("mimetype") or (element.tag == "data" and element.get("type"))):
         return True
@@ -213,8 +242,7 @@ def _is_plural(entry: Any) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    is_reference = text.startswith(("@string/", "@android:", "?attr/"))
-    return translatable(text) and not is_reference and not is_identifier(text.strip())
+    return translatable(text) and not is_identifier(text.strip())
 
 
 def _translated(text: str, translations: Mapping[str, str], suffix: str) -> str:
@@ -241,8 +269,8 @@ def _asked(text: str, suffix: str) -> str:
 
 
 def _in_language(raw: bytes, settings: ReadSettings) -> bytes:
-    """Return a catalogue of Rails under the target language, which is its only key."""
-    if settings.target_language is None:
+    """Return a catalogue, one of Rails under the target language, which is its only key."""
+    if settings.target_language is None or settings.suffix not in _RAILS:
         return raw
     key = re.compile(rb"^([\"']?)[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*\1(?=:)", re.MULTILINE)
     return key.sub(settings.target_language.encode(), raw, count=1)

@@ -49,7 +49,7 @@ class KeptTexts:
     """Lengths of the parts."""
 
     def __contains__(self, text: str) -> bool:
-        """Return whether a text is to be left alone."""
+        """Return whether a text stays."""
         text = text.strip().casefold()
         if text in self.texts:
             return True
@@ -112,7 +112,7 @@ def _literals(formula: str) -> Iterator[tuple[str, bool]]:
 
 
 def _criterion(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield a text as it is, without a comparison before it, and with its wildcards as parts of others."""
+    """Yield a criterion, its text without a comparison, and if it has wildcards its parts."""
     yield text, False
     operator = _OPERATOR.match(text)
     bare = text[operator.end() :] if operator else text

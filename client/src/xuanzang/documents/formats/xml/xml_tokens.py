@@ -17,7 +17,8 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""(?<=\s)([^\s=<>"']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE = re.compile(r"&(?:#x([0-9a-fA-F]+)|#([0-9]+)|(lt|gt|amp|quot|apos));")
-_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Characters that XML forbids."""
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 
 
@@ -93,7 +94,7 @@ def unescaped(raw: str) -> str:
 
 def escaped(text: str) -> str:
     """Return text as XML, without the control characters that XML forbids."""
-    return escape(_FORBIDDEN.sub("", text))
+    return escape(FORBIDDEN.sub("", text))
 
 
 def _character(reference: re.Match[str]) -> str:
@@ -116,7 +117,7 @@ def _check(text: str, limit: int) -> None:
         level -= 1
 
     def refuse(*_declaration: object) -> None:
-        raise DocumentError("it has a document type (<!DOCTYPE>), which is refused because of its entities")
+        raise DocumentError("it has a document type (<!DOCTYPE>) and perhaps entities, which are refused")
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.StartDoctypeDeclHandler = refuse
