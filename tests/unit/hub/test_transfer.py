@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from hub_stand_in import HubStandIn, serving, zstd
 pytest.importorskip("zstandard", reason="needs the extra `pull`")
 
 from xuanzang.hub.registry import Addresses, RegistryFile
+from xuanzang.hub.several import published_bundles
 from xuanzang.hub.transfer import fetch_file, fetch_registry
 from xuanzang.server.published import HubError
 
@@ -151,3 +152,22 @@ def test_a_file_that_is_not_there_is_refused_at_once(hub: HubStandIn, folder: Pa
 def test_an_option_that_is_no_address_is_refused_by_its_name(address: str) -> None:
     with pytest.raises(HubError, match=r"^--records-url must be an address"):
         fetch_registry(Addresses(records=address), print)
+
+
+def test_one_attempt_ends_in_time_though_an_answer_never_comes(hub: HubStandIn) -> None:
+    hub.faults.append(("GET /records", "stop"))
+    with pytest.raises(HubError, match=r"did not come"):
+        fetch_registry(Addresses(records=hub.records_url), print, seconds=0.2)
+    assert len(hub.asked) == 1
+
+
+def test_pairs_that_are_there_need_one_answer_of_the_registry_and_not_even_that(
+    hub: HubStandIn, student_bundle: Callable[[str, bool], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, said = student_bundle("int8", True), list[str]()
+    monkeypatch.setenv("XUANZANG_RECORDS_URL", hub.records_url)
+    hub.faults.extend([("GET /records", "503")] * 4)
+    assert published_bundles("firefox:all", bundle.parents[1], said.append, lambda: None) == [bundle]
+    assert hub.asked == ["GET /records"]
+    [line] = said
+    assert line.endswith("did not come: HTTP status 503; serving 1 of earlier pulls")

@@ -14,6 +14,8 @@ from xuanzang.hub.registry import Addresses, Registry, RegistryModel
 from xuanzang.server.published import EVERY_PAIR, HubError, is_student_name, pulled_bundles
 
 Report = Callable[[str], None]
+_REGISTRY_SECONDS = 5.0
+"""Limit for the answer of the registry where pairs can be served without it."""
 
 
 class EveryPair(NamedTuple):
@@ -28,7 +30,7 @@ def published_bundles(name: str, repository: Path, report: Report, before_pull: 
     """Pull a model, or every pair, for `xuanzang.server.published`, and return the bundles.
 
     Of every pair only those are pulled that have no bundle of any release. The others are returned even if
-    `before_pull` raises HubError, or the registry does not answer.
+    `before_pull` raises HubError, or the registry, which is then asked once, does not answer.
     """
     repository = repository.absolute()
     request = PullRequest(
@@ -39,17 +41,23 @@ def published_bundles(name: str, repository: Path, report: Report, before_pull: 
         return [pull(request, report)]
     there = list(_newest_bundles(repository).values())
     try:
-        found = pull_every_pair(request, report, before_pull=before_pull, updates=False)
+        seconds = _REGISTRY_SECONDS if there else None
+        found = pull_every_pair(request, report, before_pull=before_pull, updates=False, registry_seconds=seconds)
     except HubError as error:
         if not there:
             raise
-        report(f"{error}; {len(there)} pairs are there from earlier pulls")
+        report(f"{error}; serving {len(there)} of earlier pulls")
         return there
     return found.bundles
 
 
 def pull_every_pair(
-    request: PullRequest, report: Report, *, before_pull: Callable[[], None] = lambda: None, updates: bool = True
+    request: PullRequest,
+    report: Report,
+    *,
+    before_pull: Callable[[], None] = lambda: None,
+    updates: bool = True,
+    registry_seconds: float | None = None,
 ) -> EveryPair:
     """Pull the newest release of every pair, one after the other; a pair that fails is reported and left out.
 
@@ -58,6 +66,7 @@ def pull_every_pair(
         report: Called with lines for the user.
         before_pull: Called after the sizes were reported, before the first pull; its exception ends the call.
         updates: True to pull also the pairs with a bundle of an earlier release.
+        registry_seconds: Limit of a single attempt to fetch the registry; None for several attempts.
 
     Raises:
         HubError: The registry does not answer, the disk is too small, or no pair can be had.
@@ -66,7 +75,7 @@ def pull_every_pair(
     require_student_import()
     from xuanzang.hub.transfer import fetch_registry  # noqa: PLC0415 - a server has not its libraries
 
-    registry = fetch_registry(request.addresses, report)
+    registry = fetch_registry(request.addresses, report, seconds=registry_seconds)
     request.repository.mkdir(parents=True, exist_ok=True)
     newest, failures = _newest_models(registry)
     missing = _missing(newest, request.repository, updates=updates)

@@ -6,9 +6,11 @@ import contextlib
 import gzip
 import hashlib
 import re
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
@@ -52,8 +54,14 @@ def _require_address(address: str, option: str) -> None:
     raise HubError(f"{option} must be an address such as https://example.org/models, is {address[:200]!r}")
 
 
-def fetch_registry(addresses: Addresses, report: Report) -> Registry:
-    """Return the registry at an address; raise HubError if it does not come, or is none."""
+def fetch_registry(addresses: Addresses, report: Report, *, seconds: float | None = None) -> Registry:
+    """Return the registry at an address; raise HubError if it does not come, or is none.
+
+    Args:
+        addresses: Its address.
+        report: Called with lines for the user.
+        seconds: Limit of a single attempt; None for several attempts.
+    """
     address = addresses.records
     _require_address(address, "--records-url")
 
@@ -66,7 +74,8 @@ def fetch_registry(addresses: Addresses, report: Report) -> Registry:
                     raise HubError(f"{address} answers with more than {_MAX_REGISTRY_BYTES} bytes")
             return bytes(content)
 
-    return parse_registry(_repeated(address, attempt, report), address)
+    content = _repeated(address, attempt, report) if seconds is None else _once(address, attempt, seconds)
+    return parse_registry(content, address)
 
 
 def files_address(addresses: Addresses, registry: Registry) -> str:
@@ -132,6 +141,26 @@ def _repeated(where: str, attempt: Callable[[httpx2.Client], Result], report: Re
                 raise HubError(f"{where} did not come: {error}") from error
             time.sleep(2.0**number / 2)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _once(where: str, attempt: Callable[[httpx2.Client], Result], seconds: float) -> Result:
+    """Make one attempt within some seconds, the look-up of the address included, which has no limit of its own."""
+    outcome: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            with httpx2.Client(timeout=httpx2.Timeout(seconds), follow_redirects=False) as client:
+                outcome.set_result(attempt(client))
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, name="attempt", daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError as error:
+        raise HubError(f"{where} did not come within {seconds:g} seconds") from error
+    except (httpx2.HTTPError, httpx2.InvalidURL, _PassingError) as error:
+        raise HubError(f"{where} did not come: {str(error) or type(error).__name__}") from error
 
 
 @contextlib.contextmanager
