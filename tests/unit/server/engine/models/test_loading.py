@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
@@ -177,7 +178,7 @@ async def test_of_a_bundle_that_was_replayed_before_the_shortest_sample_is_repla
     repository: Path, make_engine: MakeEngine, script: Script, tmp_path: Path, known: bool
 ) -> None:
     directory, tried = repository / "small" / "1", TriedBundles(tmp_path / "tried", configuration="")
-    tried.add([tried.entry(directory)] if known else [])
+    tried.add([tried.entry_of(manifest_digest(directory))] if known else [])
     trial_loader = TrialLoader(SETTINGS, known=tried)
     # Not in this thread, which would take denormal floats for zero from then on.
     model = await asyncio.to_thread(load_model, directory, make_engine(SETTINGS)._load_model, trial_loader.has_replayed)

@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.engine.models import trial_loader
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.metrics import Metrics
 
 SETTINGS = EngineSettings(workers=1, provider="cpu")
 # In the place of the module that loads bundles: it answers as its source says.
@@ -45,16 +50,41 @@ def tried(tmp_path: Path, configuration: str = "") -> TriedBundles:
 
 async def test_a_sound_bundle_is_not_refused_and_remembered(directory: Path, tmp_path: Path) -> None:
     assert not await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory])
-    assert tried(tmp_path).entries() == [tried(tmp_path).entry(directory)]
+    assert tried(tmp_path).entries() == [tried(tmp_path).entry_of(manifest_digest(directory))]
 
 
 async def test_a_remembered_bundle_is_not_tried_again(
     directory: Path, tmp_path: Path, behave: Callable[[str], None]
 ) -> None:
-    tried(tmp_path).add([tried(tmp_path).entry(directory)])
+    tried(tmp_path).add([tried(tmp_path).entry_of(manifest_digest(directory))])
     behave("os.abort()")
     assert not await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory])
     assert list(await TrialLoader(SETTINGS, known=tried(tmp_path, "cuda")).refusals([directory])) == [directory]
+
+
+async def test_a_model_that_rests_may_be_loaded_after_a_trial_that_is_held_once(
+    directory: Path, behave: Callable[[str], None]
+) -> None:
+    model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
+    loader = TrialLoader(SETTINGS)
+    behave("print(json.dumps(['it is refused']), flush=True)\n")
+    for _ in range(2):
+        with pytest.raises(BundleError, match="it is refused"):
+            await loader.require(model)
+    behave("print('[]', flush=True)\n")
+    await loader.require(model)
+    behave("os.abort()")
+    await loader.require(model)
+
+
+async def test_the_trial_of_another_bundle_does_not_count_for_a_model_that_rests(
+    directory: Path, behave: Callable[[str], None]
+) -> None:
+    model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
+    behave("print('[]', flush=True)\n")
+    (directory / "manifest.json").write_bytes((directory / "manifest.json").read_bytes() + b" ")
+    with pytest.raises(BundleError, match="another bundle has taken its place"):
+        await TrialLoader(SETTINGS).require(model)
 
 
 async def test_what_another_process_has_replayed_is_known(directory: Path, tmp_path: Path) -> None:
@@ -148,7 +178,7 @@ async def test_what_no_process_has_tried_is_refused_and_not_remembered(
 
 def test_a_list_that_cannot_be_written_is_no_fault(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("not a folder")
-    tried(tmp_path).add([tried(tmp_path).entry(directory)])
+    tried(tmp_path).add([tried(tmp_path).entry_of(manifest_digest(directory))])
     assert not tried(tmp_path).entries()
 
 

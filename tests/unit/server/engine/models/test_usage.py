@@ -35,10 +35,13 @@ class Parts:
         directory = repository / "small" / "1"
         self.models = [LoadedModel(directory, self.metrics, rests=True) for _ in range(3)]
         self.loads: list[int] = []
+        self.trials = dict[int, asyncio.Future[None]]()
+        """Outcomes of the trials of models by their numbers; others have passed."""
         self.outcome: Outcome = self.loaded
         self.usage = ModelUsage(
             OnDemand(memory_bytes=room * self.models[0].memory_bytes, idle_seconds=idle_seconds),
             load=lambda model: self.outcome(model),  # noqa: PLW0108 - tests replace it
+            require_trial=self._require_trial,
             drop=self._drop,
             metrics=self.metrics.server,
         )
@@ -47,6 +50,10 @@ class Parts:
         self.loads.append(self.models.index(model))
         model.load()
         return model
+
+    async def _require_trial(self, model: LoadedModel) -> None:
+        if trial := self.trials.get(self.models.index(model)):
+            await trial
 
     async def _drop(self, model: LoadedModel) -> None:
         assert not self.usage._calls.get(model)
@@ -154,6 +161,51 @@ async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again
     assert some.sample("nmt_model_failing", model="small", version="1") == 0
     assert some.sample("nmt_model_loads_total", result="error") == 1
     assert some.sample("nmt_model_memory_bytes") == some.models[0].memory_bytes
+
+
+async def test_a_trial_delays_only_the_calls_of_its_model_and_is_held_once(parts: Any) -> None:
+    some = parts(room=3)
+    some.usage._max_loads = 1
+    some.trials[0] = asyncio.get_running_loop().create_future()
+    waiting = [asyncio.create_task(some.call(0)) for _ in range(3)]
+    await asyncio.sleep(0)
+    await some.call(1)
+    await some.call(2)
+    assert some.loads == [1, 2]
+    assert some.usage.residency(some.models[0])[0] is Residency.LOADING
+    some.trials.pop(0).set_result(None)
+    await asyncio.gather(*waiting)
+    assert some.loads == [1, 2, 0]
+
+
+async def test_a_model_that_fails_its_trial_is_not_loaded(parts: Any) -> None:
+    some = parts(room=1)
+    some.trials[0] = asyncio.get_running_loop().create_future()
+    refusal = BundleError(some.models[0].bundle.directory, ["loading it ends the process that loads it: SIGABRT"])
+    some.trials[0].set_exception(refusal)
+    outcomes = await asyncio.gather(*(some.call(0) for _ in range(3)), return_exceptions=True)
+    assert {str(each) for each in outcomes} == {f"small/1 cannot be loaded: {refusal.reasons[0]}"}
+    assert all(isinstance(each, ModelLoadError) for each in outcomes)
+    some.usage._failures.clear()
+    with pytest.raises(ModelLoadError):
+        await some.call(0)
+    assert some.loads == []
+    assert some.models[0].is_resting
+    del some.trials[0]
+    some.usage._failures.clear()
+    await some.call(0)
+    assert some.loads == [0]
+
+
+async def test_a_caller_who_goes_away_during_a_trial_leaves_nothing_behind(parts: Any) -> None:
+    some = parts(room=1)
+    some.trials[0] = asyncio.get_running_loop().create_future()
+    with pytest.raises(DeadlineExceededError):
+        await some.call(0, time.monotonic() + 0.01)
+    some.trials.pop(0).set_result(None)
+    await some.call(1)
+    assert some.loads == [1]
+    assert not some.usage.calls(some.models[0])
 
 
 async def test_any_fault_of_a_load_ends_the_wait(parts: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -68,8 +69,15 @@ class LiveModels:
             on_demand: Limits of the models in memory; None if all stay.
         """
         self.catalog = Catalog(holds=holds)
-        self.usage = ModelUsage(on_demand, load=self._load_again, drop=drop, metrics=metrics.server)
+        self.usage = ModelUsage(
+            on_demand,
+            load=self._load_again,
+            require_trial=trial_loader.require if trial_loader else None,
+            drop=drop,
+            metrics=metrics.server,
+        )
         self._root, self._open_model, self._trial_loader = root, open_model, trial_loader
+        self._is_on_demand = on_demand is not None
         self._forget, self._metrics = forget, metrics
         self._provider = provider
         self._holds = holds
@@ -87,6 +95,8 @@ class LiveModels:
     async def open_all(self, executor: Executor) -> tuple[list[LoadedModel], list[BundleError]]:
         """Load the bundles of the folder side by side, open their graphs and replay their samples.
 
+        On demand a model of one version has its trial at its first load: none could be served in its place.
+
         Returns models by name and version, and the reasons for refusing others; BundleError if there is no
         bundle.
         """
@@ -94,8 +104,9 @@ class LiveModels:
         directories = await loop.run_in_executor(executor, find_bundles, self._root)
         if not directories:
             raise BundleError(self._root, ["there is no bundle MODEL/VERSION/ in it"])
+        tried = _with_others(directories) if self._is_on_demand else directories
         # Nothing is translated before: a busy machine would let a process that gives way wait for minutes.
-        refused = await self._trial_loader.refusals(directories, gives_way=False) if self._trial_loader else {}
+        refused = await self._trial_loader.refusals(tried, gives_way=False) if self._trial_loader else {}
         sound = [directory for directory in directories if directory not in refused]
         outcomes = await asyncio.gather(*(loop.run_in_executor(executor, self._open, each) for each in sound))
         models = [outcome for outcome in outcomes if isinstance(outcome, LoadedModel)]
@@ -350,6 +361,12 @@ class LiveModels:
         """Raise DrainingError once the engine is stopping."""
         if self._closed:
             raise DrainingError("the server is stopping")
+
+
+def _with_others(directories: Sequence[Path]) -> list[Path]:
+    """Return the bundles of models that have several versions."""
+    counts = Counter(version_name(directory).name for directory in directories)
+    return [directory for directory in directories if counts[version_name(directory).name] > 1]
 
 
 class FollowedFolder:

@@ -18,7 +18,7 @@ import stat
 import sys
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -72,13 +72,6 @@ class TriedBundles:
         versions = onnxruntime.__version__, version("sentencepiece"), np.__version__, version("xuanzang-server")
         self._context = " ".join([*versions, onnxruntime.get_build_info(), processor(), configuration])
 
-    def entry(self, directory: Path) -> str:
-        """Return what the list holds for a bundle; empty if its manifest cannot be read."""
-        try:
-            return self.entry_of(manifest_digest(directory))
-        except BundleError:
-            return ""
-
     def entry_of(self, manifest_sha256: str) -> str:
         """Return what the list holds for a bundle by the lower-case hex SHA-256 of its manifest."""
         return hashlib.sha256(f"{self._context}\0{manifest_sha256}".encode()).hexdigest()
@@ -119,6 +112,9 @@ class TrialLoader:
     ) -> None:
         self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
         self._known = known
+        self._passed: set[str] = set()
+        """SHA-256 of the manifests of bundles that this process has found sound."""
+        self._adding = asyncio.Lock()
         self._max_seconds = max_seconds_per_bundle
 
     def has_replayed(self, manifest_sha256: str) -> bool:
@@ -130,16 +126,30 @@ class TrialLoader:
             return False
         return self._known.entry_of(manifest_sha256) in self._known.entries()
 
+    async def require(self, model: LoadedModel) -> None:
+        """Raise BundleError unless the bundle of a model that rests has passed its trial, now or before."""
+        directory, digest = model.bundle.directory, model.bundle.manifest_sha256
+        if digest in self._passed:
+            return
+        # A caller waits for it.
+        refused = await self.refusals([directory], gives_way=False)
+        if directory in refused:
+            raise refused[directory]
+        if digest not in self._passed:
+            raise BundleError(directory, ["another bundle has taken its place, which is not served yet"])
+
     async def refusals(self, directories: Sequence[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
         """Return the reasons for refusing bundles, by folder; the others can be loaded, or were before.
 
         `gives_way`: whether the other process leaves the cores to this one, which may be translating.
         """
-        # Digests of the manifests before the trial.
-        entries = {directory: self._known.entry(directory) if self._known else "" for directory in directories}
-        known = set(self._known.entries()) if self._known else set()
-        left = [directory for directory in directories if entries[directory] not in known]
+        # Before the trial.
+        digests = {directory: _digest(directory) for directory in directories}
+        self._passed |= self._remembered(digests.values())
+        left = [directory for directory in directories if digests[directory] not in self._passed]
         outcomes: dict[Path, list[str]] = {}
+        if left:
+            _LOGGER.info("trial of bundles that are new to this machine", extra={"bundles": len(left)})
         while left:
             # A process ends with the bundle that ends it; another goes on after that.
             tried = await self._load(left, gives_way=gives_way)
@@ -148,9 +158,17 @@ class TrialLoader:
                 tried = [["it was not tried: the process that loads it first did not start"] for _ in left]
             outcomes |= zip(left, tried, strict=False)
             left = left[len(tried) :]
-        if self._known:
-            self._known.add([entries[directory] for directory, reasons in outcomes.items() if not reasons])
+        passed = [digests[directory] for directory, reasons in outcomes.items() if digests[directory] and not reasons]
+        self._passed.update(passed)
+        if self._known and passed:
+            async with self._adding:
+                await asyncio.to_thread(self._known.add, [*map(self._known.entry_of, passed)])
         return {directory: BundleError(directory, reasons) for directory, reasons in outcomes.items() if reasons}
+
+    def _remembered(self, digests: Iterable[str]) -> set[str]:
+        """Return those of some digests of manifests whose bundles have passed a trial before."""
+        entries = set(self._known.entries()) if self._known else set()
+        return {digest for digest in digests if self._known and digest and self._known.entry_of(digest) in entries}
 
     async def _load(self, directories: Sequence[Path], *, gives_way: bool) -> list[list[str]]:
         """Return the reasons of the first bundles, up to the one that ended the process; nothing if none started."""
@@ -202,7 +220,17 @@ class TrialLoader:
                 how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
                 return [*answers, [f"loading it ends the process that loads it: {how}"]]
             answers.append(json.loads(line))
+            if count > 1:
+                _LOGGER.info("bundle tried", extra={"number": len(answers), "of": count})
         return answers
+
+
+def _digest(directory: Path) -> str:
+    """Return the SHA-256 of a bundle's manifest; empty if it cannot be read."""
+    try:
+        return manifest_digest(directory)
+    except BundleError:
+        return ""
 
 
 def main() -> None:

@@ -59,7 +59,8 @@ class ModelUsage:
     Belongs to one event loop. A model that rests is loaded by its first call in a thread. The calls that come meanwhile
     wait for the same load; if it fails, they fail, and later ones until the load may be tried again. If all threads are
     loading, one for each core, the next model is the one whose calls have waited longest, added up. Only then does it
-    get memory: if this is short, the least recently used model without calls leaves.
+    get memory: if this is short, the least recently used model without calls leaves. A model that is new to the machine
+    has its trial before, which takes no thread from the loads of others.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ModelUsage:
         on_demand: OnDemand | None = None,
         *,
         load: Callable[[LoadedModel], LoadedModel | BundleError],
+        require_trial: Callable[[LoadedModel], Awaitable[None]] | None = None,
         drop: Callable[[LoadedModel], Awaitable[None]],
         metrics: ServerMetrics,
     ) -> None:
@@ -75,10 +77,11 @@ class ModelUsage:
         Args:
             on_demand: Limits of the models in memory; None if all stay.
             load: Loads a model that rests, in a thread.
+            require_trial: Raises BundleError unless a model may be loaded in this process; None if all may.
             drop: Makes the workers drop their state of a model without calls.
         """
         self._on_demand = on_demand or OnDemand()
-        self._load, self._drop, self._metrics = load, drop, metrics
+        self._load, self._require_trial, self._drop, self._metrics = load, require_trial, drop, metrics
         self._calls: dict[LoadedModel, int] = {}
         self._kept: Counter[LoadedModel] = Counter()
         """Calls that will use a model later."""
@@ -88,6 +91,10 @@ class ModelUsage:
         """Calls that wait for models that rest, with the time of their arrival."""
         self._coming: set[LoadedModel] = set()
         """Models of `_waiting` that are being loaded, or that others leave for."""
+        self._trying: set[LoadedModel] = set()
+        """Models of `_waiting` that have their trial."""
+        self._tried: set[LoadedModel] = set()
+        """Models that may be loaded."""
         self._held: dict[LoadedModel, _Tenure] = {}
         """Models that count as memory; on demand only."""
         self._failures: dict[LoadedModel, _Failure] = {}
@@ -97,6 +104,7 @@ class ModelUsage:
         self._turn = asyncio.Lock()
         """Held by whoever makes room, first come, first served."""
         self._max_loads = usable_cores()
+        self._trials = asyncio.Semaphore(self._max_loads)
         self._threads = Threads(self._max_loads, "loading-on-demand")
         self._tasks: set[asyncio.Task[None]] = set()
         metrics.model_memory_limit_bytes.value = self._on_demand.memory_bytes or math.inf
@@ -202,15 +210,35 @@ class ModelUsage:
         return ModelLoadError(message, retry_after_seconds=max(0.0, failure.retry_at - now))
 
     def _bring_next(self) -> None:
-        """Begin to load the models whose calls have waited longest, as far as there are threads."""
+        """Try new models; begin to load the others whose calls have waited longest, as far as there are threads."""
         now = time.monotonic()
+        for model in [each for each in self._waiting if each not in self._tried | self._trying]:
+            if self._require_trial:
+                self._trying.add(model)
+                self._start(self._try(model, self._require_trial))
+            else:
+                self._tried.add(model)
         # In the order of arrival, which decides between equals.
         while len(self._coming) < self._max_loads and (
-            queue := [each for each in self._waiting if each not in self._coming]
+            queue := [each for each in self._waiting if each in self._tried and each not in self._coming]
         ):
             model = max(queue, key=lambda each: sum(now - began for began in self._waiting[each].values()))
             self._coming.add(model)
             self._start(self._bring(model))
+
+    async def _try(self, model: LoadedModel, require_trial: Callable[[LoadedModel], Awaitable[None]]) -> None:
+        """Let a model be loaded from now on; if that is refused, pass the reason to the waiting calls."""
+        error: Exception | None = None
+        try:
+            async with self._trials:
+                await require_trial(model)
+            self._tried.add(model)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            error = self._failed(model, fault)
+        self._trying.remove(model)
+        if error:
+            self._end_wait(model, error)
+        self._bring_next()
 
     async def _bring(self, model: LoadedModel) -> None:
         """Load a model once there is room, and pass the outcome to the waiting calls."""
@@ -226,7 +254,12 @@ class ModelUsage:
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = self._failed(model, fault)
         self._coming.remove(model)
-        for arrived in self._waiting.pop(model):
+        self._end_wait(model, error)
+        self._bring_next()
+
+    def _end_wait(self, model: LoadedModel, error: Exception | None) -> None:
+        """Pass an error, or None for success, to the calls that wait for a model."""
+        for arrived in self._waiting.pop(model, {}):
             if arrived.done():
                 continue
             if error:
@@ -236,7 +269,6 @@ class ModelUsage:
                 self.begin(model)
                 arrived.set_result(None)
         self._changed.set()
-        self._bring_next()
 
     async def _loaded(self, model: LoadedModel) -> None:
         began = time.monotonic()
@@ -327,6 +359,7 @@ class ModelUsage:
         """Forget a model that is no longer served."""
         for facts in (self._used_at, self._failures, self._since):
             facts.pop(model, None)
+        self._tried.discard(model)
 
     def start(self) -> None:
         """Let models leave that have rested for long enough, from now on."""
