@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.kernels.decode import ONE_STEP, Interrupt, StepLimit
+from xuanzang.kernels.graphs import GraphBinding
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence, TargetHypothesis
@@ -221,13 +222,18 @@ def test_newcomers_of_any_lengths_are_encoded_at_once_where_padding_is_skipped(
     runtime: Sessions, texts: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs: list[set[str]] = []
-    bind = Binding.bind
 
-    def recorded(binding: Binding, bound: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
-        inputs.append(set(bound))
-        bind(binding, bound, outputs)
+    def record(kind: type[Binding | GraphBinding]) -> None:
+        bind = kind.bind
 
-    monkeypatch.setattr(Binding, "bind", recorded)
+        def recorded(binding: Any, bound: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+            inputs.append(set(bound))
+            bind(binding, bound, outputs)
+
+        monkeypatch.setattr(kind, "bind", recorded)
+
+    record(Binding)
+    record(GraphBinding)
     sentences = [Sentence(source_ids=ids, options=KINDS[0]) for ids in texts]
     Decoder(runtime).admit(sentences)
     assert (len(inputs) == 1) == runtime.skips_padding

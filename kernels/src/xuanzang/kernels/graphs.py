@@ -17,7 +17,7 @@ from xuanzang.kernels.step_functions import address, members
 NAMES = ("XuanzangOpenGraph", "XuanzangCloseGraph", "XuanzangGraphNames", "XuanzangRun", "XuanzangDecode")
 """Functions that take long, or that open and close graphs; they release the interpreter's lock."""
 SHARING_NAMES = ("XuanzangBeginSharing", "XuanzangEndSharing", "XuanzangReleasePages", "XuanzangFreeSharing")
-"""Functions for weights in a file, which take a moment; graphs are opened between the first two."""
+"""Functions for packed weights; graphs are opened between the first two. They release the interpreter's lock."""
 BINDING_NAMES = ("XuanzangNewBinding", "XuanzangFreeBinding", "XuanzangBind")
 """Functions that take less time than getting the lock back may."""
 
@@ -221,7 +221,7 @@ class SharedColumns:
         Args:
             descriptor: The file's; None for weights in the memory of the process.
         """
-        functions = ctypes.PyDLL(str(library))
+        functions = ctypes.CDLL(str(library))
         self._begin, self._end, self._release, self._free = (getattr(functions, name) for name in SHARING_NAMES)
         self._begin.argtypes, self._begin.restype = (ctypes.c_int64,), ctypes.c_void_p
         self._end.argtypes, self._end.restype = (ctypes.c_void_p,), ctypes.c_int64

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1exuanzang/bundle/v1/graph.proto\x12\x12xuanzang.bundle.v1\"\xab\x01\n\tOnnxModel\x12,\n\x05graph\x18\x07 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12;\n\rtraining_info\x18\x14 \x03(\x0b\x32$.xuanzang.bundle.v1.OnnxTrainingInfo\x12\x33\n\tfunctions\x18\x19 \x03(\x0b\x32 .xuanzang.bundle.v1.OnnxFunction\"{\n\x10OnnxTrainingInfo\x12\x35\n\x0einitialization\x18\x01 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12\x30\n\talgorithm\x18\x02 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\"\xdd\x01\n\tOnnxGraph\x12*\n\x04node\x18\x01 \x03(\x0b\x32\x1c.xuanzang.bundle.v1.OnnxNode\x12\x33\n\x0binitializer\x18\x05 \x03(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12-\n\x06output\x18\x0c \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxValue\x12@\n\x12sparse_initializer\x18\x0f \x03(\x0b\x32$.xuanzang.bundle.v1.OnnxSparseTensor\"\x19\n\tOnnxValue\x12\x0c\n\x04name\x18\x01 \x01(\t\"v\n\x0cOnnxFunction\x12*\n\x04node\x18\x07 \x03(\x0b\x32\x1c.xuanzang.bundle.v1.OnnxNode\x12:\n\x0f\x61ttribute_proto\x18\x0b \x03(\x0b\x32!.xuanzang.bundle.v1.OnnxAttribute\"`\n\x08OnnxNode\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12\x34\n\tattribute\x18\x05 \x03(\x0b\x32!.xuanzang.bundle.v1.OnnxAttribute\"\xbf\x02\n\rOnnxAttribute\x12)\n\x01t\x18\x05 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12(\n\x01g\x18\x06 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12/\n\x07tensors\x18\n \x03(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12-\n\x06graphs\x18\x0b \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12;\n\rsparse_tensor\x18\x16 \x01(\x0b\x32$.xuanzang.bundle.v1.OnnxSparseTensor\x12<\n\x0esparse_tensors\x18\x17 \x03(\x0b\x32$.xuanzang.bundle.v1.OnnxSparseTensor\"s\n\x10OnnxSparseTensor\x12.\n\x06values\x18\x01 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12/\n\x07indices\x18\x02 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\"z\n\nOnnxTensor\x12\x11\n\tdata_type\x18\x02 \x01(\x05\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x34\n\rexternal_data\x18\r \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxEntry\x12\x15\n\rdata_location\x18\x0e \x01(\x05\"\'\n\tOnnxEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1exuanzang/bundle/v1/graph.proto\x12\x12xuanzang.bundle.v1\"\xe2\x01\n\tOnnxModel\x12,\n\x05graph\x18\x07 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12\x35\n\x0emetadata_props\x18\x0e \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxEntry\x12;\n\rtraining_info\x18\x14 \x03(\x0b\x32$.xuanzang.bundle.v1.OnnxTrainingInfo\x12\x33\n\tfunctions\x18\x19 \x03(\x0b\x32 .xuanzang.bundle.v1.OnnxFunction\"{\n\x10OnnxTrainingInfo\x12\x35\n\x0einitialization\x18\x01 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12\x30\n\talgorithm\x18\x02 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\"\xdd\x01\n\tOnnxGraph\x12*\n\x04node\x18\x01 \x03(\x0b\x32\x1c.xuanzang.bundle.v1.OnnxNode\x12\x33\n\x0binitializer\x18\x05 \x03(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12-\n\x06output\x18\x0c \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxValue\x12@\n\x12sparse_initializer\x18\x0f \x03(\x0b\x32$.xuanzang.bundle.v1.OnnxSparseTensor\"\x19\n\tOnnxValue\x12\x0c\n\x04name\x18\x01 \x01(\t\"v\n\x0cOnnxFunction\x12*\n\x04node\x18\x07 \x03(\x0b\x32\x1c.xuanzang.bundle.v1.OnnxNode\x12:\n\x0f\x61ttribute_proto\x18\x0b \x03(\x0b\x32!.xuanzang.bundle.v1.OnnxAttribute\"`\n\x08OnnxNode\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12\x34\n\tattribute\x18\x05 \x03(\x0b\x32!.xuanzang.bundle.v1.OnnxAttribute\"\xbf\x02\n\rOnnxAttribute\x12)\n\x01t\x18\x05 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12(\n\x01g\x18\x06 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12/\n\x07tensors\x18\n \x03(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12-\n\x06graphs\x18\x0b \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxGraph\x12;\n\rsparse_tensor\x18\x16 \x01(\x0b\x32$.xuanzang.bundle.v1.OnnxSparseTensor\x12<\n\x0esparse_tensors\x18\x17 \x03(\x0b\x32$.xuanzang.bundle.v1.OnnxSparseTensor\"s\n\x10OnnxSparseTensor\x12.\n\x06values\x18\x01 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\x12/\n\x07indices\x18\x02 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.OnnxTensor\"z\n\nOnnxTensor\x12\x11\n\tdata_type\x18\x02 \x01(\x05\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x34\n\rexternal_data\x18\r \x03(\x0b\x32\x1d.xuanzang.bundle.v1.OnnxEntry\x12\x15\n\rdata_location\x18\x0e \x01(\x05\"\'\n\tOnnxEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,23 +32,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'xuanzang.bundle.v1.graph_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ONNXMODEL']._serialized_start=55
-  _globals['_ONNXMODEL']._serialized_end=226
-  _globals['_ONNXTRAININGINFO']._serialized_start=228
-  _globals['_ONNXTRAININGINFO']._serialized_end=351
-  _globals['_ONNXGRAPH']._serialized_start=354
-  _globals['_ONNXGRAPH']._serialized_end=575
-  _globals['_ONNXVALUE']._serialized_start=577
-  _globals['_ONNXVALUE']._serialized_end=602
-  _globals['_ONNXFUNCTION']._serialized_start=604
-  _globals['_ONNXFUNCTION']._serialized_end=722
-  _globals['_ONNXNODE']._serialized_start=724
-  _globals['_ONNXNODE']._serialized_end=820
-  _globals['_ONNXATTRIBUTE']._serialized_start=823
-  _globals['_ONNXATTRIBUTE']._serialized_end=1142
-  _globals['_ONNXSPARSETENSOR']._serialized_start=1144
-  _globals['_ONNXSPARSETENSOR']._serialized_end=1259
-  _globals['_ONNXTENSOR']._serialized_start=1261
-  _globals['_ONNXTENSOR']._serialized_end=1383
-  _globals['_ONNXENTRY']._serialized_start=1385
-  _globals['_ONNXENTRY']._serialized_end=1424
+  _globals['_ONNXMODEL']._serialized_end=281
+  _globals['_ONNXTRAININGINFO']._serialized_start=283
+  _globals['_ONNXTRAININGINFO']._serialized_end=406
+  _globals['_ONNXGRAPH']._serialized_start=409
+  _globals['_ONNXGRAPH']._serialized_end=630
+  _globals['_ONNXVALUE']._serialized_start=632
+  _globals['_ONNXVALUE']._serialized_end=657
+  _globals['_ONNXFUNCTION']._serialized_start=659
+  _globals['_ONNXFUNCTION']._serialized_end=777
+  _globals['_ONNXNODE']._serialized_start=779
+  _globals['_ONNXNODE']._serialized_end=875
+  _globals['_ONNXATTRIBUTE']._serialized_start=878
+  _globals['_ONNXATTRIBUTE']._serialized_end=1197
+  _globals['_ONNXSPARSETENSOR']._serialized_start=1199
+  _globals['_ONNXSPARSETENSOR']._serialized_end=1314
+  _globals['_ONNXTENSOR']._serialized_start=1316
+  _globals['_ONNXTENSOR']._serialized_end=1438
+  _globals['_ONNXENTRY']._serialized_start=1440
+  _globals['_ONNXENTRY']._serialized_end=1479
 # @@protoc_insertion_point(module_scope)

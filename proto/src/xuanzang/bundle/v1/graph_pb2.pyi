@@ -21,11 +21,16 @@ class OnnxModel(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     GRAPH_FIELD_NUMBER: builtins.int
+    METADATA_PROPS_FIELD_NUMBER: builtins.int
     TRAINING_INFO_FIELD_NUMBER: builtins.int
     FUNCTIONS_FIELD_NUMBER: builtins.int
     @property
     def graph(self) -> global___OnnxGraph:
         """The main graph."""
+
+    @property
+    def metadata_props(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OnnxEntry]:
+        """Properties, such as "padding" of an encoder."""
 
     @property
     def training_info(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OnnxTrainingInfo]:
@@ -39,11 +44,12 @@ class OnnxModel(google.protobuf.message.Message):
         self,
         *,
         graph: global___OnnxGraph | None = ...,
+        metadata_props: collections.abc.Iterable[global___OnnxEntry] | None = ...,
         training_info: collections.abc.Iterable[global___OnnxTrainingInfo] | None = ...,
         functions: collections.abc.Iterable[global___OnnxFunction] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["graph", b"graph"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["functions", b"functions", "graph", b"graph", "training_info", b"training_info"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["functions", b"functions", "graph", b"graph", "metadata_props", b"metadata_props", "training_info", b"training_info"]) -> None: ...
 
 global___OnnxModel = OnnxModel
 
@@ -307,7 +313,7 @@ class OnnxEntry(google.protobuf.message.Message):
     KEY_FIELD_NUMBER: builtins.int
     VALUE_FIELD_NUMBER: builtins.int
     key: builtins.str
-    """The inputs."""
+    """Its name."""
     value: builtins.str
     """Its value."""
     def __init__(

@@ -26,6 +26,8 @@ _MAX_READS = 4
 _MAX_GRAPH_BYTES = 16 << 20
 _IN_ANOTHER_FILE = 1
 _MAX_DIGITS = 18
+# Property of encoders, which the exporter sets.
+_SKIPPED_PADDING = "padding", "skipped"
 # The beginning of the name, which has the type of floats added unless it is float32.
 _CROSS, _DECODER = "CrossAttention", "PagedAttention"
 # An encoder has either: onnxruntime's, which takes queries and keys apart, or one of a bundle, side by side.
@@ -102,6 +104,12 @@ def read_graph(directory: Path, name: str) -> graph_pb2.OnnxModel:
         return graph_pb2.OnnxModel.FromString(read_limited(directory, name, _MAX_GRAPH_BYTES))
     except DecodeError as error:
         raise BundleError(directory, [f"{name} is not an ONNX graph"]) from error
+
+
+def skips_padding(directory: Path, name: str) -> bool:
+    """Return whether the kernels of an encoder compute nothing for padding; raise BundleError if it cannot be read."""
+    properties = read_graph(directory, name).metadata_props
+    return any((each.key, each.value) == _SKIPPED_PADDING for each in properties)
 
 
 def _tensors(message: Message) -> Iterator[graph_pb2.OnnxTensor]:

@@ -21,6 +21,7 @@ from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.graph_interface import inspects_rows, page_slots
+from xuanzang.server.bundles.graphs import skips_padding
 from xuanzang.server.engine.arrays import Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import choose_kernels
@@ -167,10 +168,9 @@ class Sessions:
 
     def _open(self, bundle: Bundle) -> None:
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=self.has_shortlist)
-        self._encoder, *self._shortlist = map(self._opened, [encoder, *suggestions])
-        self._decoder = self._opened_decoder(decoder)
-        properties = self._encoder.get_modelmeta().custom_metadata_map
-        self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
+        self._encoder, self._decoder = map(self._opened, [encoder, decoder])
+        self._shortlist = [*map(self._opened_by_package, suggestions)]
+        self.skips_padding = self._library is not None and skips_padding(self._directory, encoder.file)
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
     def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
@@ -187,15 +187,14 @@ class Sessions:
         if self._packed:
             self._packed.release()
 
-    def _opened(self, graph: manifest_pb2.Graph) -> onnxruntime.InferenceSession:
-        session = self.open(graph.file)
-        self._compare(graph, [value.name for value in (*session.get_inputs(), *session.get_outputs())])
-        return session
+    def _opened(self, graph: manifest_pb2.Graph) -> Graph | onnxruntime.InferenceSession:
+        """Open encoder or decoder: where there are kernels, by them.
 
-    def _opened_decoder(self, graph: manifest_pb2.Graph) -> Graph | onnxruntime.InferenceSession:
-        """Open the decoder: where there are kernels, by them, which then take steps without the interpreter."""
+        They pack, write and compare weights without the interpreter's lock, which onnxruntime's Python package holds
+        while it opens a graph; and they take steps without the interpreter.
+        """
         if not self._library:
-            return self._opened(graph)
+            return self._opened_by_package(graph)
         path, threads = self._directory / graph.file, self._intra_op_threads
         if threads > 1:
             _share_threads(threads)
@@ -205,6 +204,11 @@ class Sessions:
             raise _not_opened(path, error) from error
         self._compare(graph, opened.names)
         return opened
+
+    def _opened_by_package(self, graph: manifest_pb2.Graph) -> onnxruntime.InferenceSession:
+        session = self.open(graph.file)
+        self._compare(graph, [value.name for value in (*session.get_inputs(), *session.get_outputs())])
+        return session
 
     def _compare(self, graph: manifest_pb2.Graph, names: Sequence[str]) -> None:
         """Compare the inputs and outputs of a graph with those of the manifest."""
@@ -257,17 +261,20 @@ class Sessions:
         [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
         return np.array(suggested)
 
-    def new_bindings(self, *, shrinks: bool = False) -> tuple[Binding, Binding | GraphBinding]:
+    def new_bindings(self, *, shrinks: bool = False) -> tuple[Binding | GraphBinding, Binding | GraphBinding]:
         """Return bindings of encoder and decoder for one batch; `shrinks`: whether each run frees its memory."""
         options = None
         if shrinks:
             options = onnxruntime.RunOptions()
             device = "cpu:0" if self._device == "cpu" else "cpu:0;gpu:0"
             options.add_run_config_entry("memory.enable_memory_arena_shrinkage", device)
-        encoder = Binding(self._encoder, options, staged_on=self._staged_on)
-        if isinstance(self._decoder, Graph):
-            return encoder, self._decoder.new_binding(shrinks=shrinks)
-        return encoder, Binding(self._decoder, options, staged_on=self._staged_on)
+
+        def binding_of(graph: Graph | onnxruntime.InferenceSession) -> Binding | GraphBinding:
+            if isinstance(graph, Graph):
+                return graph.new_binding(shrinks=shrinks)
+            return Binding(graph, options, staged_on=self._staged_on)
+
+        return binding_of(self._encoder), binding_of(self._decoder)
 
 
 def _graphs(bundle: Bundle, *, shortlist: bool) -> list[manifest_pb2.Graph]:
