@@ -1,38 +1,35 @@
-"""Client for asyncio."""
-
-# ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
+"""Client for asyncio: the methods of the blocking client, awaited."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from xuanzang.client._calls.waits import AsyncWaits
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._methods.core import ClientCore
 from xuanzang.client._methods.stream import TEXTS_IN_FLIGHT
-from xuanzang.client._values.capsule import Capsule
-from xuanzang.client._values.explanations import AttentionKind, Explanation
-from xuanzang.client._values.options import described_by
-from xuanzang.client._values.replay import Replay
-from xuanzang.client._values.results import (
-    DetectedLanguage,
-    DocumentTranslation,
-    ProgressiveTranslation,
-    StoredGlossary,
-    StreamedTranslation,
-    Translation,
-)
-from xuanzang.values.models import Model
-from xuanzang.values.options import ExplainOptions, Glossary, TranslateOptions
+from xuanzang.client._values.results import ProgressiveTranslation, StreamedTranslation
+from xuanzang.values.options import TranslateOptions
 
-if TYPE_CHECKING:
-    from xuanzang.documents import DocumentTexts, Limits, OnProgress, TranslatedTexts, TranslationMemory
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
-@described_by(TranslationClient)
+def _awaited(
+    method: Callable[Concatenate[TranslationClient, Arguments], Result],
+) -> Callable[Concatenate[AsyncTranslationClient, Arguments], Coroutine[Any, Any, Result]]:
+    """Return a method of the blocking client as a coroutine function: here its call returns what is to be awaited."""
+
+    @wraps(method)
+    async def call(self: Any, /, *arguments: Any, **named: Any) -> Any:
+        return await method(self, *arguments, **named)  # type: ignore[misc]
+
+    return call
+
+
 class AsyncTranslationClient(ClientCore):
     """Asyncio client of one or several xuanzang servers; tasks of one event loop may share it.
 
@@ -42,6 +39,7 @@ class AsyncTranslationClient(ClientCore):
     """
 
     _waits = AsyncWaits
+    _run = staticmethod(lambda work: work)
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,23 +49,16 @@ class AsyncTranslationClient(ClientCore):
     ) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        await self._calls.close()
-
-    async def translate(
-        self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
-    ) -> list[Translation]:
-        return await self._translated(texts, timeout, **options)
-
-    async def translate_one(
-        self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
-    ) -> Translation:
-        return await self._translated_one(text, timeout, **options)
+    close = _awaited(TranslationClient.close)
+    translate = _awaited(TranslationClient.translate)
+    translate_one = _awaited(TranslationClient.translate_one)
 
     def translate_progressively(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> AsyncGenerator[ProgressiveTranslation, None]:
         return self._parts(text, timeout, **options)
+
+    translate_progressively.__doc__ = TranslationClient.translate_progressively.__doc__
 
     def translate_stream(
         self,
@@ -80,79 +71,15 @@ class AsyncTranslationClient(ClientCore):
     ) -> AsyncGenerator[StreamedTranslation, None]:
         return self._streamed(texts, timeout, ordered=ordered, max_in_flight=max_in_flight, **options)
 
-    async def explain(
-        self,
-        text: str,
-        *,
-        attention_kinds: Sequence[AttentionKind | str] = (AttentionKind.CROSS,),
-        attention_layers: Sequence[int] = (),
-        attention_heads: bool = False,
-        timeout: float | None = None,
-        **options: Unpack[ExplainOptions],
-    ) -> Explanation:
-        attention = {"attention_kinds": attention_kinds, "attention_layers": attention_layers}
-        return await self._explained(text, timeout, attention_heads=attention_heads, **attention, **options)
+    translate_stream.__doc__ = TranslationClient.translate_stream.__doc__
 
-    async def detect_languages(
-        self, texts: Sequence[str], *, timeout: float | None = None
-    ) -> list[list[DetectedLanguage]]:
-        return await self._detected(texts, timeout)
-
-    async def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
-        return await self._replayed(capsule, timeout)
-
-    async def list_models(self, *, timeout: float | None = None) -> list[Model]:
-        return await self._models(timeout)
-
-    async def translate_document(
-        self,
-        source: str | Path | bytes,
-        *,
-        suffix: str | None = None,
-        encoding: str | None = None,
-        columns: Sequence[str] | None = None,
-        memory: TranslationMemory | None = None,
-        on_progress: OnProgress | None = None,
-        limits: Limits | None = None,
-        timeout: float | None = None,
-        **options: Unpack[TranslateOptions],
-    ) -> DocumentTranslation:
-        reading = {"suffix": suffix, "encoding": encoding, "columns": columns, "limits": limits}
-        others: Any = {"memory": memory, "on_progress": on_progress, **options}
-        return await self._document(source, timeout, reading=reading, **others)
-
-    async def translate_document_texts(
-        self,
-        texts: DocumentTexts,
-        *,
-        memory: TranslationMemory | None = None,
-        on_progress: OnProgress | None = None,
-        timeout: float | None = None,
-        **options: Unpack[TranslateOptions],
-    ) -> TranslatedTexts:
-        return await self._document_texts(texts, timeout, memory=memory, on_progress=on_progress, **options)
-
-    async def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
-        return await self._glossaries(timeout)
-
-    async def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
-        return await self._glossary_entries(name, timeout)
-
-    async def create_glossary(
-        self,
-        name: str,
-        entries: Glossary,
-        *,
-        source_language: str,
-        target_language: str,
-        version: str = "",
-        display_name: str = "",
-        replace: bool = False,
-        timeout: float | None = None,
-    ) -> StoredGlossary:
-        about = {"version": version, "display_name": display_name, "replace": replace}
-        languages = (source_language, target_language)
-        return await self._created(name, entries, timeout, languages=languages, **about)
-
-    async def delete_glossary(self, name: str, *, timeout: float | None = None) -> None:
-        await self._deleted(name, timeout)
+    explain = _awaited(TranslationClient.explain)
+    detect_languages = _awaited(TranslationClient.detect_languages)
+    replay = _awaited(TranslationClient.replay)
+    list_models = _awaited(TranslationClient.list_models)
+    translate_document = _awaited(TranslationClient.translate_document)
+    translate_document_texts = _awaited(TranslationClient.translate_document_texts)
+    list_glossaries = _awaited(TranslationClient.list_glossaries)
+    list_glossary_entries = _awaited(TranslationClient.list_glossary_entries)
+    create_glossary = _awaited(TranslationClient.create_glossary)
+    delete_glossary = _awaited(TranslationClient.delete_glossary)

@@ -35,6 +35,11 @@ class TranslationClient(ClientCore):
     A call that a server did not answer is made again, on another address if there is one, within its timeout;
     client/README.md says when.
 
+    Every method takes `timeout`, the time limit in seconds of each call or, of streams and documents, of each wait for
+    an answer; None: the client's. Every method raises TranslationError if the server refuses the request, fails, or
+    cannot be reached in time, TypeError for a value of the wrong type or an unknown option, and ValueError for a
+    `timeout` that is out of range.
+
     Args:
         address: Server as "host:port", or several as a sequence of them; the port is 50051 if there is none. If a host
             name has several addresses, all are used in turn.
@@ -62,6 +67,7 @@ class TranslationClient(ClientCore):
     """
 
     _waits = BlockingWaits
+    _run = staticmethod(run)
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +79,7 @@ class TranslationClient(ClientCore):
 
     def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
-        run(self._calls.close())
+        return self._run(self._calls.close())
 
     @lists_options(TranslateOptions)
     def translate(
@@ -83,23 +89,18 @@ class TranslationClient(ClientCore):
 
         Args:
             texts: Texts in the source language, at most 1024; `translate_stream` takes any number.
-            timeout: Time limit of the whole call in seconds; None: the client's.
             options: Keyword arguments listed in TranslateOptions.
 
         Returns:
             One translation per text, in the same order.
-
-        Raises:
-            TranslationError: The server refused the request, failed or could not be reached in time.
-            TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
         """
-        return run(self._translated(texts, timeout, **options))
+        return self._run(self._translated(texts, timeout, **options))
 
     def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> Translation:
         """Translate one text; see `translate`."""
-        return run(self._translated_one(text, timeout, **options))
+        return self._run(self._translated_one(text, timeout, **options))
 
     @lists_options(TranslateOptions)
     def translate_progressively(
@@ -107,17 +108,12 @@ class TranslationClient(ClientCore):
     ) -> Iterator[ProgressiveTranslation]:
         """Translate one text and yield each part of the translation as soon as it is final.
 
-        A part never changes after it was yielded. The call starts when the first part is requested; closing the
-        iterator early cancels it.
+        A part never changes after it was yielded, whatever ends the call. The call starts when the first part is
+        requested; closing the iterator early cancels it.
 
         Args:
             text: Text in the source language, of one or several sentences.
-            timeout: Time limit of the whole call in seconds; None: the client's.
             options: Keyword arguments listed in TranslateOptions.
-
-        Raises:
-            TranslationError: The server refused the request, failed or could not be reached in time. Parts already
-                yielded remain valid.
         """
         return iterated(self._parts(text, timeout, **options))
 
@@ -133,20 +129,18 @@ class TranslationClient(ClientCore):
     ) -> Iterator[StreamedTranslation]:
         """Translate any number of texts over one stream, which opens when the first result is requested.
 
-        A text that the server refuses yields a result with `error`; the stream continues.
+        A text that the server refuses yields a result with `error`; the stream continues. Waiting for the next text
+        does not count towards `timeout`.
 
         Args:
             texts: Texts in the source language, read by another thread. An exception of the iterable is raised here
                 after the results of the texts before it.
             ordered: Whether results come in the order of the texts instead of as they finish.
             max_in_flight: Maximum number of texts sent whose results have not been yielded.
-            timeout: Time limit in seconds of each wait for an answer; None: the client's. Waiting for the next text
-                does not count.
             options: Keyword arguments listed in TranslateOptions.
 
         Raises:
-            TranslationError: The stream as a whole failed.
-            ValueError: `max_in_flight` or `timeout` is out of range.
+            ValueError: `max_in_flight` is below 1.
         """
         results = self._streamed(texts, timeout, ordered=ordered, max_in_flight=max_in_flight, **options)
         return iterated(results)
@@ -169,58 +163,39 @@ class TranslationClient(ClientCore):
             attention_kinds: Attention to return, such as "cross", "encoder" or "decoder", each at most once.
             attention_layers: Layers whose attention is returned, from 0; none: all.
             attention_heads: Whether attention is returned of each head, after the mean of all.
-            timeout: Time limit of the whole call in seconds; None: the client's.
             options: Keyword arguments listed in ExplainOptions.
 
         Returns:
             The translation that `translate_one` returns for these options, and how it was found.
-
-        Raises:
-            TranslationError: The server refused the request, explains nothing, or could not be reached in time.
-            TypeError: A value of the wrong type, or an unknown option.
         """
         attention = {"attention_kinds": attention_kinds, "attention_layers": attention_layers}
-        return run(self._explained(text, timeout, attention_heads=attention_heads, **attention, **options))
+        return self._run(self._explained(text, timeout, attention_heads=attention_heads, **attention, **options))
 
     def detect_languages(self, texts: Sequence[str], *, timeout: float | None = None) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
 
         Args:
             texts: Texts in any language, at most 1024; the first 1000 characters of each are looked at.
-            timeout: Time limit of the whole call in seconds; None: the client's.
 
         Returns:
             For each text the languages that it may be in, likeliest first; none if nothing tells its language.
-
-        Raises:
-            TranslationError: The server refused the request, lacks the libraries, or could not be reached in time.
-            TypeError: A lone text instead of a sequence, or an element that is no str.
         """
-        return run(self._detected(texts, timeout))
+        return self._run(self._detected(texts, timeout))
 
     def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
         """Send the requests of a capsule again and compare the answers with the recorded ones.
 
         Args:
             capsule: Capsule, as `Capsule.read` returns it.
-            timeout: Time limit of each call in seconds; None: the client's.
 
         Returns:
             One comparison for each request.
-
-        Raises:
-            TranslationError: The server refused a request, such as one for a model that it does not have, failed or
-                could not be reached in time.
         """
-        return run(self._replayed(capsule, timeout))
+        return self._run(self._replayed(capsule, timeout))
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
-        """List the models that the server offers.
-
-        Raises:
-            TranslationError: The server could not be reached in time.
-        """
-        return run(self._models(timeout))
+        """List the models that the server offers."""
+        return self._run(self._models(timeout))
 
     @lists_options(TranslateOptions)
     def translate_document(
@@ -247,18 +222,16 @@ class TranslationClient(ClientCore):
             columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
             memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
-            timeout: Time limit in seconds of each wait for an answer; None: the client's.
             options: Keyword arguments listed in TranslateOptions.
 
         Raises:
             DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
             OSError: The file cannot be read.
-            TranslationError: The server could not be reached, failed, or refused more than single texts.
-            ValueError: The memory is damaged, or `timeout` is out of range.
+            ValueError: The memory is damaged.
         """
         reading = {"suffix": suffix, "encoding": encoding, "columns": columns, "limits": limits}
         others: Any = {"memory": memory, "on_progress": on_progress, **options}
-        return run(self._document(source, timeout, reading=reading, **others))
+        return self._run(self._document(source, timeout, reading=reading, **others))
 
     @lists_options(TranslateOptions)
     def translate_document_texts(
@@ -278,28 +251,19 @@ class TranslationClient(ClientCore):
         Args:
             memory: Translation memory; known texts are not sent, and new translations are added.
             on_progress: Receiver of the number of texts done and of all texts.
-            timeout: Time limit in seconds of each wait for an answer; None: the client's.
             options: Keyword arguments listed in TranslateOptions.
 
         Raises:
-            TranslationError: The server could not be reached, failed, or refused more than single texts.
-            ValueError: The memory is damaged, or `timeout` is out of range.
+            ValueError: The memory is damaged.
         """
-        return run(self._document_texts(texts, timeout, memory=memory, on_progress=on_progress, **options))
+        return self._run(self._document_texts(texts, timeout, memory=memory, on_progress=on_progress, **options))
 
     def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
-        """List the glossaries that the server holds.
-
-        Raises:
-            TranslationError: The server could not be reached in time.
-        """
-        return run(self._glossaries(timeout))
+        """List the glossaries that the server holds."""
+        return self._run(self._glossaries(timeout))
 
     def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
         """List the entries of a glossary, for callers who may store one.
-
-        Args:
-            timeout: Time limit of the whole call in seconds; None: the client's.
 
         Returns:
             Translations by term.
@@ -307,9 +271,8 @@ class TranslationClient(ClientCore):
         Raises:
             GlossaryNotFoundError: The server holds none of that name.
             AccessDeniedError: This caller may not store glossaries.
-            TranslationError: The server stores none, or could not be reached in time.
         """
-        return run(self._glossary_entries(name, timeout))
+        return self._run(self._glossary_entries(name, timeout))
 
     def create_glossary(
         self,
@@ -333,26 +296,20 @@ class TranslationClient(ClientCore):
             version: Version that its author gives it.
             display_name: Name for people, at most 1024 characters in one line.
             replace: Whether it takes the place of another one of that name.
-            timeout: Time limit of the whole call in seconds; None: the client's.
 
         Raises:
             InvalidRequestError: It has faults, or there is another one of that name.
             AccessDeniedError: This caller may not store glossaries.
-            TranslationError: The server stores none, or could not be reached in time.
         """
         about = {"version": version, "display_name": display_name, "replace": replace}
         languages = (source_language, target_language)
-        return run(self._created(name, entries, timeout, languages=languages, **about))
+        return self._run(self._created(name, entries, timeout, languages=languages, **about))
 
     def delete_glossary(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a glossary of a server that lets this caller.
 
-        Args:
-            timeout: Time limit of the whole call in seconds; None: the client's.
-
         Raises:
             GlossaryNotFoundError: The server holds none of that name.
             AccessDeniedError: This caller may not store glossaries.
-            TranslationError: The server stores none, or could not be reached in time.
         """
-        run(self._deleted(name, timeout))
+        return self._run(self._deleted(name, timeout))

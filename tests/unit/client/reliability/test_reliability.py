@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.first_contact import Finding, FirstContact
-from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
+from xuanzang.client._reliability.plan import CallPlan, Shared
 from xuanzang.client._reliability.tries import (
     FLOOR_SECONDS,
     MAX_SAMPLES,
     MIN_SAMPLES,
     MULTIPLE,
     QUANTILE,
+    STREAM,
     Fault,
     FaultKind,
     Latencies,
@@ -350,14 +351,15 @@ def test_closing_a_plan_frees_its_addresses() -> None:
 @pytest.mark.parametrize(("progress", "ended_after"), [(False, 3), (True, None)])
 def test_a_session_with_answers_may_break_as_often_as_it_likes(progress: bool, ended_after: int | None) -> None:
     world = World()
-    session = SessionPlan(world.shared)
-    for number in range(1, 10):
-        while not session.open(deadline=world.now + 60).tries:
+    plan = world.plan(traits=STREAM)
+    for broken in range(1, 10):
+        while not (step := plan.step()).tries:
             world.now += 0.1
+        [(number, _)] = step.tries
         if progress:
-            session.answered()
-        if session.failed(BROKEN, deadline=world.now + 60):
-            assert number == ended_after
+            plan.forget_failures(deadline=world.now + 60)
+        if plan.failed(number, BROKEN):
+            assert broken == ended_after
             return
     assert ended_after is None
 

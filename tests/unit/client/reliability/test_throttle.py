@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from xuanzang import client as sdk
 from xuanzang.client._calls.status import fault_of
 from xuanzang.client._reliability.addresses import Addresses
-from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
+from xuanzang.client._reliability.plan import CallPlan, Shared, Step
 from xuanzang.client._reliability.throttle import (
     LONGEST_HOLD,
     MIN_CALLS,
@@ -25,7 +25,6 @@ from xuanzang.client._reliability.throttle import (
     WINDOW_SECONDS,
     CallShape,
     Throttle,
-    Throttles,
 )
 from xuanzang.client._reliability.tries import Fault, FaultKind, Method
 from xuanzang.translation.v1 import status_pb2
@@ -44,13 +43,13 @@ class World:
         self.now = 1000.0
         # Without a seed every draw is 1, so that nothing is left to chance.
         self.random: Callable[[], float] = (lambda: 1.0) if seed is None else random.Random(seed).random
-        self.throttles = Throttles(addresses, clock=self.clock, random=self.random)
+        self.throttles = [Throttle(self.clock) for _ in range(addresses)]
         names = [f"address {number}" for number in range(addresses)]
         self.shared = Shared(
             addresses=Addresses(names, clock=self.clock, random=self.random),
             clock=self.clock,
             random=self.random,
-            throttles=self.throttles if throttled else None,
+            throttles=self.throttles if throttled else (),
         )
 
     def clock(self) -> float:
@@ -82,51 +81,54 @@ OUTCOMES = st.lists(st.tuples(st.floats(0.0, 3.0), st.booleans()), max_size=80)
 
 @given(OUTCOMES)
 def test_the_chance_is_the_formula_over_the_window(outcomes: list[Outcome]) -> None:
-    throttle, now, counted = Throttle(), 0.0, []
+    world, counted = World(), []
+    [throttle] = world.throttles
     for gap, accepted in outcomes:
-        now += gap
-        throttle.count(now, accepted=accepted)
-        counted.append((math.floor(now), accepted))
-        recent = [each for second, each in counted if second > math.floor(now) - WINDOW_SECONDS]
+        world.now += gap
+        throttle.accepted() if accepted else throttle.held_back(SHAPE)
+        counted.append((math.floor(world.now), accepted))
+        recent = [each for second, each in counted if second > math.floor(world.now) - WINDOW_SECONDS]
         calls = len(recent)
         expected = max(0.0, (calls - MULTIPLE * sum(recent)) / (calls + 1)) if calls >= MIN_CALLS else 0.0
-        assert throttle.chance(now) == pytest.approx(expected)
+        assert throttle.wait(SHAPE, expected + 1e-9) is None
+        assert expected == 0.0 or throttle.wait(SHAPE, expected - 1e-9) is not None
 
 
 @given(OUTCOMES, st.floats(0.0, 1.0, exclude_max=True))
 def test_a_server_that_accepts_half_of_the_calls_gets_them_all(outcomes: list[Outcome], draw: float) -> None:
-    throttle, now = Throttle(), 0.0
+    world = World()
+    [throttle] = world.throttles
     for gap, accepted in outcomes:
-        now += gap
-        throttle.count(now, accepted=True)
-        throttle.count(now, accepted=accepted)
-        assert throttle.wait(SHAPE, now, draw) is None
+        world.now += gap
+        throttle.accepted()
+        throttle.accepted() if accepted else throttle.held_back(SHAPE)
+        assert throttle.wait(SHAPE, draw) is None
 
 
 @given(st.floats(0.01, 20.0), st.floats(0.0, 0.99))
 def test_calls_as_hard_as_a_refused_one_wait_as_the_server_asked(delay: float, share: float) -> None:
     world, held = World(), min(delay, LONGEST_HOLD)
-    world.throttles.refused(0, SHAPE, delay)
+    world.throttles[0].refused(SHAPE, delay)
     world.now += held * share
-    assert world.throttles.waits(SHAPE)[0] == pytest.approx(delay - held * share)
+    assert world.shared.waits(SHAPE)[0] == pytest.approx(delay - held * share)
     world.now += held * (1 - share) + 1e-6
-    assert world.throttles.waits(SHAPE) == {}
+    assert world.shared.waits(SHAPE) == {}
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 100.0))
 def test_a_refusal_says_nothing_of_smaller_calls_or_those_with_more_time(size: int, seconds: float) -> None:
     world = World()
-    world.throttles.refused(0, CallShape(size=1000, seconds=2.0), 1.0)
-    is_held = bool(world.throttles.waits(CallShape(size=size, seconds=seconds)))
+    world.throttles[0].refused(CallShape(size=1000, seconds=2.0), 1.0)
+    is_held = bool(world.shared.waits(CallShape(size=size, seconds=seconds)))
     assert is_held == (size >= 500 and seconds <= 2.0 * 1.1)
 
 
 def test_a_refusal_of_a_harder_call_does_not_hold_back_easier_ones_for_longer() -> None:
     world = World()
-    world.throttles.refused(0, CallShape(size=100, seconds=10.0), 0.5)
-    world.throttles.refused(0, CallShape(size=100, seconds=2.0), 4.0)
+    world.throttles[0].refused(CallShape(size=100, seconds=10.0), 0.5)
+    world.throttles[0].refused(CallShape(size=100, seconds=2.0), 4.0)
     world.now += 0.6
-    assert world.throttles.waits(CallShape(size=100, seconds=10.0)) == {}
+    assert world.shared.waits(CallShape(size=100, seconds=10.0)) == {}
 
 
 @settings(max_examples=10)
@@ -141,16 +143,16 @@ def test_an_overloaded_server_stays_busy_and_gets_few_calls_in_vain(multiple: fl
         credit = min(5.0, credit + gap * capacity)
         counts = number >= 10 * multiple * capacity
         offered += counts
-        if world.throttles.waits(SHAPE):
-            world.throttles.held_back(0, SHAPE)
+        if world.shared.waits(SHAPE):
+            world.throttles[0].held_back(SHAPE)
             continue
         sent += counts
         if credit >= 1.0:
             credit -= 1.0
             accepted += counts
-            world.throttles.accepted(0)
+            world.throttles[0].accepted()
         else:
-            world.throttles.refused(0, SHAPE, (1.0 - credit) / capacity)
+            world.throttles[0].refused(SHAPE, (1.0 - credit) / capacity)
     assert accepted >= 0.8 * min(10 * capacity, offered)
     assert sent <= 2.3 * 10 * capacity
 
@@ -161,12 +163,12 @@ def test_calls_are_sent_again_soon_after_an_overload(seed: int) -> None:
     world = World(seed=seed)
     for _ in range(1000):
         world.now += 0.01
-        world.throttles.refused(0, SHAPE, 0.02)
+        world.throttles[0].refused(SHAPE, 0.02)
     world.now += WINDOW_SECONDS + 1
     for _ in range(100):
         world.now += 0.1
-        assert world.throttles.waits(SHAPE) == {}
-        world.throttles.accepted(0)
+        assert world.shared.waits(SHAPE) == {}
+        world.throttles[0].accepted()
 
 
 def test_a_call_that_cannot_wait_fails_without_being_sent() -> None:
@@ -264,7 +266,7 @@ def test_other_failures_and_quotas_hold_nothing_back(kind: FaultKind) -> None:
         [(number, _)] = plan.step().tries
         plan.failed(number, Fault(kind=kind, delay=3.0 if kind is FaultKind.LIMITED else 0.0))
         plan.close()
-    assert world.throttles.waits(SHAPE) == {}
+    assert world.shared.waits(SHAPE) == {}
 
 
 def test_a_client_without_throttle_sends_every_call() -> None:
@@ -287,20 +289,11 @@ def test_a_hedge_is_not_sent_to_an_overloaded_address_and_the_call_goes_on() -> 
         world.shared.latencies.observe(READ.rpc, 100, 0.1)
     plan = world.plan(timeout=60.0)
     assert [address for _, address in plan.step().tries] == [0]
-    world.throttles.refused(1, CallShape(size=100, seconds=60.0), 3.0)
+    world.throttles[1].refused(CallShape(size=100, seconds=60.0), 3.0)
     world.now += 1.0
     step: Step = plan.step()
     assert step.tries == []
     assert not plan.failed(0, Fault(kind=FaultKind.UNREACHED))
-
-
-def test_a_stream_is_not_opened_before_the_server_asked() -> None:
-    world = World()
-    session = SessionPlan(world.shared)
-    assert session.open(deadline=world.now + 2.0).tries
-    assert session.failed(Fault(kind=FaultKind.OVERLOADED, delay=3.0), deadline=world.now + 2.0)
-    with pytest.raises(sdk.OverloadedError, match="not sent"):
-        SessionPlan(world.shared).open(deadline=world.now + 2.0)
 
 
 def refuse(*details: Any) -> Callable[[Any, Any], Any]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -20,9 +20,9 @@ from xuanzang.client._calls.waits import Waits
 from xuanzang.client._errors import CallCancelledError, ServerUnavailableError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.first_contact import FirstContact
-from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
-from xuanzang.client._reliability.throttle import Throttles
-from xuanzang.client._reliability.tries import Fault, FaultKind, Method
+from xuanzang.client._reliability.plan import CallPlan, Shared
+from xuanzang.client._reliability.throttle import Throttle
+from xuanzang.client._reliability.tries import STREAM, Fault, FaultKind, Method
 from xuanzang.client._values.results import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -56,7 +56,7 @@ class Calls:
             addresses=Addresses(list(channels), used=used, clock=clock, random=draw),
             clock=clock,
             random=draw,
-            throttles=Throttles(len(channels), clock=clock, random=draw) if throttled else None,
+            throttles=[Throttle(clock) for _ in channels] if throttled else (),
             first_contact=first_contact,
         )
         self.waits = waits
@@ -178,7 +178,7 @@ AnyCall = TypeVar("AnyCall")
 
 
 class Session(Generic[AnyCall]):
-    """Call that stays open for many answers, opened again elsewhere when it breaks.
+    """Call that stays open for many answers: one try at a time, on another address after each failure.
 
     Args:
         start: Function that begins a try with a stub.
@@ -195,9 +195,9 @@ class Session(Generic[AnyCall]):
         self._calls = calls
         self._start = start
         self._sleep = sleep or calls.waits.sleep
-        self._plan = SessionPlan(calls.shared)
-        self.answered = self._plan.answered
-        self.close = self._plan.close
+        self._plan: CallPlan | None = None  # none before the first deadline is known
+        self._number = self._address = 0  # of the last try
+        self._progress = False  # whether there were answers since the failure before
 
     async def open(self, *, seconds: float) -> AnyCall:
         """Begin a try, now or after a backoff.
@@ -208,26 +208,41 @@ class Session(Generic[AnyCall]):
         Raises:
             CallCancelledError: The client is closed.
         """
-        deadline = self._calls.shared.clock() + seconds
-        while True:
-            step = self._plan.open(deadline=deadline)
-            for _, address in step.tries:
-                call: AnyCall = self._calls.begin(address, self._start)
-                return call
+        shared = self._calls.shared
+        self._plan = self._plan or CallPlan(shared, STREAM, deadline=shared.clock() + seconds, size=0)
+        while not (step := self._plan.step()).tries:
             await self._sleep(step.wait or 0.0)
+        [(self._number, self._address)] = step.tries
+        return cast("AnyCall", self._calls.begin(self._address, self._start))
+
+    def answered(self) -> None:
+        """Record an answer: the address lives."""
+        self._progress = True
+        self._calls.shared.addresses.answered(self._address)
 
     def failed(self, error: grpc.RpcError, *, seconds: float | None) -> Fault:
         """Record the end of a try; `open` begins the next.
 
         Args:
-            seconds: Time until the next answer must have come; None: none is expected.
+            seconds: Time until the next answer must have come; None: none is expected, so the next try has none of the
+                failures before.
 
         Raises:
             TranslationError: The call has failed with it.
         """
         # The error of a blocking call is the call itself, which the frames of its traceback would keep.
-        fault = self._calls.fault(error.with_traceback(None))
-        deadline = None if seconds is None else self._calls.shared.clock() + seconds
-        if self._plan.failed(fault, deadline=deadline):
-            raise mapped_error(error, causes=self._calls.shared.causes) from error
+        fault, shared = self._calls.fault(error.with_traceback(None)), self._calls.shared
+        if self._plan is not None and self._progress and seconds is not None:
+            self._plan.forget_failures(deadline=shared.clock() + seconds)
+        self._progress = False
+        has_failed = self._plan is None or self._plan.failed(self._number, fault)
+        if seconds is None and fault.may_pass:
+            self._plan = None
+        elif has_failed:
+            raise mapped_error(error, causes=shared.causes) from error
         return fault
+
+    def close(self) -> None:
+        """Forget the try under way; the client has cancelled it."""
+        if self._plan is not None:
+            self._plan.close()

@@ -23,12 +23,7 @@ def explanation_request(
     attention_heads: bool,
     **options: Unpack[ExplainOptions],
 ) -> pb.ExplainTranslationRequest:
-    """Build the request for an explanation.
-
-    Raises:
-        InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A value of the wrong type, or an unknown option.
-    """
+    """Build the request for an explanation; `requests` says what it raises."""
     require_known(options, ExplainOptions.__optional_keys__, kind="option of an explanation")
     content = checked_text(text, path="content")
     request = pb.ExplainTranslationRequest(content=content, settings=translation_settings(**options))

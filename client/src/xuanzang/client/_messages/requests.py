@@ -1,4 +1,8 @@
-"""Conversion of arguments to protobuf requests."""
+"""Conversion of arguments to protobuf requests.
+
+All functions raise InvalidRequestError for a value that cannot be written on the wire, and TypeError for a value of the
+wrong type, a lone text instead of a sequence, or an unknown option.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,7 @@ _KINDS = {int: "an int", float: "a number", bool: "a bool", str: "a str"}
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
-    """Build the request for a list of texts.
-
-    Raises:
-        InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
-    """
+    """Build the request for a list of texts."""
     if isinstance(texts, str | bytes):
         raise TypeError("texts is a sequence of str; for a single text call translate_one")
     settings = translation_settings(**options)
@@ -33,12 +32,7 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
 
 
 def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationSettings:
-    """Build the settings, which all requests for translations share.
-
-    Raises:
-        InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A value of the wrong type, or an unknown option.
-    """
+    """Build the settings, which all requests for translations share."""
     require_known(options, TranslateOptions.__optional_keys__)
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     settings = pb.TranslationSettings()
@@ -57,44 +51,26 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
 
 
 def require_known(options: Mapping[str, object], known: Collection[str], *, kind: str = "option") -> None:
-    """Refuse options that there are not.
-
-    Raises:
-        TypeError: One is unknown; the message names it and the nearest known one.
-    """
+    """Refuse unknown options; the message names one and the nearest known one."""
     for name in sorted(options.keys() - known):
         near = difflib.get_close_matches(name, [*sorted(known), "timeout"], n=1)
         raise TypeError(f"no such {kind}: {name}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def stream_request(settings: pb.TranslationSettings, *, index: int, text: str) -> pb.StreamTranslateTextRequest:
-    """Build the message for one text of a stream.
-
-    Raises:
-        InvalidRequestError: The text cannot be written on the wire.
-    """
+    """Build the message for one text of a stream."""
     checked_text(text, path="content")
     return pb.StreamTranslateTextRequest(id=str(index), content=text, settings=settings)
 
 
 def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.TranslateTextProgressivelyRequest:
-    """Build the request for a progressive translation.
-
-    Raises:
-        InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A value of the wrong type, or an unknown option.
-    """
+    """Build the request for a progressive translation."""
     checked_text(text, path="content")
     return pb.TranslateTextProgressivelyRequest(content=text, settings=translation_settings(**options))
 
 
 def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
-    """Build the request for the languages of texts.
-
-    Raises:
-        InvalidRequestError: A text cannot be written on the wire.
-        TypeError: A lone text instead of a sequence, or an element that is no str.
-    """
+    """Build the request for the languages of texts."""
     if isinstance(texts, str | bytes):
         raise TypeError("texts is a sequence of str: give a list of one for a single text")
     return pb.DetectLanguageRequest(contents=_checked(texts, path="contents"))
@@ -110,10 +86,6 @@ def create_glossary(
         languages: Codes of the languages of terms and translations.
         version: Version that its author gives it.
         replace: Whether it takes the place of another one.
-
-    Raises:
-        InvalidRequestError: A text cannot be written on the wire.
-        TypeError: A text is no str.
     """
     texts = {"name": name, "version": version, "display_name": display_name}
     texts |= dict(zip(("source_language_code", "target_language_code"), languages, strict=True))
@@ -166,10 +138,6 @@ def numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Iterat
 
     Args:
         names: Names in any case without the enumeration's own, such as "url", or members of an enumeration with them.
-
-    Raises:
-        InvalidRequestError: A name is unknown; the message lists the known ones.
-        TypeError: A lone name instead of a sequence.
     """
     if isinstance(names, str):
         raise TypeError(f"{path} is a sequence of names")
@@ -233,12 +201,7 @@ def _checked(texts: Sequence[str], *, path: str) -> Sequence[str]:
 
 
 def checked_text(text: str, *, path: str) -> str:
-    """Return a text, if it can be written on the wire.
-
-    Raises:
-        InvalidRequestError: It is no valid Unicode.
-        TypeError: It is no str.
-    """
+    """Return a text, if it is valid Unicode."""
     if not isinstance(text, str):
         raise TypeError(f"{path} is a {type(text).__name__}, not a str")
     try:

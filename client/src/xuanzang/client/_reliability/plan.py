@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 from xuanzang.client._errors import OverloadedError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.first_contact import FirstContact
-from xuanzang.client._reliability.throttle import CallShape, Throttles
-from xuanzang.client._reliability.tries import STREAM, Fault, FaultKind, Latencies, Method, RetryBudget
+from xuanzang.client._reliability.throttle import CallShape, Throttle
+from xuanzang.client._reliability.tries import Fault, FaultKind, Latencies, Method, RetryBudget
 
 # Tries that may be refused with a delay, for want of a quota or without a throttle; else time is the limit.
 _MAX_OVERLOADS = 5
@@ -37,8 +37,8 @@ class Shared:
     random: Callable[[], float]
     latencies: Latencies = field(default_factory=Latencies)
     budget: RetryBudget = field(default_factory=RetryBudget)
-    throttles: Throttles | None = None
-    """None: every call is sent, also to a server that will refuse it."""
+    throttles: Sequence[Throttle] = ()
+    """One of each address; none: every call is sent, also to a server that will refuse it."""
     first_contact: FirstContact | None = None
     """None: servers that have never answered are treated like others, and the reason is not looked for."""
 
@@ -51,12 +51,20 @@ class Shared:
         with self._lock:
             found = self._callers.pop(caller, None)
             if found is None:
-                throttles = self.throttles and self.throttles.fresh()
+                throttles = [Throttle(self.clock) for _ in self.throttles]
                 found = replace(self, throttles=throttles, budget=RetryBudget(), _callers=OrderedDict(), _lock=Lock())
             self._callers[caller] = found
             if len(self._callers) > _MAX_CALLERS:
                 self._callers.popitem(last=False)
             return found
+
+    def waits(self, shape: CallShape) -> dict[int, float]:
+        """Return the addresses that would refuse a call, each with the seconds until another try."""
+        if all(each.has_refused_nothing for each in self.throttles):
+            return {}
+        draw = self.random()
+        found = ((number, each.wait(shape, draw)) for number, each in enumerate(self.throttles))
+        return {number: wait for number, wait in found if wait is not None}
 
     @property
     def missing(self) -> FirstContact | None:
@@ -99,17 +107,20 @@ class CallPlan:
     def __init__(self, shared: Shared, method: Method[Any, Any], *, deadline: float, size: int) -> None:
         self._shared = shared
         self._method = method
-        self._deadline = deadline
         self._size = size
         self._numbers = itertools.count()
         self._tries: dict[int, _Try] = {}
-        self._begun = shared.clock()
+        self._hedge_at = math.inf
+        self._hedges = int(method.may_be_hedged)
+        self.forget_failures(deadline=deadline)
         self._send_at: float | None = self._begun
+
+    def forget_failures(self, *, deadline: float) -> None:
+        """Go on like a call that begins now; tries under way stay."""
+        self._deadline, self._begun = deadline, self._shared.clock()
         self._failed: set[int] = set()  # addresses tried since the last backoff
         self._backoff = _FIRST_BACKOFF
         self._overloads = self._breaks = 0
-        self._hedge_at = math.inf
-        self._hedges = int(method.may_be_hedged)
 
     def step(self) -> Step:
         """Return what to do now.
@@ -130,8 +141,8 @@ class CallPlan:
         self._shared.addresses.answered(each.address)
         self._shared.latencies.observe(self._method.rpc, self._size, self._shared.clock() - each.begun)
         self._shared.budget.earn()
-        if self._shared.throttles is not None:
-            self._shared.throttles.accepted(each.address)
+        if self._shared.throttles:
+            self._shared.throttles[each.address].accepted()
 
     def failed(self, number: int, fault: Fault) -> bool:
         """Record the failure of a try.
@@ -156,11 +167,11 @@ class CallPlan:
             self._breaks += 1
             self._send_at = self._shared.clock()
             return self._breaks >= _MAX_BREAKS
-        throttles = self._shared.throttles if fault.kind is FaultKind.OVERLOADED else None
-        if throttles is not None:
-            throttles.refused(each.address, each.shape, fault.delay)
+        is_throttled = fault.kind is FaultKind.OVERLOADED and bool(self._shared.throttles)
+        if is_throttled:
+            self._shared.throttles[each.address].refused(each.shape, fault.delay)
         if fault.kind in (FaultKind.OVERLOADED, FaultKind.LIMITED):
-            return not self._send_later(fault.delay, is_throttled=throttles is not None) and not self._tries
+            return not self._send_later(fault.delay, is_throttled=is_throttled) and not self._tries
         return True
 
     def close(self) -> None:
@@ -168,17 +179,10 @@ class CallPlan:
         for number in list(self._tries):
             self._end(number)
 
-    def renewed(self, *, deadline: float) -> CallPlan:
-        """Return a plan with the tries of this one and none of its failures."""
-        plan = CallPlan(self._shared, self._method, deadline=deadline, size=self._size)
-        plan._tries, plan._numbers, plan._send_at = self._tries, self._numbers, None
-        self._tries = {}
-        return plan
-
     def _begin(self, now: float) -> list[tuple[int, int]]:
         """Begin a try where it has a chance; return its number and that of its address."""
         shape = CallShape(size=self._size, seconds=self._deadline - now)
-        waits = {} if self._shared.throttles is None else self._shared.throttles.waits(shape)
+        waits = self._shared.waits(shape)
         self._send_at = None
         if waits and not self._shared.addresses.has_other(waits.keys() | self._used()):
             self._hold_back(shape, waits)
@@ -192,10 +196,10 @@ class CallPlan:
 
     def _hold_back(self, shape: CallShape, waits: dict[int, float]) -> None:
         """Send nothing now. Tries under way continue; a call without tries counts as refused."""
-        if self._tries or self._shared.throttles is None:
+        if self._tries:
             return
         address = min(waits, key=lambda each: waits[each])
-        self._shared.throttles.held_back(address, shape)
+        self._shared.throttles[address].held_back(shape)
         if not self._send_later(waits[address], is_throttled=True):
             message = "not sent: the server lately refused such calls for too much work"
             raise OverloadedError(message, code=StatusCode.RESOURCE_EXHAUSTED, retry_after=waits[address])
@@ -261,64 +265,3 @@ class CallPlan:
             return False
         self._send_at = at
         return True
-
-
-class SessionPlan:
-    """Plan of a call that stays open for many answers: one try at a time, on another address after each failure.
-
-    Args:
-        shared: State that all calls of the client share.
-    """
-
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._plan: CallPlan | None = None  # none before the first deadline is known
-        self._try: tuple[int, int] | None = None
-        self._progress = False  # whether there were answers since the failure before
-
-    def open(self, *, deadline: float) -> Step:
-        """Return what to do now: open a try, or wait for it.
-
-        Args:
-            deadline: Latest time on the clock for the first answer.
-        """
-        if self._plan is None:
-            self._plan = CallPlan(self._shared, STREAM, deadline=deadline, size=0)
-        step = self._plan.step()
-        if step.tries:
-            [self._try] = step.tries
-        return step
-
-    def answered(self) -> None:
-        """Record an answer: the address lives."""
-        self._progress = True
-        if self._try is not None:
-            self._shared.addresses.answered(self._try[1])
-
-    def failed(self, fault: Fault, *, deadline: float | None) -> bool:
-        """Record the end of a try.
-
-        Args:
-            deadline: Latest time on the clock for the next answer; None: none is expected, so the
-                next `open` begins has none of the failures before.
-
-        Returns:
-            True if the call has failed with it; False: it goes on.
-        """
-        if self._plan is None or self._try is None:
-            return True
-        number, _ = self._try
-        self._try = None
-        if self._progress and deadline is not None:
-            self._plan = self._plan.renewed(deadline=deadline)
-        self._progress = False
-        has_failed = self._plan.failed(number, fault)
-        if deadline is None and fault.may_pass:
-            self._plan = None
-            return False
-        return has_failed
-
-    def close(self) -> None:
-        """Forget the try under way; the client has cancelled it."""
-        if self._plan is not None:
-            self._plan.close()

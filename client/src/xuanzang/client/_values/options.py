@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 Method = TypeVar("Method", bound=Callable[..., object])
-Class = TypeVar("Class", bound=type)
 
 
 class ProtectedPattern(enum.Enum):
@@ -49,18 +48,6 @@ def lists_options(kind: Any) -> Callable[[Method], Method]:
         return method
 
     return listing
-
-
-def described_by(described: type) -> Callable[[Class], Class]:
-    """Return a decorator that gives methods without a docstring the one of another class."""
-
-    def describe(kind: Class) -> Class:
-        for name, method in vars(kind).items():
-            if callable(method) and not method.__doc__ and hasattr(described, name):
-                method.__doc__ = getattr(described, name).__doc__
-        return kind
-
-    return describe
 
 
 @cache
