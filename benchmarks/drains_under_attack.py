@@ -23,7 +23,7 @@ from benchmarks import fair_places, gateway_crowds
 from benchmarks.gateway_crowds import MODELS, started
 
 ROOT = Path(__file__).parents[1]
-FAULTS = ROOT / "tests" / "faults"
+BENCHMARKS = Path(__file__).parent
 DRAIN_SECONDS = 5
 DRAIN = f"--drain-timeout-seconds={DRAIN_SECONDS}"
 FREE = "--address=127.0.0.1:0"
@@ -59,12 +59,12 @@ def ended(process: subprocess.Popen[str]) -> dict[str, object]:
 def rows_of_servers(seconds: float, only: str) -> Iterator[dict[str, object]]:
     """Yield a row for each attack on a server."""
     places = [(Path(fair_places.__file__), name) for name in fair_places.ATTACKS]
-    for script, name in (*places, *((FAULTS / "floors.py", each) for each in ATTACKS_OF_FRAMES)):
+    for script, name in (*places, *((BENCHMARKS / "attack_floors.py", each) for each in ATTACKS_OF_FRAMES)):
         if only not in name:
             continue
         with started(*SERVER, DRAIN, until="serving") as (process, listening):
             arguments = ["--port", str(listening["port"]), "--attack", name]
-            if script.name == "floors.py":
+            if script.name == "attack_floors.py":
                 arguments += ["--metrics-port", str(listening["metrics_port"])]
             with attacking(script, *arguments):
                 time.sleep(seconds)
@@ -75,7 +75,7 @@ def rows_of_gateways(seconds: float, only: str) -> Iterator[dict[str, object]]:
     """Yield a row for each attack on a gateway."""
     crowds = [(Path(gateway_crowds.__file__), name) for name in gateway_crowds.attacks(0)]
     with started(*SERVER, until="serving") as (_, server):
-        for script, name in (*crowds, (FAULTS / "document_floors.py", "hostile documents")):
+        for script, name in (*crowds, (BENCHMARKS / "document_floors.py", "hostile documents")):
             if only not in name:
                 continue
             flags = (f"--server=127.0.0.1:{server['port']}", FREE, DRAIN)

@@ -43,7 +43,10 @@ class Faults:
 
 
 def call_from_threads(addresses: list[str], calls: int, faults: Faults) -> list[str]:
-    with TranslationClient(addresses, timeout=TIMEOUT) as client, ThreadPoolExecutor(CALLERS) as pool:
+    with (
+        TranslationClient(addresses, timeout=TIMEOUT, wait_for_server=True) as client,
+        ThreadPoolExecutor(CALLERS) as pool,
+    ):
 
         def call(number: int) -> str:
             text = client.translate_one("我有一只猫。").text
@@ -56,7 +59,7 @@ def call_from_threads(addresses: list[str], calls: int, faults: Faults) -> list[
 def call_from_tasks(addresses: list[str], calls: int, faults: Faults) -> list[str]:
     async def run() -> list[str]:
         slots = asyncio.Semaphore(CALLERS)
-        async with AsyncTranslationClient(addresses, timeout=TIMEOUT) as client:
+        async with AsyncTranslationClient(addresses, timeout=TIMEOUT, wait_for_server=True) as client:
 
             async def call() -> str:
                 async with slots:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from document_floors import answered, attack, gateway, hostile_documents, memory
+from hostile_documents import answered, attack, gateway, hostile_documents, memory
 from hostile_texts import repeated
 from replicas import Replica
 

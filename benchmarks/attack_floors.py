@@ -1,4 +1,4 @@
-"""Measure what a well-behaved caller suffers from attacks: python tests/faults/floors.py --address ... --metrics ...
+"""Measure what a well-behaved caller suffers from attacks by `python -m benchmarks.attack_floors --port ...`.
 
 Prints one line of JSON per phase, each attack beside a calm phase just before it. Loopback only.
 """
@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from http2 import Request, exchange, opening
 from hyperframe.frame import RstStreamFrame
-from test_fuzz_http2 import frames, raw, requests
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
+
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
+
+from http2 import Request, exchange, opening  # noqa: E402 - of the folders above
+from test_fuzz_http2 import frames, raw, requests  # noqa: E402
 
 LOCAL = (("grpc.use_local_subchannel_pool", 1),)
 TRANSLATE = b"/xuanzang.translation.v1.TranslationService/TranslateText"
@@ -39,6 +40,7 @@ Attack = Callable[[], AbstractAsyncContextManager[None]]
 
 @asynccontextmanager
 async def idle_streams(port: int, number: int) -> AsyncIterator[None]:
+    """Keep streams open that send nothing."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", LOCAL) as channel:
         stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
         streams = [stub.StreamTranslateText(metadata=(("x-client-id", str(each)),)) for each in range(number)]
@@ -49,6 +51,7 @@ async def idle_streams(port: int, number: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def connections(port: int, number: int, first: bytes) -> AsyncIterator[None]:
+    """Keep connections open that send no more than their first bytes."""
     writers = []
     for _ in range(number):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -61,6 +64,8 @@ async def connections(port: int, number: int, first: bytes) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def repeated(attack: Callable[[], Any], *, at_once: int) -> AsyncIterator[None]:
+    """Repeat an attack, several at the same time."""
+
     async def repeat() -> None:
         while True:
             with contextlib.suppress(OSError):
@@ -74,6 +79,7 @@ async def repeated(attack: Callable[[], Any], *, at_once: int) -> AsyncIterator[
 
 
 def resets(first: int) -> bytes:
+    """Return requests that are reset at once."""
     written = opening()
     for stream in range(1, 4001, 2):
         written += Request(path=TRANSLATE, extra=[(b"x-n", str(first).encode())]).frames(stream)
@@ -115,6 +121,7 @@ def attacks(port: int, metrics_port: int) -> dict[str, Attack]:
 
 
 async def main() -> None:
+    """Measure each attack, or be one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--metrics-port", type=int, required=True)
