@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from xuanzang.gateway.entry.fair_start import REFUSAL_SECONDS, FairStart, StartQueue
+from xuanzang.command.fair_start import FairStart
+from xuanzang.gateway.app import FairlyStarted
 from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.limits import Holder, SharedLimit, Shares, network_of
 
@@ -124,86 +124,12 @@ def test_a_host_is_counted_by_its_network(host: str, network: str) -> None:
     assert network_of(host) == network
 
 
-async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_sides_in_turn() -> None:
-    queue, begun = StartQueue(), list[str]()
-
-    async def begin(side: str) -> None:
-        await queue.turn(side)
-        begun.append(side)
-
-    crowd = [asyncio.create_task(begin("crowd")) for _ in range(300)]
-    other = asyncio.create_task(begin("other"))
-    cancelled = asyncio.create_task(begin("third"))
-    await asyncio.sleep(0)
-    # What has begun without waiting.
-    assert begun == ["crowd"] * 4
-    cancelled.cancel()
-    await other
-    assert len(begun) <= 8
-    await asyncio.gather(*crowd)
-    assert Counter(begun) == {"crowd": 300, "other": 1}
-    await asyncio.sleep(0)
-    await asyncio.wait_for(begin("later"), 60)
-
-
-@pytest.mark.parametrize(("other", "pauses"), [("b", True), ("", False), ("a", False)])
-async def test_refusals_have_pauses_while_another_address_calls(
-    other: str, pauses: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, queue, now, paused = asyncio.get_running_loop(), StartQueue(), 100.0, list[float]()
-
-    def call_later(seconds: float, call: Callable[[], None]) -> asyncio.Handle:
-        nonlocal now
-        paused.append(seconds)
-        now += seconds
-        return loop.call_soon(call)
-
-    async def begin(side: str) -> None:
-        await queue.turn(side)
-        queue.refused(side)
-
-    monkeypatch.setattr(loop, "time", lambda: now)
-    monkeypatch.setattr(loop, "call_later", call_later)
-    await queue.turn("a")
-    await queue.turn(other)
-    await begin("a")
-    await asyncio.gather(*(begin("a") for _ in range(20)))
-    monkeypatch.undo()
-    # The last four may begin together.
-    assert sum(paused) >= 16 * REFUSAL_SECONDS if pauses else not paused
-
-
-async def test_a_pause_of_one_address_keeps_no_other_waiting() -> None:
-    queue = StartQueue()
-    for side in ("a", "b"):
-        await queue.turn(side)
-    for _ in range(100_000):
-        queue.refused("a")
-    crowd = [asyncio.create_task(queue.turn("a")) for _ in range(8)]
-    async with asyncio.timeout(30):
-        for _ in range(20):
-            await queue.turn("b")
-    assert not any(task.done() for task in crowd)
-    for task in crowd:
-        task.cancel()
-
-
-async def test_many_refusals_at_once_pause_an_address_for_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
-    queue = StartQueue()
-    for side in ("a", "b"):
-        await queue.turn(side)
-    for _ in range(10_000):
-        queue.refused("a")
-    assert queue._paused_until == {"a": pytest.approx(105)}
-
-
 @pytest.mark.parametrize(("status", "is_refused"), [(200, False), (302, False), (400, True), (429, True), (503, True)])
 async def test_a_refused_request_counts_against_its_address(
     status: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused, sent = list[str](), list[Message]()
-    monkeypatch.setattr(StartQueue, "refused", lambda _, side: refused.append(side))
+    monkeypatch.setattr(FairStart, "refused", lambda _, address: refused.append(address))
     start: Message = {"type": "http.response.start", "status": status}
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -217,15 +143,7 @@ async def test_a_refused_request_counts_against_its_address(
         sent.append(message)
 
     scope = {"type": "http", "path": "/v1/translate", "client": ("10.0.0.2", 1)}
-    await FairStart(answer, probes=("/livez",))(scope, receive, keep)
+    fair = FairStart(asyncio.get_running_loop(), refusal_seconds=0.005)
+    await FairlyStarted(answer, start=fair)(scope, receive, keep)
     assert sent[0] == start
     assert refused == ["10.0.0.2"] * is_refused
-
-
-async def test_a_lone_request_begins_at_once() -> None:
-    queue = StartQueue()
-    for _ in range(3):
-        waiting = queue.turn("any")
-        with pytest.raises(StopIteration):
-            waiting.send(None)
-        await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -18,9 +18,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TLSConfig
+from xuanzang.command.fair_start import FairStart
 from xuanzang.gateway.apis.apertium import Apertium
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.texts import DeepL
@@ -44,10 +45,10 @@ from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoints import IGNORED, Endpoint, SharedState, Variant
-from xuanzang.gateway.entry.fair_start import FairStart
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.entry.patience import Health
 from xuanzang.gateway.errors import Fault, RefusedError
+from xuanzang.gateway.limits import network_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.page_serving import page_routes
 from xuanzang.gateway.settings import Settings
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 PROBES = ("/health", "/livez")
 """Addresses that are answered whatever the header host says: Kubernetes sends the pod's IP address."""
+REFUSAL_SECONDS: Final = 0.005
+"""Pause of an address after each refused request while others call."""
 
 
 def open_client(settings: Settings) -> AsyncTranslationClient:
@@ -95,6 +98,7 @@ class Gateway:
         """
         self.settings = settings
         self._client = open_client(settings)
+        self._start = FairStart(asyncio.get_running_loop(), refusal_seconds=REFUSAL_SECONDS)
         listing_key = settings.listing_key.get_secret_value() if settings.listing_key else None
         callers = Callers(self._client, anonymous=settings.admits_anonymous, listing_key=listing_key)
         self._health = Health(self._client)
@@ -115,7 +119,7 @@ class Gateway:
         if self.settings.page:
             routes += page_routes()
         middleware = [
-            Middleware(FairStart, probes=PROBES),
+            Middleware(FairlyStarted, start=self._start),
             Middleware(WholeBodies),
             Middleware(KnownHosts, hosts=self.settings.hosts),
             *_cross_origin(self.settings),
@@ -245,6 +249,30 @@ async def _unknown(_: Request, error: Exception) -> Response:
 async def _live(_: Request) -> Response:
     await asyncio.sleep(0)
     return JSONResponse({"status": "ok"})
+
+
+class FairlyStarted:
+    """ASGI application around another: network addresses take turns in beginning requests, and so do probes."""
+
+    def __init__(self, app: ASGIApp, *, start: FairStart) -> None:
+        """Stand around an application."""
+        self._app = app
+        self._start = start
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on when it is its turn."""
+        if scope["type"] == "http":
+            address, is_probe = network_of(scope["client"][0] if scope["client"] else ""), scope["path"] in PROBES
+            await self._start.turn(address, is_probe=is_probe)
+            if not is_probe:
+                send = partial(self._sending, send, address)
+        await self._app(scope, receive, send)
+
+    async def _sending(self, send: Send, address: str, message: Message) -> None:
+        """Send a part of an answer."""
+        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+            self._start.refused(address)
+        await send(message)
 
 
 class KnownHosts:

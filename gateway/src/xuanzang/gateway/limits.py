@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 
+from xuanzang.command import fair_start
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.settings import Settings
 
 _RESERVED = 8
 """Each eighth place is reserved for network addresses without one."""
-_IPV6_BITS = 64
-"""Of an IPv6 address: one host has the rest."""
 _UPLOADS = 8
 _EXPLANATIONS = 8
 """The server makes fewer at a time, and one of them can be an answer of many megabytes."""
@@ -184,11 +183,6 @@ def network_of(host: str) -> str:
         host: IP address; anything else is returned unchanged.
     """
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        return fair_start.network_of(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address.packed, _IPV6_BITS), strict=False))

@@ -76,6 +76,23 @@ def test_the_reserve_is_for_addresses_without_rpcs() -> None:
     occupancy.take(place(address="new"))
 
 
+def test_an_address_with_few_rpcs_is_as_far_from_the_limit_as_the_crowd_of_another_is_near() -> None:
+    occupancy = Occupancy(LIMITS.model_copy(update={"max_address_rpcs": 36}))
+    for number in range(30):
+        occupancy.take(place("crowd", str(number)))
+    assert occupancy.share(place("victim")) <= 0.12
+    occupancy.take(place("victim"))
+    assert occupancy.share(place("victim", "other")) <= 0.2
+    assert occupancy.share(place("crowd")) >= 0.8
+
+
+def test_many_addresses_with_an_rpc_each_make_places_scarce_for_all() -> None:
+    occupancy = Occupancy(LIMITS)
+    for number in range(30):
+        occupancy.take(place(str(number)))
+    assert occupancy.share(place("new")) >= 0.8
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans())))
 def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -> None:
     occupancy = Occupancy(LIMITS)

@@ -166,6 +166,19 @@ async def test_after_a_refusal_rpcs_without_a_deadline_are_refused_unread_too(
         assert len(served.engine.asked_for("deadline")) == 1
 
 
+@pytest.mark.parametrize(("reason", "names", "read"), [("queue", 80, 17), ("queue", 12, 12), ("deadline", 80, 80)])
+async def test_of_many_names_that_a_full_queue_refuses_few_are_read(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, reason: str, names: int, read: int
+) -> None:
+    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.raised["large"] = OverloadedError("refused", retry_after_seconds=1.0, reason=reason)
+        for number in range(names):
+            request, name = pb.TranslateTextRequest(contents=["large"]), (("x-client-id", f"name {number}"),)
+            assert (await _refused(served.stub.TranslateText(request, metadata=name))).details() == "refused"
+        assert len(served.engine.asked_for("deadline")) == read
+
+
 async def test_an_rpc_with_less_time_than_a_refused_one_is_told_to_wait_longer(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings, PromotionSettings
-from xuanzang.server.engine.threads import Threads
+from xuanzang.server.engine.threads import CallerThreads, Threads
 from xuanzang.server.engine.types import NO_CALLER, CallerId, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
@@ -155,6 +155,7 @@ class Engine:
         return SharedResources(
             scheduler=self._threads.scheduler,
             tokenizing=self._threads.tokenizing,
+            turns=CallerThreads(self._threads.tokenizing),
             settings=self._settings,
             answers=self._answers,
         )

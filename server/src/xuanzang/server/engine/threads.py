@@ -1,4 +1,4 @@
-"""Threads: pools that say so when the server stops, and what threads leave for an event loop."""
+"""Threads: pools that say so when the server stops, the turns of callers in them, and calls for an event loop."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import asyncio
 import ctypes
 import logging
 import os
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ClassVar, ParamSpec, TypeVar, TypeVarTuple
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.hardware import give_way
+from xuanzang.server.engine.types import CallerId
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -27,6 +30,13 @@ _LOGGER = logging.getLogger(__name__)
 # would get it back only when the loop has dealt with the call and all that comes of it.
 _SYSTEM = ctypes.PyDLL(None)
 _BUFFER = ctypes.create_string_buffer(4096)
+
+# Others want the interpreter or the processor if work takes this multiple of its processor time.
+_CONTENDED = 1.25
+# Then the share's next work waits for this multiple of the processor time, which leaves three quarters to the others.
+_PAUSE = 3.0
+# The processor time of each second that takes no pause.
+_FREE_SECONDS = 0.02
 
 
 class Threads(ThreadPoolExecutor):
@@ -49,6 +59,87 @@ class Threads(ThreadPoolExecutor):
     def shutdown(self, *arguments: Any, **keywords: Any) -> None:
         self._refuses = True
         super().shutdown(*arguments, **keywords)
+
+
+class _Spent(NamedTuple):
+    """Seconds that some work took."""
+
+    wall: float
+    processor: float
+
+
+class _Turn(asyncio.Lock):
+    """Held while a thread works for a share of callers, or for a name; knows the pause that a share owes to others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spent, self._spent_at = 0.0, time.monotonic()
+
+    def pause_after(self, spent: _Spent) -> float:
+        """Take note of work, and return the seconds until the next may begin."""
+        now = time.monotonic()
+        self._spent = max(0.0, self._spent - _FREE_SECONDS * (now - self._spent_at)) + spent.processor
+        self._spent_at = now
+        if self._spent < _FREE_SECONDS or spent.wall < _CONTENDED * spent.processor:
+            return 0.0
+        return _PAUSE * spent.processor
+
+
+class CallerThreads:
+    """Turns of callers in a pool of threads: a share of callers has one thread at a time, and its names have turns.
+
+    Belongs to one event loop. A turn lasts until its thread ends, even if its call is cancelled: a caller that hangs up
+    and calls again would otherwise have all threads.
+    """
+
+    def __init__(self, threads: Executor, *, pauses: bool = False) -> None:
+        """Give turns in a pool.
+
+        Args:
+            pauses: Whether a share has pauses between its turns while others want the interpreter: a thread that never
+                waits would take half of it from the event loop.
+        """
+        self._threads, self._pauses = threads, pauses
+        self._turns: weakref.WeakValueDictionary[str | CallerId, _Turn] = weakref.WeakValueDictionary()
+
+    async def run(self, work: Callable[[], Result], *, caller: CallerId) -> Result:
+        """Run work in a thread, after the caller's earlier work. Its calls of compiled code must be short.
+
+        Raises:
+            DrainingError: The pool is shut down.
+        """
+        # A name has at most one place in the line of its share.
+        name, share = (self._turns.setdefault(owner, _Turn()) for owner in (caller, caller.share))
+        async with AsyncExitStack() as turns:
+            await turns.enter_async_context(name)
+            await turns.enter_async_context(share)
+            working = self._threads.submit(_timed, work)
+            ending = asyncio.ensure_future(self._result(working, share, turns.pop_all()))
+        try:
+            return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            # Only if no thread has begun it.
+            working.cancel()
+            raise
+
+    async def _result(self, working: Future[tuple[Result, _Spent]], share: _Turn, turns: AsyncExitStack) -> Result:
+        """Hold turns until a thread and the pause after it have ended."""
+        async with turns:
+            result, spent = await asyncio.wrap_future(working)
+            if self._pauses and (pause := share.pause_after(spent)):
+                await asyncio.sleep(pause)
+            return result
+
+    def close(self) -> None:
+        """Refuse further work; work in progress goes on."""
+        self._threads.shutdown(wait=False)
+
+
+def _timed(work: Callable[[], Result]) -> tuple[Result, _Spent]:
+    """Do some work, and return its result and the seconds that it took."""
+    began, processor = time.perf_counter(), time.thread_time()
+    result = work()
+    return result, _Spent(time.perf_counter() - began, time.thread_time() - processor)
 
 
 class LoopInbox:

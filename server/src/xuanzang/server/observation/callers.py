@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from xuanzang.command import fair_start
+
 AddressClass = Literal["loopback", "private", "public", "unix", "unknown"]
 
 # gRPC percent-encodes the brackets of "ipv6:[2001:db8::1]:50051".
@@ -56,4 +58,4 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def network_of(host: str) -> str:
     """Return the network address in what `host_of` returns: of IPv6 the first 64 bits, as one host has the rest."""
     ip = ip_of(host)
-    return str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip and ip.version == 6 else host
+    return fair_start.network_of(ip) if isinstance(ip, ipaddress.IPv6Address) else host

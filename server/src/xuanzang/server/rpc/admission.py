@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,6 +40,8 @@ _SCARCE_SECONDS = 1.0
 _READ_PER_ANSWER = 2
 _MAX_PERMITS = 32
 _MAX_CALLERS = 1024
+# While a share has as many refused names, a full queue is known of the share: each new name would be read otherwise.
+_MANY_NAMES = 16
 _MAX_REFUSALS = 64
 
 
@@ -112,13 +115,17 @@ class Occupancy:
                     del counts[key]
 
     def share(self, place: Place) -> float:
-        """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client."""
-        limits = self._limits
+        """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client.
+
+        An address with less than an equal part of all places does not make them scarce, however many others take.
+        """
+        limits, address = self._limits, self._addresses.get(place.address, 0)
+        equal_parts = (address + 1) * (len(self._addresses) + (not address))
         return max(
             self._connections.get(place.connection, 0) / limits.max_connection_rpcs,
             self._callers.get(place.caller, 0) / limits.max_caller_rpcs,
-            self._addresses.get(place.address, 0) / limits.max_address_rpcs,
-            self.rpcs / self._unreserved,
+            address / limits.max_address_rpcs,
+            min(self.rpcs, equal_parts) / self._unreserved,
         )
 
 
@@ -196,7 +203,7 @@ class RpcGate:
 
 @dataclasses.dataclass(slots=True)
 class _Scarcity:
-    """Facts about a caller that has lately been refused."""
+    """Facts about a caller, or a share of callers, that has lately been refused."""
 
     refusal: Refusal
     """That of the RPC with the most time."""
@@ -208,6 +215,8 @@ class _Scarcity:
     """Time until which none of them is read."""
     permits: int = 0
     """RPCs that may be read."""
+    over_at: float = -math.inf
+    """Time from which it says nothing."""
     kept: dict[tuple[str, float], tuple[Refusal, float]] = dataclasses.field(default_factory=dict)
     """Refusals that are given again, each with the time until which it is.
 
@@ -218,6 +227,7 @@ class _Scarcity:
         """Keep a refusal for RPCs of the same connection with as much time, and return it."""
         if len(self.kept) >= _MAX_REFUSALS:
             self.kept.clear()
+        self.over_at = max(self.over_at, until, self.until, self.held_until)
         self.kept[rpc.peer, round(seconds, 1)] = refusal, until
         return refusal
 
@@ -238,8 +248,10 @@ class Screen:
     def __init__(self, gate: RpcGate, engine: Engine) -> None:
         self._gate = gate
         self._engine = engine
-        # By caller; those refused longest ago are forgotten first.
-        self._scarcities: dict[CallerId, _Scarcity] = {}
+        # By caller, or by share where many names of it are refused; those refused longest ago are forgotten first.
+        self._scarcities: dict[str | CallerId, _Scarcity] = {}
+        # Refused names of each share.
+        self._names: Counter[str] = Counter()
 
     def refusal(self, rpc: RpcContext) -> Refusal | None:
         """Return the refusal of an RPC that has just arrived, of a caller who may call; None to read it."""
@@ -247,8 +259,8 @@ class Screen:
             return None
         now, caller = time.monotonic(), rpc.caller.identity
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
-        scarcity = self._scarcities.get(caller)
-        if scarcity is not None:
+        scarcities = self._scarcities_of(caller)
+        for scarcity in scarcities:
             kept, until = scarcity.kept.get((rpc.peer, round(seconds, 1)), (None, 0.0))
             if kept is not None and now < until:
                 return kept
@@ -258,11 +270,22 @@ class Screen:
             refusal = refusal_of(error)
             scarcity = self._scarcity(caller, refusal, seconds, now)
             return scarcity.keep(rpc, seconds, refusal, now + _REFUSING_SECONDS)
-        if scarcity is None or seconds > _SAME_TIME * scarcity.seconds:
+        refusals = (self._unread(rpc, scarcity, seconds, now) for scarcity in scarcities)
+        return next(filter(None, refusals), None)
+
+    def _scarcities_of(self, caller: CallerId) -> list[_Scarcity]:
+        """Return the records of a caller's share and of its own, as far as there are any."""
+        if not self._scarcities:
+            return []
+        return [known for owner in (caller.share, caller) if (known := self._scarcities.get(owner))]
+
+    def _unread(self, rpc: RpcContext, scarcity: _Scarcity, seconds: float, now: float) -> Refusal | None:
+        """Return the refusal of an RPC that has as much time as a refused one; None to read it."""
+        if seconds > _SAME_TIME * scarcity.seconds:
             return None
         if now < scarcity.held_until:
             return scarcity.keep(rpc, seconds, scarcity.refusal, scarcity.held_until)
-        is_read = now >= scarcity.until or not self._engine.seconds_until_begun(caller)
+        is_read = now >= scarcity.until or not self._engine.seconds_until_begun(rpc.caller.identity)
         if not is_read:
             scarcity.permits -= 1
             is_read = scarcity.permits >= 0
@@ -278,29 +301,44 @@ class Screen:
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
         until = now + max(_REFUSING_SECONDS, min(error.retry_after_seconds, _HELD_SHARE * until_begun))
         refusal = refusal_of(error)
-        scarcity = self._scarcity(caller, refusal, seconds, now)
+        # The names of a share have one part of the queue together.
+        is_of_share = error.reason == "queue" and self._names[caller.share] >= _MANY_NAMES
+        owner = caller.share if is_of_share else caller
+        scarcity = self._scarcity(owner, refusal, seconds, now)
         scarcity.keep(rpc, seconds, refusal, until)
         if _SAME_TIME * seconds >= scarcity.seconds:
             scarcity.held_until = until
 
     def learn_answer(self, rpc: RpcContext) -> None:
         """Take note of an answer: there is room for another request."""
-        scarcity = self._scarcities.get(rpc.caller.identity) if self._scarcities else None
-        if scarcity is not None:
+        for scarcity in self._scarcities_of(rpc.caller.identity):
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
-    def _scarcity(self, caller: CallerId, refusal: Refusal, seconds: float, now: float) -> _Scarcity:
-        """Return the record of a caller, whose RPC with the given time has just been refused."""
-        known = self._scarcities.pop(caller, None)
+    def _scarcity(self, owner: str | CallerId, refusal: Refusal, seconds: float, now: float) -> _Scarcity:
+        """Return the record of a caller or a share, whose RPC with the given time has just been refused."""
+        known = self._scarcities.pop(owner, None)
         if known is None:
-            if len(self._scarcities) >= _MAX_CALLERS:
-                del self._scarcities[next(iter(self._scarcities))]
+            self._forget_oldest(now)
+            if isinstance(owner, CallerId):
+                self._names[owner.share] += 1
             known = _Scarcity(refusal, seconds, now + _SCARCE_SECONDS)
         elif now >= known.until or _SAME_TIME * seconds >= known.seconds:
             # Those of RPCs with more time say more: they need not end because of others with less.
             known.refusal, known.seconds, known.until = refusal, seconds, now + _SCARCE_SECONDS
-        self._scarcities[caller] = known
+        self._scarcities[owner] = known
         return known
+
+    def _forget_oldest(self, now: float) -> None:
+        """Forget records that are over, and the oldest if there are too many."""
+        while self._scarcities:
+            owner, oldest = next(iter(self._scarcities.items()))
+            if len(self._scarcities) < _MAX_CALLERS and oldest.over_at > now:
+                return
+            del self._scarcities[owner]
+            if isinstance(owner, CallerId):
+                self._names[owner.share] -= 1
+                if not self._names[owner.share]:
+                    del self._names[owner.share]
 
     def _require_time(self, rpc: RpcContext, seconds: float) -> None:
         share, caller = self._gate.share(rpc), rpc.caller.identity

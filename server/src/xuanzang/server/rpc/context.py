@@ -15,11 +15,12 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.threads import CallerThreads, Result
 from xuanzang.server.engine.types import CallerId
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation.callers import host_of, ip_of, network_of
 from xuanzang.server.observation.rpc_record import RpcRecord
-from xuanzang.server.rpc.offloading import SMALL_BYTES, Offloader, Result
+from xuanzang.server.rpc.limits import SMALL_BYTES
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
@@ -71,7 +72,7 @@ class RpcContext:
         """Counter of the messages that are written."""
         self.log_text: Callable[..., None] | None = None
         """Logs the end of a single text, as `RpcLog.write` does but for its method; None if it is not needed."""
-        self.offloader: Offloader | None = None
+        self.offloader: CallerThreads | None = None
         """Pool for work that its messages make; None if none is large."""
         self.message_bytes = 0
         """Size of the last message of the caller."""
@@ -100,10 +101,10 @@ class RpcContext:
         return await self.offload(work)
 
     async def offload(self, work: Callable[[], Result]) -> Result:
-        """Do work in a pool, after other work of the same share of callers; raise DrainingError as `compute` does."""
+        """Do work in a pool, when it is the turn of its caller; raise DrainingError as `compute` does."""
         if self.offloader is None:
             return work()
-        return await self.offloader.run(work, caller=self.caller.identity.share)
+        return await self.offloader.run(work, caller=self.caller.identity)
 
     async def answer(self, build: Callable[[], AnyMessage], *, size: int) -> AnyMessage | bytes:
         """Build an answer; one of more than a few kilobytes is built and encoded in the pool, if there is one."""

@@ -21,6 +21,7 @@ from xuanzang.server.engine.errors import (
     ModelOverloadedError,
     OverloadedError,
 )
+from xuanzang.server.engine.threads import CallerThreads
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.rpc_log import Reason, RpcLog
@@ -38,9 +39,9 @@ from xuanzang.server.rpc.context import (
     identify,
 )
 from xuanzang.server.rpc.grpc_private import Accepted
+from xuanzang.server.rpc.limits import SMALL_BYTES
 from xuanzang.server.rpc.messages.decoding import decode, identified
 from xuanzang.server.rpc.methods import Method, Service
-from xuanzang.server.rpc.offloading import SMALL_BYTES, Offloader
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
 
 # RPCs that are refused unread are counted together, after this time.
@@ -64,7 +65,7 @@ class Entry:
         gate: RpcGate | None = None,
         screen: Screen | None = None,
         observation: Observation | None = None,
-        offloader: Offloader | None = None,
+        offloader: CallerThreads | None = None,
         max_characters: int | None = None,
         processes: int = 1,
     ) -> None:

@@ -17,9 +17,9 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
+from xuanzang.command.fair_start import FairStart
 from xuanzang.server.observation.callers import host_of, network_of
 from xuanzang.server.rpc.errors import Refusal
-from xuanzang.server.rpc.fair_start import FairStart
 
 _LOGGER = logging.getLogger(__name__)
 SUPPORTED_GRPC: Final = "1.85"
@@ -27,6 +27,10 @@ SUPPORTED_GRPC: Final = "1.85"
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
 _HEALTH = "/grpc.health."
+REFUSAL_SECONDS: Final = 0.001
+"""Pause of an address after each refusal of an unread RPC while others call."""
+# A failure after the RPC was read is as much work.
+_REFUSALS_OF_FAILURE = 4
 
 
 class Accepted(NamedTuple):
@@ -53,7 +57,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         super().__init__(loop, None, (), (), options, None)
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop, self._begin = loop, begin
-        self._start = FairStart(loop)
+        self._start = FairStart(loop, refusal_seconds=REFUSAL_SECONDS)
 
     async def _request_registered_call(self, method: bytes) -> object:
         """Accept the RPCs of a method until the server stops; the serving loop, which awaits one, never gets it."""
@@ -106,7 +110,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
     def _ended(self, address: str, context: Any, _: asyncio.Task[None]) -> None:
         if context.code() not in (None, 0, grpc.StatusCode.OK):
-            self._start.failed(address)
+            self._start.refused(address, refusals=_REFUSALS_OF_FAILURE)
 
     def _refuse(self, call: object, refusal: Refusal) -> None:
         """Send a refusal without a task, which would take a tenth of the time; the last operation waits for the end."""

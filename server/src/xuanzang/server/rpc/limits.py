@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict, Field
+
+SMALL_BYTES: Final = 8 * 2**10
+"""Messages of up to this size are decoded and checked on the event loop, in two milliseconds at most."""
 
 
 class RpcLimits(BaseModel):

@@ -18,6 +18,7 @@ from xuanzang.server.access.tls import Certificates, ReloadedTLS
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.promoter import Promoter
+from xuanzang.server.engine.threads import CallerThreads, Threads
 from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.observation import Observation
@@ -26,7 +27,6 @@ from xuanzang.server.rpc.entry import Entry
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.methods import Service
-from xuanzang.server.rpc.offloading import Offloader
 from xuanzang.server.rpc.services.health import Health
 from xuanzang.server.rpc.services.models import ModelService, Share
 from xuanzang.server.rpc.services.translation import TranslationService
@@ -61,6 +61,8 @@ _UNSCREENED = (
 _MAX_SMALL_MESSAGE_BYTES = 64 * 2**10
 _MAX_SMALL_CONNECTIONS = 256
 _SMALL_IDLE_SECONDS = 30.0
+# Threads that decode large messages; a share of callers has one at a time.
+_MESSAGE_THREADS = 2
 
 
 class ListeningServer:
@@ -148,7 +150,7 @@ class RpcServer(ListeningServer):
 
         Without `observation` RPCs have only ids, without `writers` no caller stores glossaries.
         """
-        self._gate, self._offloader = RpcGate(limits), Offloader()
+        self._gate, self._offloader = RpcGate(limits), CallerThreads(Threads(_MESSAGE_THREADS, "messages"), pauses=True)
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         texts = limits.max_stream_texts

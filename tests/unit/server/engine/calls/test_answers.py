@@ -30,6 +30,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
 )
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import CallContext, SentenceTimeline
+from xuanzang.server.engine.threads import CallerThreads
 from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -221,7 +222,7 @@ def ask(model: LoadedModel, metrics: Metrics, threads: Executor) -> Ask:
     def start(decoder: Decoder, *firsts: int, listener: Heard | None = None) -> asyncio.Task[list[SentenceResult]]:
         caller = Caller(model)
         searches = [caller.search(first, 2) for first in firsts]
-        asked = AnsweredSearches(decoder, cache, caller.context, rendering=threads)
+        asked = AnsweredSearches(decoder, cache, caller.context, rendering=CallerThreads(threads))
         return asyncio.ensure_future(asked.search(searches, listener))
 
     return start

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import InvalidInputError
+from xuanzang.server.rpc.limits import SMALL_BYTES
 from xuanzang.server.rpc.messages.decoding import decode, identified
-from xuanzang.server.rpc.offloading import SMALL_BYTES
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 BYTES = 2**20

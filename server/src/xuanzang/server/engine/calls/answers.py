@@ -12,13 +12,13 @@ import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Executor
 from typing import NamedTuple, Self
 
 from xuanzang.server.engine.calls.jobs import SentenceListener
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.scheduling.request import CallContext, SentenceTimeline
+from xuanzang.server.engine.threads import CallerThreads
 from xuanzang.server.engine.types import NO_CALLER, CallerId, FinishReason
 from xuanzang.server.metrics import ServerMetrics
 
@@ -213,7 +213,7 @@ Search = Callable[[Sequence[PlannedSearch], SentenceListener | None], Awaitable[
 class AnsweredSearches:
     """A search for one call that takes kept answers, shares running searches, and leaves the rest to another search."""
 
-    def __init__(self, search: Search, cache: AnswerCache, context: CallContext, *, rendering: Executor) -> None:
+    def __init__(self, search: Search, cache: AnswerCache, context: CallContext, *, rendering: CallerThreads) -> None:
         """Wrap a search; `rendering`: threads that make the texts of many kept answers."""
         self._search, self._cache, self._context, self._rendering = search, cache, context, rendering
 
@@ -282,10 +282,11 @@ class AnsweredSearches:
         """Make the results of answers that were searched for others, in a thread if they are many."""
         if len(answers) <= _FEW_TEXTS:
             return [_rendered(searches[position], found) for position, found in answers]
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._rendering, lambda: [_rendered(searches[position], found) for position, found in answers]
-        )
+
+        def render() -> list[SentenceResult]:
+            return [_rendered(searches[position], found) for position, found in answers]
+
+        return await self._rendering.run(render, caller=self._context.caller)
 
 
 class _Sharing:

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, Search
 from xuanzang.server.engine.calls.expansion import Expansion, continuations, draws, lexicon_first, openings
@@ -27,7 +26,8 @@ from xuanzang.server.engine.scheduling.forecast import predicted_cost
 from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import CallerId, FinishReason, Hypothesis
+from xuanzang.server.engine.threads import CallerThreads
+from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
 from xuanzang.text.language_detection import LanguageDetector
 from xuanzang.text.traditional import TraditionalWriter, settled_by
@@ -52,11 +52,11 @@ class SharedResources:
     scheduler: Scheduler
     tokenizing: Executor
     """Threads that split and tokenise."""
+    turns: CallerThreads
+    """The same threads, one for a share of callers at a time."""
     settings: EngineSettings
     detector: LanguageDetector | None = None
     """Detector of languages, for the quality of translations; None if the server has none."""
-    turns: WeakValueDictionary[CallerId, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """By caller: held while texts of one of its calls are split and tokenised in a thread."""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     """Deadlines of the calls."""
     requests: set[Request] = field(default_factory=set)
@@ -119,7 +119,7 @@ class RunningCall:
                 translated = iter(await search(prepared) if prepared.searches else ())
                 if self._options.quality or any(prepared.documents):
                     work = partial(self._joined, prepared, translated)
-                    answer = await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
+                    answer = await self._shared.turns.run(work, caller=self._context.caller)
                 else:
                     answer = self._joined(prepared, translated)
         except TimeoutError:
@@ -160,9 +160,7 @@ class RunningCall:
 
     async def _prepared_in_turn(self) -> PreparedTexts:
         """Split and tokenise the texts in a thread, after other texts of the caller: so those of others find one."""
-        shared = self._shared
-        async with shared.turns.setdefault(self._context.caller, asyncio.Lock()):
-            return await asyncio.get_running_loop().run_in_executor(shared.tokenizing, self._prepared)
+        return await self._shared.turns.run(self._prepared, caller=self._context.caller)
 
     def _prepared(self) -> PreparedTexts:
         # An explanation, details of tokens and a prefix refer to the unchanged text.
@@ -226,7 +224,7 @@ class RunningCall:
             streamer = TextStreamer(prepared.texts[0], self._codec, self._emit, settled=settled)
         search: Search = self._decode
         if self._answers is not None:
-            rendering = self._shared.tokenizing
+            rendering = self._shared.turns
             search = AnsweredSearches(search, self._answers, self._context, rendering=rendering).search
         results = await search(planned.searches, streamer)
         if self._call.return_provenance:

@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError, Message
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.glossaries import MAX_FILE_ENTRIES, MAX_TARGETS
+from xuanzang.server.rpc.limits import SMALL_BYTES
 from xuanzang.server.rpc.messages.requests import MAX_CONTENTS, MAX_SUPPRESSED_TEXTS
 from xuanzang.server.rpc.messages.terms import MAX_ENTRIES
-from xuanzang.server.rpc.offloading import SMALL_BYTES
 
 _SLICE_BYTES = 32 * 2**10
 _MAX_ELEMENTS: Mapping[str, int] = MappingProxyType(

@@ -1,21 +1,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opcodes import opcodes_of
 
-from xuanzang.server.rpc import fair_start, grpc_private
-from xuanzang.server.rpc.fair_start import FairStart
+from xuanzang.command import fair_start
+from xuanzang.command.fair_start import FairStart
+from xuanzang.server.rpc import grpc_private
+
+REFUSAL_SECONDS = 0.001
+
+
+def new_start() -> FairStart:
+    return FairStart(asyncio.get_running_loop(), refusal_seconds=REFUSAL_SECONDS)
 
 
 class Beginnings:
     """RPCs that have begun, by the names of their callers."""
 
     def __init__(self) -> None:
-        self.start = FairStart(asyncio.get_running_loop())
+        self.start = new_start()
         self.begun: list[Any] = []
         self._next = asyncio.Event()
 
@@ -104,14 +113,14 @@ async def test_refusals_have_pauses_while_another_address_calls(
         await asyncio.sleep(0)
     monkeypatch.undo()
     assert len(rpcs.begun) == 42
-    assert sum(paused) == pytest.approx(fair_start.REFUSAL_SECONDS * 39 if pauses else 0)
+    assert sum(paused) == pytest.approx(REFUSAL_SECONDS * 39 if pauses else 0)
 
 
 async def test_a_failed_rpc_keeps_its_address_waiting_and_no_other(rpcs: Beginnings) -> None:
     for name in ("first", "other"):
         rpcs.add(name, name)
     await asyncio.sleep(0)
-    rpcs.start.failed("first")
+    rpcs.start.refused("first", refusals=4)
     rpcs.add("again", "first")
     await asyncio.sleep(0)
     rpcs.add("third", "third")
@@ -125,10 +134,10 @@ async def test_many_failures_at_once_pause_an_address_for_seconds_only(
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
     for number in range(100):
         rpcs.add("", str(number))
-        rpcs.start.failed(str(number))
+        rpcs.start.refused(str(number), refusals=4)
     for _ in range(1000):
-        rpcs.start.failed("0")
-    assert max(rpcs.start._paused_until.values()) == pytest.approx(105)
+        rpcs.start.refused("0", refusals=4)
+    assert max(line.paused_until for line in rpcs.start._lines.values()) == pytest.approx(105)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +187,105 @@ async def test_no_further_rpc_is_taken_while_too_many_wait(rpcs: Beginnings, mon
         assert rpcs.start._waiting <= 10
         await asyncio.sleep(0)
     await rpcs.until(40)
+
+
+async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_addresses_in_turn() -> None:
+    start, begun = new_start(), list[str]()
+
+    async def begin(address: str) -> None:
+        await start.turn(address)
+        begun.append(address)
+
+    crowd = [asyncio.create_task(begin("crowd")) for _ in range(300)]
+    other = asyncio.create_task(begin("other"))
+    cancelled = asyncio.create_task(begin("third"))
+    await asyncio.sleep(0)
+    # What has begun without waiting.
+    assert begun == ["crowd"] * 4
+    cancelled.cancel()
+    await other
+    assert len(begun) <= 8
+    await asyncio.gather(*crowd)
+    assert Counter(begun) == {"crowd": 300, "other": 1}
+    await asyncio.sleep(0)
+    await asyncio.wait_for(begin("later"), 60)
+
+
+@pytest.mark.parametrize(("other", "pauses"), [("b", True), ("", False), ("a", False)])
+async def test_failed_calls_have_pauses_while_another_address_calls(
+    other: str, pauses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, start, now, paused = asyncio.get_running_loop(), new_start(), 100.0, list[float]()
+
+    def call_later(seconds: float, call: Callable[[], None]) -> asyncio.Handle:
+        nonlocal now
+        paused.append(seconds)
+        now += seconds
+        return loop.call_soon(call)
+
+    async def begin(address: str) -> None:
+        await start.turn(address)
+        start.refused(address)
+
+    monkeypatch.setattr(loop, "time", lambda: now)
+    monkeypatch.setattr(loop, "call_later", call_later)
+    await start.turn("a")
+    await start.turn(other, is_probe=not other)
+    await begin("a")
+    await asyncio.gather(*(begin("a") for _ in range(20)))
+    monkeypatch.undo()
+    # The last four may begin together.
+    assert sum(paused) >= 16 * REFUSAL_SECONDS if pauses else not paused
+
+
+async def test_a_pause_of_one_address_keeps_no_other_waiting() -> None:
+    start = new_start()
+    for address in ("a", "b"):
+        await start.turn(address)
+    for _ in range(100_000):
+        start.refused("a")
+    crowd = [asyncio.create_task(start.turn("a")) for _ in range(8)]
+    async with asyncio.timeout(30):
+        for _ in range(20):
+            await start.turn("b")
+    assert not any(task.done() for task in crowd)
+    for task in crowd:
+        task.cancel()
+
+
+async def test_many_refusals_at_once_pause_an_address_for_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
+    start = new_start()
+    for address in ("a", "b"):
+        await start.turn(address)
+    for _ in range(10_000):
+        start.refused("a")
+    assert start._lines["a", False].paused_until == pytest.approx(105)
+
+
+async def test_a_lone_request_begins_at_once() -> None:
+    start = new_start()
+    for _ in range(3):
+        waiting = start.turn("any")
+        with pytest.raises(StopIteration):
+            waiting.send(None)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+async def test_a_turn_costs_as_much_beside_thousands_of_waiting_addresses_as_beside_a_few(pauses: bool) -> None:
+    def cost(addresses: int) -> float:
+        start = new_start()
+        start.add("first", lambda: False)
+        for number in range(addresses):
+            start.add(str(number), lambda: False)
+            if pauses and number % 2:
+                start.refused(str(number), refusals=10_000)
+
+        def go_on() -> None:
+            for _ in range(5):
+                start._go_on()
+
+        return opcodes_of(go_on)
+
+    assert cost(4000) <= 2 * cost(40)

@@ -1,0 +1,154 @@
+"""Turns of callers in a pool of threads: one thread for each, until it ends; a stopping server says so."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from xuanzang.server.engine import threads
+from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.engine.threads import CallerThreads, Threads
+from xuanzang.server.engine.types import CallerId
+
+MANY, OTHER = CallerId("many"), CallerId("other")
+
+
+class HeldWork:
+    """Work that lasts until it is released."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self._released = threading.Event()
+
+    def __call__(self) -> str:
+        self.began.set()
+        assert self._released.wait(10)
+        return threading.current_thread().name
+
+    def release(self) -> None:
+        self._released.set()
+
+
+@pytest.fixture
+def pool() -> CallerThreads:
+    return CallerThreads(Threads(2, "messages"), pauses=True)
+
+
+async def began(work: HeldWork) -> None:
+    assert await asyncio.to_thread(work.began.wait, 10)
+
+
+async def test_a_caller_with_much_work_leaves_a_thread_to_others(pool: CallerThreads) -> None:
+    mine = [HeldWork() for _ in range(8)]
+    running = [asyncio.ensure_future(pool.run(work, caller=MANY)) for work in mine]
+    await began(mine[0])
+    await pool.run(lambda: None, caller=OTHER)
+    assert not any(work.began.is_set() for work in mine[1:])
+    for work in mine:
+        work.release()
+    assert all(name.startswith("messages") for name in await asyncio.gather(*running))
+
+
+async def test_many_names_of_an_address_leave_a_thread_to_others(pool: CallerThreads) -> None:
+    mine = [HeldWork() for _ in range(8)]
+    running = [
+        asyncio.ensure_future(pool.run(work, caller=CallerId("many", str(number)))) for number, work in enumerate(mine)
+    ]
+    await began(mine[0])
+    await pool.run(lambda: None, caller=OTHER)
+    assert not any(work.began.is_set() for work in mine[1:])
+    for work in mine:
+        work.release()
+    await asyncio.gather(*running)
+
+
+async def test_a_name_with_much_work_lets_the_other_names_of_its_address_go_between(pool: CallerThreads) -> None:
+    order, held = list[str](), HeldWork()
+    first = asyncio.ensure_future(pool.run(held, caller=CallerId("a", "many")))
+    await began(held)
+    names = ["many", "many", "many", "single"]
+    rest = [pool.run(partial(order.append, name), caller=CallerId("a", name)) for name in names]
+    waiting = asyncio.gather(first, *rest)
+    await asyncio.sleep(0)
+    held.release()
+    await waiting
+    assert order.index("single") <= 1
+
+
+async def test_the_turn_of_a_cancelled_call_lasts_until_its_thread_ends(pool: CallerThreads) -> None:
+    mine = [HeldWork() for _ in range(4)]
+    running = [asyncio.ensure_future(pool.run(work, caller=MANY)) for work in mine]
+    await began(mine[0])
+    for each in running[:3]:
+        each.cancel()
+    await asyncio.gather(*running[:3], return_exceptions=True)
+    await pool.run(lambda: None, caller=OTHER)
+    assert not any(work.began.is_set() for work in mine[1:])
+    for work in mine:
+        work.release()
+    await running[3]
+    assert [work.began.is_set() for work in mine] == [True, False, False, True]
+
+
+async def test_a_cancelled_call_that_no_thread_has_begun_gives_its_turn_back(pool: CallerThreads) -> None:
+    held = [HeldWork(), HeldWork()]
+    others = [asyncio.ensure_future(pool.run(work, caller=CallerId(str(id(work))))) for work in held]
+    for work in held:
+        await began(work)
+    never, next_one = HeldWork(), HeldWork()
+    cancelled = asyncio.ensure_future(pool.run(never, caller=MANY))
+    following = asyncio.ensure_future(pool.run(next_one, caller=MANY))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    for work in (*held, next_one):
+        work.release()
+    await asyncio.gather(*others, following)
+    assert not never.began.is_set()
+
+
+@pytest.mark.parametrize("work", [lambda: None, HeldWork()])
+async def test_a_closed_pool_refuses_work_as_the_server_stops(pool: CallerThreads, work: Callable[[], object]) -> None:
+    pool.close()
+    with pytest.raises(DrainingError):
+        await pool.run(work, caller=MANY)
+
+
+async def test_work_that_waits_for_its_turn_is_refused_at_the_close(pool: CallerThreads) -> None:
+    held, waiting = HeldWork(), HeldWork()
+    running = asyncio.ensure_future(pool.run(held, caller=MANY))
+    await began(held)
+    next_one = asyncio.ensure_future(pool.run(waiting, caller=MANY))
+    await asyncio.sleep(0)
+    pool.close()
+    held.release()
+    await running
+    with pytest.raises(DrainingError):
+        await next_one
+
+
+@pytest.mark.parametrize(
+    ("wall", "processor", "pause"),
+    [(0.020, 0.010, 0.03), (0.0101, 0.010, 0.0), (0.002, 0.001, 0.0)],
+    ids=["contended", "alone", "short"],
+)
+async def test_contended_work_is_followed_by_a_pause_for_others(
+    pool: CallerThreads, monkeypatch: pytest.MonkeyPatch, wall: float, processor: float, pause: float
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(threads, "_timed", lambda work: (work(), threads._Spent(wall, processor)))
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "sleep", sleep)
+        works = [pool.run(partial(abs, number), caller=MANY) for number in range(4)]
+        assert await asyncio.gather(*works) == [0, 1, 2, 3]
+    # The first ones of a second are free.
+    assert slept == pytest.approx([pause] * len(slept))
+    assert bool(slept) == bool(pause)
