@@ -13,7 +13,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
 from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.state import COMMON
+from xuanzang.server.engine.scheduling.state import COMMON, LIGHT
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -55,6 +55,7 @@ class Bench:
         assert decision is not None
         taken = [queued for joins in decision.joins.values() for queued in joins]
         self.taken.setdefault(worker, []).extend(taken)
+        self.scheduler.charge(worker, COMMON, 0.0, is_joining=True)
         return taken
 
     def trims(self, worker: int) -> bool:
@@ -93,6 +94,17 @@ async def test_the_only_worker_of_a_model_takes_all_that_waits_for_it(repository
     bench.submit(model, *[3] * 32)
     assert len(bench.take(0)) == 32
     assert [bench.take(worker) for worker in range(1, 4)] == [[]] * 3
+
+
+async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Bench, metrics: Metrics) -> None:
+    model = bench.model(metrics, workers=1)
+    bench.submit(model, 3, caller="light")
+    bench.submit(model, *[3] * 64, caller="heavy")
+    assert [queued.tier for queued in bench.take(0)] == [LIGHT]
+    assert bench.take(1) == []
+    # No other worker could take them.
+    bench.scheduler.charge(0, LIGHT, 1.0)
+    assert {queued.tier for queued in bench.take(0)} == {COMMON}
 
 
 async def test_other_models_go_on_beside_one_whose_workers_are_taken(bench: Bench, metrics: Metrics) -> None:
@@ -217,8 +229,8 @@ async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench
     model, other = bench.model(metrics), bench.model(metrics)
     bench.submit(model, 100)
     [queued] = bench.take(0)
-    bench.report(0, queued, held=900_000)
-    bench.submit(other, 500)
+    bench.report(0, queued, held=950_000)
+    bench.submit(other, 120)
     assert bench.take(1) == []
     assert bench.trims(0)
     assert not bench.trims(1)

@@ -41,7 +41,7 @@ MakeServer = Callable[..., VirtualServer]
 
 @pytest.fixture
 def make_server(monkeypatch: pytest.MonkeyPatch, model: LoadedModel) -> MakeServer:
-    return lambda workers: VirtualServer(monkeypatch, model, SPEED, workers=workers)
+    return lambda workers, speed=SPEED: VirtualServer(monkeypatch, model, speed, workers=workers)
 
 
 def measured(server: VirtualServer, *attackers: tuple[list[int], DecodingOptions], address: str) -> list[float]:
@@ -79,12 +79,23 @@ async def test_a_caller_of_single_sentences_hardly_notices_one_who_takes_all_it_
     assert sum(beside) + 0.003 * len(beside) >= SECONDS - 3 * percentile(calm, 0.99)
 
 
+@pytest.mark.parametrize("attack", [[422] * 4, [422] * 8, [422] * 64], ids=["few", "some", "many"])
+@pytest.mark.parametrize("workers", [2, 3])
+async def test_a_single_sentence_finds_a_worker_that_encodes_no_long_ones(
+    make_server: MakeServer, workers: int, attack: list[int]
+) -> None:
+    speed = dataclasses.replace(SPEED, joining=0.001, joining_token=0.0001)
+    calm = measured(make_server(workers, speed), address="{}")
+    beside = measured(make_server(workers, speed), (attack, GREEDY), address="{}")
+    assert percentile(beside, 0.99) <= 3 * percentile(calm, 0.99)
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 async def test_callers_within_their_shares_cost_a_single_sentence_their_rows_alone(
     make_server: MakeServer, workers: int
 ) -> None:
     calm = measured(make_server(workers), address="{}")
-    beside = measured(make_server(workers), *[([LONG] * 4, GREEDY)] * 6, address="{}")
+    beside = measured(make_server(workers), *[([100] * 4, GREEDY)] * 6, address="{}")
     rows = 1 + 6 * 4 / workers
     longer = (SPEED.step + rows * SPEED.sentence) / (SPEED.step + SPEED.sentence)
     assert percentile(beside, 0.99) <= 1.25 * longer * percentile(calm, 0.99)

@@ -260,9 +260,9 @@ class VirtualServer:
             running += joining
             tokens = sum(queued.source_tokens for queued in joining)
             joined = self._speed.joining + tokens * self._speed.joining_token
-            self.scheduler.charge(worker, tier, joined, is_joining=True)
             self.joinings += 1
             seconds += joined
+            self.at(self.now + seconds, partial(self.scheduler.charge, worker, tier, joined, is_joining=True))
         self._report(worker)
         if running:
             tiers = {queued.tier for queued in running}

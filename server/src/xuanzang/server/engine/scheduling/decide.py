@@ -50,9 +50,12 @@ def decide(state: State, worker: int, now: float) -> Decision:
     max_steps, joins_at = _MAX_STEPS, math.inf
     if queue.count:
         budget = budget.copy()
+        # The sentences of light callers do not stop while others are encoded, unless it is these others' turn, and no
+        # worker without light ones could take them.
+        are_light = all(each.tiers[LIGHT].rows for each in state.others(worker))
+        encodes_common = _turn(tiers) == COMMON and (queue.limited or are_light)
         for tier in (LIGHT, COMMON):
-            if tier == COMMON and (tiers[LIGHT].rows or LIGHT in joins) and _turn(tiers) == LIGHT:
-                # The sentences of light callers do not stop while others are encoded, unless it is these others' turn.
+            if tier == COMMON and (tiers[LIGHT].rows or LIGHT in joins) and not encodes_common:
                 break
             room = _Room(state, worker, tier)
             if not room.is_open:
@@ -113,7 +116,10 @@ class _Room:
 
 
 def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) -> tuple[list[QueuedSentence], bool]:
-    """Return the sentences of a tier that join, and whether others must wait for the next run of the encoder."""
+    """Return the sentences of a tier that join, and whether others must wait for the next run of the encoder.
+
+    Nothing interrupts a run, so while all other workers encode long sentences, this one does not: newcomers find it.
+    """
 
     def may_take(flow: FlowKey) -> bool:
         if not room.has_place(flow) or state.callers.tier_of(flow.caller) != tier:
@@ -122,8 +128,10 @@ def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) ->
 
     taken: list[QueuedSentence] = []
     tokens = state.max_join_tokens
+    others = [each.encodes_long for each in state.others(worker)]
+    takes_long = not others or not all(others)
     for queued in _in_turn(state, worker, room, may_take):
-        if taken and queued.source_tokens > tokens:
+        if (taken and queued.source_tokens > tokens) or (queued.is_long and not takes_long):
             return taken, True
         if budget.take(worker, tier, queued):
             tokens -= queued.source_tokens

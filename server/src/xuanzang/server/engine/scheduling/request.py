@@ -23,6 +23,8 @@ from xuanzang.text.codec import TextCodec
 # Hypotheses of a sentence that has one place in a batch, as many as by default, and continuations to draw from.
 _BEAM_OF_PLACE = 4
 _CANDIDATES_OF_PLACE = 64
+# Source tokens of such a sentence: attention over more takes longer than the rest of an encoder run.
+_SOURCE_OF_PLACE = 128
 
 AbandonReason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
@@ -162,6 +164,11 @@ class QueuedSentence:
     """False if it was given up."""
 
     @property
+    def is_long(self) -> bool:
+        """True if its encoder run takes longer than that of short sentences with as many tokens."""
+        return self.source_tokens > _SOURCE_OF_PLACE
+
+    @property
     def worked(self) -> int:
         """Tokens that have gone through the network when it left, which may be more than predicted."""
         return self.source_tokens + (self.cost - self.source_tokens) * self.steps // self.target_tokens
@@ -180,15 +187,16 @@ class QueuedSentence:
         )
 
 
-def places_of(shape: BatchShape, *, edits_follow_tokens: bool) -> int:
-    """Return the places that a sentence takes in a batch of a shape.
+def places_of(shape: BatchShape, source_tokens: int, *, edits_follow_tokens: bool) -> int:
+    """Return the places that a sentence takes in a batch.
 
     Args:
         shape: Shape of its batch.
+        source_tokens: Source ids, end token counted.
         edits_follow_tokens: True if its options look at all tokens of each hypothesis in each step.
     """
     wide = max(-(-shape.beam_size // _BEAM_OF_PLACE), -(-shape.candidate_count // _CANDIDATES_OF_PLACE))
-    return 2 * wide if edits_follow_tokens else wide
+    return wide * -(-source_tokens // _SOURCE_OF_PLACE) * (1 + edits_follow_tokens)
 
 
 class Request:
@@ -250,7 +258,7 @@ class Request:
             target_tokens=target_tokens,
             cache_bytes=self.model.cache_bytes_of(sentence),
             shape=shape,
-            places=places_of(shape, edits_follow_tokens=options.edits_follow_tokens),
+            places=places_of(shape, len(sentence.source_ids), edits_follow_tokens=options.edits_follow_tokens),
         )
         self.cost += queued.cost
         self.longest = max(self.longest, target_tokens)

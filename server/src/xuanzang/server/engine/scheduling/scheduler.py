@@ -251,7 +251,11 @@ class Scheduler:
         here = self._state.workers[worker]
         here.charge(tier, seconds, self._state.callers.light_weight)
         if is_joining:
+            was_long = here.encodes_long
             here.record_joining(seconds)
+            if was_long:
+                with self._lock:
+                    self._changed.notify_all()
 
     def leave(self, worker: int, sentences: Sequence[QueuedSentence], *, seconds: float) -> None:
         """Take note of sentences that have left a worker, in the seconds of its work since it last said so."""

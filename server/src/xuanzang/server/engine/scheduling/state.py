@@ -136,6 +136,8 @@ class WorkerState:
     tiers: tuple[TierState, TierState] = field(default_factory=lambda: (TierState(), TierState()))
     joining_seconds: float = 0.0
     """Mean time of recent encoder runs, which its sentences lose each time that others join; 0 before the first."""
+    encodes_long: bool = False
+    """True during an encoder run of long sentences."""
 
     @property
     def is_idle(self) -> bool:
@@ -143,7 +145,8 @@ class WorkerState:
         return not (self.tiers[COMMON].rows or self.tiers[LIGHT].rows)
 
     def record_joining(self, seconds: float) -> None:
-        """Take note of an encoder run."""
+        """Take note of an encoder run that has ended."""
+        self.encodes_long = False
         mean = self.joining_seconds or seconds
         self.joining_seconds = mean + _RUN_WEIGHT * (min(seconds, _MAX_RUN_RATIO * mean) - mean)
 
@@ -189,6 +192,7 @@ class State:
                 queued.tier = tier
                 self.running += 1
                 self.workers[worker].tiers[tier].add(queued, 1)
+                self.workers[worker].encodes_long |= queued.is_long
                 self.queue.charge(queued.request.flow.caller, queued.cost)
 
     def leave(self, worker: int, sentences: Iterable[QueuedSentence]) -> None:
@@ -206,6 +210,10 @@ class State:
             tier.add(queued, -1)
             self.running -= 1
             self.budget.release(worker, queued)
+
+    def others(self, worker: int) -> list[WorkerState]:
+        """Return all workers but one."""
+        return self.workers[:worker] + self.workers[worker + 1 :]
 
     def rows(self, tier: int) -> int:
         """Return the places that the sentences of a tier take in all workers."""
