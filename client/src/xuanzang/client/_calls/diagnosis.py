@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from xuanzang.client._calls.targets import endpoints
 from xuanzang.client._reliability.first_contact import Finding, FirstContact
 from xuanzang.client._values.options import TLSConfig
-
-Result = TypeVar("Result")
 
 _SECONDS = 0.5
 _MAX_ADDRESSES = 4
@@ -82,24 +79,33 @@ def examined(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding
 def _cause(family: int, address: tuple[object, ...], *, host: str, tls: TLSConfig | None) -> Finding | None:
     """Return the fault of one address."""
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as plain:
-            plain.settimeout(_SECONDS)
-            plain.connect(address)
-            if tls is not None:
-                return _fault_with_tls(plain, tls, tls.server_name or host)
+        if tls is not None:
+            return _fault_with_tls(family, address, tls, tls.server_name or host)
+        with _connected(family, address) as plain:
             head = _answer(plain)
         if head != b"":
             return _fault_of(head)
-        with socket.socket(family, socket.SOCK_STREAM) as again:
-            again.settimeout(_SECONDS)
-            again.connect(address)
-            return _mismatch(_USE_TLS) if _speaks_tls(again) else Finding(text="closes connections at once")
+        return _mismatch(_USE_TLS) if _speaks_tls(family, address) else Finding(text="closes connections at once")
     except ConnectionRefusedError:
         return Finding(text="refuses connections")
     except TimeoutError:
         return Finding(text="does not answer")
     except OSError as error:
         return Finding(text=f"cannot be reached: {error.strerror or error}")
+
+
+@contextmanager
+def _connected(
+    family: int, address: tuple[object, ...], context: ssl.SSLContext | None = None, name: str | None = None
+) -> Iterator[socket.socket]:
+    """Connect to an address and, given a context, shake hands for TLS."""
+    with socket.socket(family, socket.SOCK_STREAM) as plain:
+        # It is wrapped before it is connected: Python leaks a connected one whose peer is gone by then.
+        wrapped = context.wrap_socket(plain, server_hostname=name, suppress_ragged_eofs=False) if context else plain
+        with wrapped:
+            wrapped.settimeout(_SECONDS)
+            wrapped.connect(address)
+            yield wrapped
 
 
 def _fault_of(head: bytes | None) -> Finding | None:
@@ -113,10 +119,11 @@ def _mismatch(text: str) -> Finding:
     return Finding(text=text, is_final=True)
 
 
-def _fault_with_tls(plain: socket.socket, tls: TLSConfig, name: str) -> Finding | None:
+def _fault_with_tls(family: int, address: tuple[object, ...], tls: TLSConfig, name: str) -> Finding | None:
     """Return why a server is none for a client with TLS."""
     try:
-        head = _answer(_Encrypted(plain, _context(tls), name))
+        with _connected(family, address, _context(tls), name) as encrypted:
+            head = _answer(encrypted)
     except ssl.SSLCertVerificationError as error:
         hint = _OTHER_NAME if "mismatch" in error.verify_message else _UNTRUSTED
         return _mismatch(f"shows a certificate that is not trusted: {error.verify_message}; {hint}")
@@ -146,57 +153,17 @@ def _context(tls: TLSConfig) -> ssl.SSLContext:
     return context
 
 
-def _speaks_tls(plain: socket.socket) -> bool:
+def _speaks_tls(family: int, address: tuple[object, ...]) -> bool:
     try:
-        _Encrypted(plain, _context(TLSConfig()), None)
+        with _connected(family, address, _context(TLSConfig())):
+            return True
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
     except OSError:
         return False
-    return True
 
 
-class _Encrypted:
-    """A connected socket with TLS. Python's own takes the socket over, and leaks it if its peer is gone by then."""
-
-    def __init__(self, plain: socket.socket, context: ssl.SSLContext, name: str | None) -> None:
-        """Shake hands.
-
-        Raises:
-            OSError: The other side goes away, does not answer, or is not trusted.
-        """
-        self._plain = plain
-        self._received, self._sending = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._received, self._sending, server_hostname=name)
-        self._until_done(self._tls.do_handshake)
-
-    def sendall(self, data: bytes) -> None:
-        self._until_done(partial(self._tls.write, data))
-
-    def recv(self, size: int) -> bytes:
-        return self._until_done(partial(self._tls.read, size))
-
-    def _until_done(self, step: Callable[[], Result]) -> Result:
-        """Repeat a step until it needs nothing more from the other side."""
-        while True:
-            try:
-                return step()
-            except ssl.SSLWantReadError:
-                self._flush()
-                received = self._plain.recv(1 << 14)
-                if received:
-                    self._received.write(received)
-                else:
-                    self._received.write_eof()
-            finally:
-                self._flush()
-
-    def _flush(self) -> None:
-        if self._sending.pending:
-            self._plain.sendall(self._sending.read())
-
-
-def _answer(connected: socket.socket | _Encrypted) -> bytes | None:
+def _answer(connected: socket.socket) -> bytes | None:
     """Begin to speak HTTP/2, and return the first bytes of the answer; none if the other side closes, None in time."""
     try:
         connected.sendall(_PREFACE)
