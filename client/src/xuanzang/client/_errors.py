@@ -1,16 +1,4 @@
-"""Errors of the package.
-
-    TranslationError                 every error of this package
-    ├── InvalidRequestError          the request itself is wrong; .violations names the fields
-    │   └── UnservedLanguageError    no model translates the language of a text; .detected_languages, .served_languages
-    ├── ModelNotFoundError           no such model, or none for the language pair
-    ├── GlossaryNotFoundError        the server holds no such glossary
-    ├── AccessDeniedError            a server or proxy wants credentials that this client lacks
-    ├── OverloadedError              the server has too much work; .retry_after says when to retry
-    ├── ServerUnavailableError       no server could be reached, or it is shutting down
-    ├── DeadlineExceededError        no answer within the timeout
-    ├── CallCancelledError           the client was closed, or a server ended the call, before the answer came
-    └── ServerFaultError             the server failed, or does not speak this protocol
+"""Errors of the package, all of them subclasses of TranslationError.
 
 All have .code, .message, .retryable, .retry_after, .violations and .request_id. The gRPC error, where there was one, is
 the `__cause__`.
