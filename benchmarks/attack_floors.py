@@ -29,13 +29,13 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
-from http2 import Request, exchange, opening  # noqa: E402 - of the folders above
+from http2 import Request, connections, exchange, opening  # noqa: E402 - of the folders above
 from test_fuzz_http2 import frames, raw, requests  # noqa: E402
 
 LOCAL = (("grpc.use_local_subchannel_pool", 1),)
 TRANSLATE = b"/xuanzang.translation.v1.TranslationService/TranslateText"
 
-Attack = Callable[[], AbstractAsyncContextManager[None]]
+Attack = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 @asynccontextmanager
@@ -47,19 +47,6 @@ async def idle_streams(port: int, number: int) -> AsyncIterator[None]:
         yield
         for stream in streams:
             stream.cancel()
-
-
-@asynccontextmanager
-async def connections(port: int, number: int, first: bytes) -> AsyncIterator[None]:
-    """Keep connections open that send no more than their first bytes."""
-    writers = []
-    for _ in range(number):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(first)
-        writers.append(writer)
-    yield
-    for writer in writers:
-        writer.transport.abort()
 
 
 @asynccontextmanager

@@ -9,14 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api_keys import add_key
 from gateways import RunningGateway, gateway_process
+from http2 import connections
 from replicas import Replica
 
 ASK = b'{"texts": ["\xe6\x88\x91\xe6\x9c\x89"], "source_language": "zh", "target_language": "en"}'
@@ -114,20 +115,6 @@ def asking(*headers: bytes, body: bytes = ASK) -> bytes:
     return HEAD + b"\r\n".join(lines)
 
 
-@asynccontextmanager
-async def crowd(port: int, number: int, first: bytes) -> AsyncIterator[list[asyncio.StreamWriter]]:
-    """Open connections that send some bytes and then nothing."""
-    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(number)]
-    writers = [writer for _, writer in opened]
-    for writer in writers:
-        writer.write(first)
-    try:
-        yield writers
-    finally:
-        for writer in writers:
-            writer.transport.abort()
-
-
 @pytest.mark.parametrize(
     "first",
     [b"", b"GET /livez HTTP/1.1\r\nx: ", HEAD + DRIPPING, b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\n" + DRIPPING],
@@ -135,7 +122,7 @@ async def crowd(port: int, number: int, first: bytes) -> AsyncIterator[list[asyn
 )
 async def test_waiting_connections_leave_room_for_all_others(server: str, first: bytes) -> None:
     flags = (f"--server={server}", "--max-connections=40", "--receive-timeout-seconds=30")
-    async with gateway_process(*flags) as (_, gateway), crowd(gateway.port, 200, first):
+    async with gateway_process(*flags) as (_, gateway), connections(gateway.port, 200, first):
         for source in ("127.0.0.1", OTHER):
             assert [await status(gateway.port, PROBE, source=source) for _ in range(3)] == [200] * 3
             assert [await status(gateway.port, asking(), source=source) for _ in range(3)] == [200] * 3
@@ -260,7 +247,7 @@ async def test_bodies_on_their_way_have_a_share_of_memory(server: str) -> None:
     async with gateway_process(f"--server={server}", *flags, "--receive-timeout-seconds=30") as (_, gateway):
         refused = False
         while not refused:
-            async with crowd(gateway.port, 2, part):
+            async with connections(gateway.port, 2, part):
                 # What is asked before they are read takes their places: then they are refused, and others come.
                 assert {await status(gateway.port, PROBE) for _ in range(100)} == {200}
                 refused = any([await status(gateway.port, large) == 429 for _ in range(20)])
@@ -348,7 +335,7 @@ async def test_wrong_json_gets_a_short_answer(port: int, body: bytes, path: byte
 )
 async def test_a_gateway_under_attack_ends_when_it_is_told_to(server: str, first: bytes) -> None:
     flags = (f"--server={server}", "--receive-timeout-seconds=60", "--drain-timeout-seconds=3")
-    async with gateway_process(*flags) as (process, gateway), crowd(gateway.port, 50, first):
+    async with gateway_process(*flags) as (process, gateway), connections(gateway.port, 50, first):
         assert await status(gateway.port, PROBE) == 200
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from http2 import HEALTH, Request, exchange, opening
+from http2 import HEALTH, Request, connections, exchange, opening
 from hyperframe.frame import RstStreamFrame
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 TRANSLATE = b"/xuanzang.translation.v1.TranslationService/TranslateText"
-
-
-@asynccontextmanager
-async def connections(port: int, number: int, first: bytes) -> AsyncIterator[list[asyncio.StreamWriter]]:
-    """Open connections that send some bytes and then nothing."""
-    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(number)]
-    writers = [writer for _, writer in opened]
-    for writer in writers:
-        writer.write(first)
-    try:
-        yield writers
-    finally:
-        for writer in writers:
-            writer.transport.abort()
 
 
 async def _codes(server: Any, calls: int) -> set[grpc.StatusCode]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from hpack import Encoder
@@ -86,3 +87,17 @@ async def exchange(port: int, data: bytes, *, until: bytes = b"grpc-status", sec
     except (TimeoutError, ConnectionResetError, BrokenPipeError):
         pass
     return received
+
+
+@asynccontextmanager
+async def connections(port: int, number: int, first: bytes) -> AsyncIterator[list[asyncio.StreamWriter]]:
+    """Open connections that send some bytes and then nothing."""
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(number)]
+    writers = [writer for _, writer in opened]
+    for writer in writers:
+        writer.write(first)
+    try:
+        yield writers
+    finally:
+        for writer in writers:
+            writer.transport.abort()
