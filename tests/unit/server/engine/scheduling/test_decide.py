@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pytest
+from opcodes import opcodes_of
 from search_options import search_options
 from tests.unit.server.engine.scheduling.virtual_server import Unread
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.decide import Decision, decide
+from xuanzang.server.engine.scheduling.decide import Decision, _Room, _taken, decide
 from xuanzang.server.engine.scheduling.request import CallContext, Request
 from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, Callers, State
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
@@ -99,6 +102,58 @@ def test_names_of_a_heavy_address_have_the_time_of_one_caller() -> None:
 def test_names_of_one_address_are_over_the_share_of_the_address_together() -> None:
     state = state_of([*(asked(f"address/{number}", 1) for number in range(64)), asked("light", 1)])
     assert joining(decide(state, 0, 1.0))[LIGHT] == {"light": 1}
+
+
+CROWDS: Mapping[str, Callable[[int], list[Request]]] = {
+    "names of a heavy address": lambda count: [
+        *(asked(f"crowd/{number}", 8) for number in range(count)),
+        asked("light", 1),
+    ],
+    "light names beside a heavy one": lambda count: [
+        *(asked(f"crowd/{number}", 1) for number in range(count)),
+        asked("crowd/heavy", 20),
+    ],
+    "light addresses beside a heavy one": lambda count: [
+        *(asked(str(number), 1) for number in range(count)),
+        asked("heavy", 20),
+    ],
+}
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_a_decision_takes_no_longer_with_more_callers_of_the_other_tier(crowd: str) -> None:
+    def cost(count: int, tier: int) -> int:
+        state = state_of(CROWDS[crowd](count))
+        return opcodes_of(partial(_taken, state, 0, tier, _Room(state, 0, tier), state.budget.copy()))
+
+    tier = LIGHT if "names of" in crowd else COMMON
+    assert cost(400, tier) <= 1.5 * cost(20, tier)
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_the_places_that_wait_are_known_without_a_look_at_each_caller(crowd: str) -> None:
+    few, many = (state_of(CROWDS[crowd](count)) for count in (20, 400))
+    assert opcodes_of(partial(many.waiting, COMMON)) == opcodes_of(partial(few.waiting, COMMON))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_places_that_wait_are_those_of_the_waiting_sentences_in_their_tiers(seed: int) -> None:
+    draw, state, waiting = random.Random(seed), state_of([]), list[Request]()
+    for _ in range(120):
+        if waiting and draw.random() < 0.4:
+            request = waiting.pop(draw.randrange(len(waiting)))
+            state.callers.add(request.flow.caller, -request.places)
+            state.queue.remove(request.sentences)
+        elif waiting and draw.random() < 0.3:
+            state.queue.remove(draw.choice(waiting).sentences[:2])
+        else:
+            waiting.append(asked(f"{draw.choice('ab')}/{draw.choice('xyz')}", draw.choice((1, 1, 3, 12, 30))))
+            state.callers.add(waiting[-1].flow.caller, waiting[-1].places)
+            state.queue.add(waiting[-1].sentences)
+        expected = [0, 0]
+        for queued in state.queue.in_turn(lambda _: True):
+            expected[state.callers.tier_of(queued.request.flow.caller)] += queued.places
+        assert [state.waiting(tier) for tier in (COMMON, LIGHT)] == expected
 
 
 def test_a_decision_changes_nothing() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import filterfalse
 from typing import NamedTuple
 
@@ -130,7 +131,7 @@ def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) ->
     tokens = state.max_join_tokens
     others = [each.encodes_long for each in state.others(worker)]
     takes_long = not others or not all(others)
-    for queued in _in_turn(state, worker, room, may_take):
+    for queued in _in_turn(state, worker, tier, room, may_take):
         if (taken and queued.source_tokens > tokens) or (queued.is_long and not takes_long):
             return taken, True
         if budget.take(worker, tier, queued):
@@ -142,9 +143,11 @@ def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) ->
     return taken, False
 
 
-def _in_turn(state: State, worker: int, room: _Room, may_take: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
+def _in_turn(
+    state: State, worker: int, tier: int, room: _Room, may_take: Callable[[FlowKey], bool]
+) -> Iterator[QueuedSentence]:
     """Yield the sentences that a worker may take: first the ones waiting for memory, then all in turn."""
-    queue, turns = state.queue, state.queue.in_turn(may_take)
+    queue, turns = state.queue, state.queue.in_turn(may_take, partial(state.callers.members, tier))
     if lacking := state.budget.lacking.values():
         first = [queued for queued in lacking if may_take(queued.request.flow)]
         yield from first

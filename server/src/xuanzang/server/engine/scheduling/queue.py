@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import attrgetter
@@ -55,8 +55,6 @@ class _Name:
     """Tokens that it was given."""
     cost: int = 0
     """Predicted tokens that wait."""
-    places: int = 0
-    """Places that its waiting sentences will take."""
     lines: dict[LoadedModel | None, dict[int, QueuedSentence]] = field(default_factory=dict)
     """Sentences by number, oldest first; a line for each model with limits, and one for all others."""
 
@@ -65,7 +63,6 @@ class _Name:
 class _Share:
     served: float
     cost: int = 0
-    places: int = 0
     names: dict[str, _Name] = field(default_factory=dict)
     costs: _Costs = field(default_factory=_Costs)
     """Those of its names."""
@@ -74,10 +71,16 @@ class _Share:
 _Owner = TypeVar("_Owner", _Share, _Name)
 
 
+Members = Callable[..., Collection[str] | None]
+"""Function that returns the shares, or the names of the given one, that may have sentences; None for all of them."""
+
+
 class FairQueue:
     """The waiting sentences of all callers. Not thread-safe: the scheduler holds its lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_places: Callable[[CallerId, int], None] = lambda _caller, _places: None) -> None:
+        """Begin without sentences; `count_places` is told of the places that a caller's sentences will take, or not."""
+        self._count_places = count_places
         self._shares: dict[str, _Share] = {}
         """Shares with waiting sentences."""
         self._left: OrderedDict[str | CallerId, float] = OrderedDict()
@@ -146,9 +149,10 @@ class FairQueue:
         self._submitted_at += sign * queued.request.submitted_at
         self._costs.change(share.cost, share.cost + cost)
         share.costs.change(name.cost, name.cost + cost)
+        self.places += places
+        self._count_places(caller, places)
         for owner in (self, share, name):
             owner.cost += cost
-            owner.places += places
         if limited:
             self.limited[limited] += cost
             if not self.limited[limited]:
@@ -187,25 +191,24 @@ class FairQueue:
             counted = min(share.cost, before + cost)
         return before + self._costs.bounded(before + cost) - counted
 
-    def places_of(self, is_divided: Callable[[str], bool]) -> Iterator[tuple[CallerId, int]]:
-        """Yield the places of each share, or of each name of those shares that are divided."""
-        for key, share in self._shares.items():
-            if is_divided(key):
-                yield from ((CallerId(key, name), each.places) for name, each in share.names.items())
-            else:
-                yield CallerId(key), share.places
-
-    def in_turn(self, may_take: Callable[[FlowKey], bool]) -> Iterator[QueuedSentence]:
+    def in_turn(
+        self, may_take: Callable[[FlowKey], bool], members: Members = lambda _=None: None
+    ) -> Iterator[QueuedSentence]:
         """Yield sentences in the order for a worker to take them; nothing is changed.
 
-        `may_take`: whether the next sentence of a line may be taken, asked before each; once False, it stays so.
+        Args:
+            may_take: Whether the next sentence of a line may be taken, asked before each; once False, it stays so.
+            members: The shares, and the names of one, that may have such sentences.
         """
 
         def of_name(name: _Name) -> Iterator[QueuedSentence]:
             lines = [takewhile(lambda each: may_take(each.request.flow), line.values()) for line in name.lines.values()]
             return lines[0] if len(lines) == 1 else heapq.merge(*lines, key=attrgetter("number"))
 
-        return _by_counter(self._shares, lambda share: _by_counter(share.names, of_name))
+        def of_share(key: str, share: _Share) -> Iterator[QueuedSentence]:
+            return _by_counter(share.names, lambda _, name: of_name(name), members(key))
+
+        return _by_counter(self._shares, of_share, members())
 
 
 def _lowest(owners: Iterable[_Owner]) -> float:
@@ -214,16 +217,20 @@ def _lowest(owners: Iterable[_Owner]) -> float:
 
 
 def _by_counter(
-    owners: Mapping[str, _Owner], sentences_of: Callable[[_Owner], Iterator[QueuedSentence]]
+    owners: Mapping[str, _Owner],
+    sentences_of: Callable[[str, _Owner], Iterator[QueuedSentence]],
+    members: Collection[str] | None,
 ) -> Iterator[QueuedSentence]:
-    """Yield the sentences of callers in turn: always of the one whose counter would be the lowest."""
+    """Yield the sentences of some callers in turn: always of the one whose counter would be the lowest."""
+    if members is not None:
+        owners = {owner: owners[owner] for owner in members if owner in owners}
     order = [(each.served, owner) for owner, each in owners.items()]
     heapq.heapify(order)
     sentences: dict[str, Iterator[QueuedSentence]] = {}
     while order:
         served, owner = order[0]
         if owner not in sentences:
-            sentences[owner] = sentences_of(owners[owner])
+            sentences[owner] = sentences_of(owner, owners[owner])
         if (queued := next(sentences[owner], None)) is None:
             heapq.heappop(order)
         else:

@@ -7,7 +7,7 @@ server fast. While one does, all others have separate *light* batches, and most 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xuanzang.server.engine.scheduling.budget import Budget
@@ -32,8 +32,20 @@ _RUN_WEIGHT = 0.02
 _MAX_RUN_RATIO = 3.0
 
 
+@dataclass(slots=True)
+class _Level:
+    """Callers that ask for the same number of places."""
+
+    keys: dict[str, None] = field(default_factory=dict)
+    waiting: int = 0
+    """Those of the places that their waiting sentences will take."""
+
+
 class Demand:
-    """Places that some callers ask for, and the callers that ask for more than their share of them."""
+    """Places that some callers ask for, and the callers that ask for more than their share of them.
+
+    Changes take a time that grows with the different numbers of places, not with the callers.
+    """
 
     def __init__(self, unnoticed: int) -> None:
         """Begin with nothing; no caller takes too much with a number of `unnoticed` places."""
@@ -42,25 +54,47 @@ class Demand:
         """Places that a caller may ask for."""
         self.heavy = 0
         """Number of callers that ask for more."""
+        self.heavy_waiting = 0
+        """Places that their waiting sentences will take."""
         self._unnoticed = unnoticed
-        self._levels: dict[int, int] = {}
-        """Callers per number of places, because the minimum is often needed."""
+        self._levels: dict[int, _Level] = {}
+        self._waiting: dict[str, int] = {}
 
     def add(self, key: str, places: int) -> None:
         """Ask for more places, or for less than 0."""
-        levels, before = self._levels, self.places.pop(key, 0)
+        levels, before, waiting = self._levels, self.places.pop(key, 0), self._waiting.get(key, 0)
         if before:
-            levels[before] -= 1
-            if not levels[before]:
+            level = levels[before]
+            del level.keys[key]
+            level.waiting -= waiting
+            if not level.keys:
                 del levels[before]
         if after := before + places:
             self.places[key] = after
-            levels[after] = levels.get(after, 0) + 1
+            level = levels.get(after) or levels.setdefault(after, _Level())
+            level.keys[key] = None
+            level.waiting += waiting
         self.limit = max(self._unnoticed, _MAX_TIMES * min(levels, default=0))
-        self.heavy = 0
-        for count, callers in levels.items():
+        self.heavy = self.heavy_waiting = 0
+        for count, level in levels.items():
             if count > self.limit:
-                self.heavy += callers
+                self.heavy += len(level.keys)
+                self.heavy_waiting += level.waiting
+
+    def wait(self, key: str, places: int) -> None:
+        """Take note that sentences wait which will take places, or less than 0 if they wait no longer."""
+        if waiting := self._waiting.pop(key, 0) + places:
+            self._waiting[key] = waiting
+        if level := self._levels.get(self.places.get(key, 0)):
+            level.waiting += places
+            if self.exceeds(key):
+                self.heavy_waiting += places
+
+    def heavy_keys(self) -> Iterator[str]:
+        """Yield the callers that ask for more than their share."""
+        for count, level in self._levels.items():
+            if count > self.limit:
+                yield from level.keys
 
     def exceeds(self, key: str) -> bool:
         """Return whether one of them asks for more than its share."""
@@ -97,9 +131,23 @@ class Callers:
         if self.is_split:
             self._weigh()
 
+    def wait(self, caller: CallerId, places: int) -> None:
+        """Take note that a caller's sentences wait which will take places, or less than 0 if they wait no longer."""
+        self._shares.wait(caller.share, places)
+        if names := self._names.get(caller.share):
+            names.wait(caller.name, places)
+
+    @property
+    def heavy_waiting(self) -> int:
+        """Places that waiting sentences will take whose callers ask for more than their share."""
+        return self._shares.heavy_waiting + sum([names.heavy_waiting for names in self._divided()])
+
+    def _divided(self) -> list[Demand]:
+        return [names for share, names in self.divided.items() if not self._shares.exceeds(share)]
+
     def _weigh(self) -> None:
         """Give every caller the same part of the time: shares, or the names of one that some of them divide."""
-        divided = [names for share, names in self.divided.items() if not self._shares.exceeds(share)]
+        divided = self._divided()
         callers = len(self._shares.places) + sum([len(names.places) - 1 for names in divided])
         heavy = self._shares.heavy + sum([names.heavy for names in divided])
         self.light_weight = max(_MIN_LIGHT_CALLERS, callers - heavy) / heavy
@@ -110,6 +158,19 @@ class Callers:
             return COMMON
         names = self.divided.get(caller.share)
         return COMMON if names and names.exceeds(caller.name) else LIGHT
+
+    def members(self, tier: int, share: str | None = None) -> Collection[str] | None:
+        """Return the shares, or the names of one, that may have sentences of a tier; None for all of them."""
+        if not self.is_split:
+            return None if tier == COMMON else ()
+        if share is None:
+            return {*self._shares.heavy_keys(), *self.divided} if tier == COMMON else None
+        if self._shares.exceeds(share):
+            return None if tier == COMMON else ()
+        if tier == LIGHT:
+            return None
+        names = self.divided.get(share)
+        return [*names.heavy_keys()] if names else ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,8 +237,8 @@ class State:
         """
         self.max_places, self.max_join_tokens = settings.max_batch_sentences, settings.max_join_source_tokens
         self.max_queue_tokens = settings.max_queue_tokens
-        self.queue = FairQueue()
         self.callers = Callers(workers=workers)
+        self.queue = FairQueue(self.callers.wait)
         self.budget = Budget(max_cache_bytes)
         self.forecast = Forecast()
         self.workers = [WorkerState() for _ in range(workers)]
@@ -223,8 +284,8 @@ class State:
         """Return the places that waiting sentences of a tier will take."""
         if not self.callers.is_split:
             return self.queue.places if tier == COMMON else 0
-        of_callers = self.queue.places_of(self.callers.divided.__contains__)
-        return sum([places for caller, places in of_callers if self.callers.tier_of(caller) == tier])
+        heavy = self.callers.heavy_waiting
+        return heavy if tier == COMMON else self.queue.places - heavy
 
     @property
     def is_idle(self) -> bool:
