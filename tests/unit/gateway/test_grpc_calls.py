@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http2 import Request, exchange, opening
 from stand_in_server import KEY, StandIn, standing_in
 
+from xuanzang.command.fair_start import FairStart
 from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.inference.v2 import inference_pb2_grpc
 
@@ -109,6 +110,29 @@ async def test_a_key_goes_to_the_server(metadata: tuple[str, str]) -> None:
         assert answer.outputs[0].contents.bytes_contents == [b"A"]
         assert (await stub.ServerLive(v2.ServerLiveRequest())).live
     assert server.keys[-1] == KEY
+
+
+async def test_addresses_have_turns_and_failed_calls_count_against_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, refused, turn = list[tuple[str, bool]](), list[str](), FairStart.turn
+
+    async def noted(start: FairStart, address: str, *, is_probe: bool = False) -> None:
+        turns.append((address, is_probe))
+        await turn(start, address, is_probe=is_probe)
+
+    monkeypatch.setattr(FairStart, "turn", noted)
+    monkeypatch.setattr(FairStart, "refused", lambda _, address: refused.append(address))
+    async with (
+        standing_in(StandIn()) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        await stub_of(channel).ModelInfer(inference())
+        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert not refused
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub_of(channel).ModelInfer(v2.ModelInferRequest(model_name="tiny"))
+    assert turns == [("127.0.0.1", False), ("127.0.0.1", True), ("127.0.0.1", False)]
+    assert refused == ["127.0.0.1"]
 
 
 async def test_a_callers_share_of_calls_is_limited() -> None:

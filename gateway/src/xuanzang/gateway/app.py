@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 PROBES = ("/health", "/livez")
 """Addresses that are answered whatever the header host says: Kubernetes sends the pod's IP address."""
-REFUSAL_SECONDS: Final = 0.005
-"""Pause of an address after each refused request while others call."""
 
 
 def open_client(settings: Settings) -> AsyncTranslationClient:
@@ -98,7 +96,6 @@ class Gateway:
         """
         self.settings = settings
         self._client = open_client(settings)
-        self._start = FairStart(asyncio.get_running_loop(), refusal_seconds=REFUSAL_SECONDS)
         listing_key = settings.listing_key.get_secret_value() if settings.listing_key else None
         callers = Callers(self._client, anonymous=settings.admits_anonymous, listing_key=listing_key)
         self._health = Health(self._client)
@@ -119,7 +116,7 @@ class Gateway:
         if self.settings.page:
             routes += page_routes()
         middleware = [
-            Middleware(FairlyStarted, start=self._start),
+            Middleware(FairlyStarted, start=self._state.start),
             Middleware(WholeBodies),
             Middleware(KnownHosts, hosts=self.settings.hosts),
             *_cross_origin(self.settings),

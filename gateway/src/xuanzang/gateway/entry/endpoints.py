@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import nsmallest
 from http import HTTPStatus
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
+from xuanzang.command.fair_start import FairStart
 from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, ByteQuota, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
@@ -37,6 +38,8 @@ IGNORED = "x-ignored-parameters"
 """Header of an answer: names of parameters that had no effect."""
 _NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
 _SHOWN_NAMES = 16
+REFUSAL_SECONDS: Final = 0.005
+"""Pause of an address after each refused request while others call."""
 FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
 
 
@@ -119,13 +122,14 @@ class SharedState:
     """Parts that all endpoints share."""
 
     def __init__(self, *, settings: Settings, callers: Callers, health: Health, metrics: Metrics | None = None) -> None:
-        """Leave all limits free."""
+        """Leave all limits free; the event loop must be running."""
         self.settings = settings
         self.callers = callers
         self.metrics = metrics or Metrics()
         self.limits = SharedLimits(settings)
         self.health = health
         self.reading = ReadingThread()
+        self.start = FairStart(asyncio.get_running_loop(), refusal_seconds=REFUSAL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

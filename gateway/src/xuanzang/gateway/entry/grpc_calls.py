@@ -32,6 +32,7 @@ from xuanzang.gateway.entry.callers import KEY_HEADERS, REQUEST_ID, Caller, chec
 from xuanzang.gateway.entry.endpoints import FAILED, BaseCall, SharedState
 from xuanzang.gateway.entry.patience import deadline_in, within
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
+from xuanzang.gateway.limits import network_of
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class GrpcMethod(NamedTuple):
     """True if it takes a stream of messages, and answers each; its handler then raises nothing."""
     is_open: bool = False
     """True if it answers callers without a key, too."""
+    is_probe: bool = False
+    """True if it asks for health, and so waits for no other call of its address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,11 +199,11 @@ class _Entry(grpc.GenericRpcHandler):
         metadata = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
         call_id = checked_id(metadata.get(REQUEST_ID, ""))
         log = {"method": "gRPC", "path": path, "request_id": call_id, "api": service.api}
-        code, fault = grpc.StatusCode.OK, None
+        code, fault, peer = grpc.StatusCode.OK, None, _host_of(context.peer())
         try:
             with ExitStack() as held:
                 try:
-                    yield self._admitted(method, metadata, log, context, held)
+                    yield self._admitted(method, metadata, log, context, peer, held)
                 except (RefusedError, TranslationError) as error:
                     fault = error.fault if isinstance(error, RefusedError) else fault_of(error)
                 except (_GoneError, CancelledError):
@@ -215,6 +218,8 @@ class _Entry(grpc.GenericRpcHandler):
                     _LOGGER.error("a handler failed", extra={**facts, "request_id": call_id})  # noqa: TRY400
             if fault is not None:
                 code, log["reason"] = code_of(fault), fault.reason
+                if not method.is_probe:
+                    self._loop.call_soon_threadsafe(self._state.start.refused, network_of(peer))
         finally:
             seconds = time.monotonic() - began
             self._state.metrics.answered(service.api, code.name, seconds=seconds)
@@ -225,11 +230,16 @@ class _Entry(grpc.GenericRpcHandler):
             context.abort(code, "the caller was gone, or sent no message in time")
 
     def _admitted(
-        self, method: GrpcMethod, metadata: Mapping[str, str], log: dict[str, Any], context: _Context, held: ExitStack
+        self,
+        method: GrpcMethod,
+        metadata: Mapping[str, str],
+        log: dict[str, Any],
+        context: _Context,
+        peer: str,
+        held: ExitStack,
     ) -> BaseCall:
         callers, call_id = self._state.callers, log["request_id"]
-        peer, key = _host_of(context.peer()), _key_in(metadata)
-        caller = callers.caller_of(key, peer=peer, request_id=call_id, needs_key=not method.is_open)
+        caller = callers.caller_of(_key_in(metadata), peer=peer, request_id=call_id, needs_key=not method.is_open)
         with self._lock:
             self._places.take(caller.holder)
         held.callback(self._release, caller)
@@ -265,6 +275,7 @@ class _Entry(grpc.GenericRpcHandler):
         return work.result()
 
     async def _handled(self, method: GrpcMethod, data: bytes, call: BaseCall) -> bytes:
+        await self._state.start.turn(call.caller.holder.address, is_probe=method.is_probe)
         with self._state.limits.body_bytes.held(call.caller.holder, len(data)):
             try:
                 message = await self._state.reading.run(partial(method.decode, data), size=len(data))
@@ -288,7 +299,7 @@ def health_service(names: Sequence[str], answers: Callable[[], Awaitable[bool]])
         answer: Message = response(status=status)
         return answer
 
-    method = GrpcMethod(health_pb2.HealthCheckRequest.FromString, check, is_open=True)
+    method = GrpcMethod(health_pb2.HealthCheckRequest.FromString, check, is_open=True, is_probe=True)
     return GrpcService(name=health.SERVICE_NAME, api="health", methods={"Check": method})
 
 
