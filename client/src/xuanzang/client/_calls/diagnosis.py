@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xuanzang.client._calls.targets import endpoints
-from xuanzang.client._reliability.first_contact import Finding, FirstContact
+from xuanzang.client._reliability.first_contact import Finding
 from xuanzang.client._values.options import TLSConfig
 
 _SECONDS = 0.5
@@ -30,17 +30,6 @@ _OTHER_NAME = "tls.server_name (--tls-server-name) says under which name the cer
 _WANTS = "wants a client certificate: tls.certificate_chain and tls.private_key (--tls-cert, --tls-key)"
 _NO_PEM = "tls.root_certificates (--tls-ca) holds no certificate in PEM"
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-
-
-def first_contact(targets: Sequence[str], tls: TLSConfig | None, *, uses_proxy: bool, waits: bool) -> FirstContact:
-    """Return what a client needs to know of servers that have never answered.
-
-    Args:
-        targets: gRPC targets by number.
-        uses_proxy: Whether a proxy that the environment names is used.
-        waits: Whether calls are to wait as long as their time allows.
-    """
-    return FirstContact(len(targets), lambda number: examined(targets[number], tls, uses_proxy=uses_proxy), waits=waits)
 
 
 def examined(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding | None:
