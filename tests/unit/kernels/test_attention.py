@@ -80,6 +80,11 @@ def cross_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
     }
 
 
+Kind = tuple[Callable[[int, int], onnx.FunctionProto], Callable[..., Arrays]]
+PAGED: Kind = (paged_attention, paged_inputs)
+CROSS: Kind = (cross_attention, cross_inputs)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), shapes)
 def test_paged_attention_is_its_function(operator: OpenOperator, seed: int, shape: tuple[int, int, int, int]) -> None:
@@ -97,7 +102,7 @@ def test_cross_attention_is_its_function(operator: OpenOperator, seed: int, shap
     operator(first_head_attention(shape[2], shape[3]), without_values).check(without_values)
 
 
-@pytest.mark.parametrize(("make", "given"), [(paged_attention, paged_inputs), (cross_attention, cross_inputs)])
+@pytest.mark.parametrize(("make", "given"), [PAGED, CROSS])
 def test_attention_of_a_sentence_does_not_depend_on_its_batch(
     operator: OpenOperator, make: Callable[[int, int], onnx.FunctionProto], given: Callable[..., Arrays]
 ) -> None:
@@ -129,49 +134,42 @@ def test_keys_and_values_are_written_where_they_lie(operator: OpenOperator) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("kind", "name", "change", "message"),
     [
-        ("slot_indices", lambda array: array + 10_000, "a slot to write to does not exist"),
-        ("slot_indices", lambda array: array - 10_000, "a slot to write to does not exist"),
-        ("slot_indices", lambda array: array[:, :, :1], "slot_indices does not name slots"),
-        ("visible", lambda array: array[:, :, 1:], "visible is not as wide as the pages of a sentence"),
-        ("visible", lambda array: array[:, 1:], "beams differ"),
-        ("page_table", lambda array: array[1:], "batches differ"),
-        ("projected", lambda array: array[:, :, 1:], "projected is not three times as wide as all heads"),
-        ("past_value", lambda array: array[1:], "keys and values differ in shape"),
+        (PAGED, "slot_indices", lambda array: array + 10_000, "a slot to write to does not exist"),
+        (PAGED, "slot_indices", lambda array: array - 10_000, "a slot to write to does not exist"),
+        (PAGED, "slot_indices", lambda array: array[:, :, :1], "slot_indices does not name slots"),
+        (PAGED, "visible", lambda array: array[:, :, 1:], "visible is not as wide as the pages of a sentence"),
+        (PAGED, "visible", lambda array: array[:, 1:], "beams differ"),
+        (PAGED, "page_table", lambda array: array[1:], "batches differ"),
+        (PAGED, "projected", lambda array: array[:, :, 1:], "projected is not three times as wide as all heads"),
+        (PAGED, "past_value", lambda array: array[1:], "keys and values differ in shape"),
+        (CROSS, "source_lengths", lambda array: array[1:], "batches differ"),
+        (CROSS, "source_lengths", lambda array: array + 2 * PAGE_SLOTS, "a source is longer than its pages"),
+        (CROSS, "source_lengths", lambda array: array - 2 * PAGE_SLOTS - 1, "a source is longer than its pages"),
+        (
+            CROSS,
+            "page_table",
+            lambda array: np.where(array < 0, array, array + 100),
+            "a page of a source does not exist",
+        ),
+        (CROSS, "page_table", lambda array: np.full_like(array, -1), "a page of a source does not exist"),
+        (CROSS, "queries", lambda array: array[:, :, 1:], "queries are not as wide as all heads"),
+        (CROSS, "value", lambda array: array[1:], "keys and values differ in shape"),
     ],
 )
-def test_wrong_pages_are_refused(
-    operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
+def test_wrong_pages_and_sources_are_refused(
+    operator: OpenOperator, kind: Kind, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
 ) -> None:
-    inputs = paged_inputs(np.random.default_rng(1), 2, 4, 2, 16)
-    attend = operator(paged_attention(2, 16), inputs)
-    with pytest.raises(InvalidArgument, match=f"PagedAttention: {message}"):
+    make, given = kind
+    inputs = given(np.random.default_rng(1), 2, 4, 2, 16)
+    function = make(2, 16)
+    attend = operator(function, inputs)
+    with pytest.raises(InvalidArgument, match=f"{function.name}: {message}"):
         attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("source_lengths", lambda array: array[1:], "batches differ"),
-        ("source_lengths", lambda array: array + 2 * PAGE_SLOTS, "a source is longer than its pages"),
-        ("source_lengths", lambda array: array - 2 * PAGE_SLOTS - 1, "a source is longer than its pages"),
-        ("page_table", lambda array: np.where(array < 0, array, array + 100), "a page of a source does not exist"),
-        ("page_table", lambda array: np.full_like(array, -1), "a page of a source does not exist"),
-        ("queries", lambda array: array[:, :, 1:], "queries are not as wide as all heads"),
-        ("value", lambda array: array[1:], "keys and values differ in shape"),
-    ],
-)
-def test_a_wrong_source_is_refused(
-    operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
-) -> None:
-    inputs = cross_inputs(np.random.default_rng(1), 2, 4, 2, 16)
-    attend = operator(cross_attention(2, 16), inputs)
-    with pytest.raises(InvalidArgument, match=f"CrossAttention: {message}"):
-        attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
-
-
-@pytest.mark.parametrize(("make", "given"), [(paged_attention, paged_inputs), (cross_attention, cross_inputs)])
+@pytest.mark.parametrize(("make", "given"), [PAGED, CROSS])
 def test_several_threads_compute_the_same_attention(
     operator: OpenOperator, make: Callable[[int, int], onnx.FunctionProto], given: Callable[..., Arrays]
 ) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,6 @@ CALLER = CallerFacts("key", "nightly", "private")
 @pytest.fixture
 def dropped() -> Counter:
     return Counter()
-
-
-def count_of(counter: Counter) -> float:
-    return counter.value
 
 
 def ended(*calls: CallRecord, request_id: str = "7") -> RpcRecord:
@@ -66,6 +64,7 @@ async def test_a_line_sums_up_the_calls_of_its_rpc(
     assert sums == [calls, 9 * calls, sentences * calls, 4 * calls, 5 * calls]
     times = [line[f"{name}_seconds"] for name in ("tokenize", "queue", "encode", "decode")]
     assert times == [1, 2, 3, 4]
+    assert line["caller_key"] == "nightly"
     assert (line["model"], line["version"], line["code"], line["seconds"]) == ("zh-en", 2, "OK", 0.5)
 
 
@@ -75,7 +74,7 @@ async def test_rpcs_come_in_the_order_of_their_ends(tmp_path: Path, dropped: Cou
         observation.end(ended(request_id=str(number)), "OK", 0, 0.5)
     observation.close()
     assert [line["request_id"] for line in lines_of(tmp_path / "log")] == [str(number) for number in range(100)]
-    assert count_of(dropped) == 0
+    assert dropped.value == 0
 
 
 async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, dropped: Counter) -> None:
@@ -99,7 +98,7 @@ async def test_rpcs_that_a_slow_reader_does_not_take_are_lost_and_counted(
             observation.end(ended(), "OK", 0, 0.5)
         observation.close()
         assert len(reader.readlines()) == 3
-    assert count_of(dropped) == 997
+    assert dropped.value == 997
 
 
 async def test_an_rpc_that_cannot_be_recorded_does_not_end_the_recording(
@@ -114,3 +113,49 @@ async def test_an_rpc_that_cannot_be_recorded_does_not_end_the_recording(
     observation.close()
     assert len(lines_of(tmp_path / "log")) == 1
     assert [line.msg for line in caplog.records] == ["ended RPCs could not be recorded"]
+
+
+def line(request_id: str) -> dict[str, object]:
+    record = RpcRecord(request_id=request_id, method="TranslateText", caller=CALLER)
+    record.end("OK", 0, 0.5)
+    return record.facts()
+
+
+def test_only_owner_and_group_may_read_the_log(tmp_path: Path, dropped: Counter) -> None:
+    AccessLog(str(tmp_path / "log"), dropped=dropped)
+    assert (tmp_path / "log").stat().st_mode & 0o777 & ~0o640 == 0
+
+
+def test_standard_output_may_be_the_log(dropped: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
+    AccessLog("-", dropped=dropped).write([line("7")])
+    assert json.loads(written.getvalue())["request_id"] == "7"
+
+
+def test_lines_that_cannot_be_written_are_counted_and_the_next_ones_are_written(
+    tmp_path: Path, dropped: Counter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AccessLog(str(tmp_path / "log"), dropped=dropped)
+    append, faults = log._append, [OSError("no space left on device")] * 2
+
+    def append_later(data: bytes) -> None:
+        if faults:
+            raise faults.pop()
+        append(data)
+
+    monkeypatch.setattr(log, "_append", append_later)
+    for number in range(3):
+        log.write([line(str(number))])
+    assert json.loads((tmp_path / "log").read_text())["request_id"] == "2"
+    assert dropped.value == 2
+    assert [line.msg for line in caplog.records] == ["the access log cannot be written"]
+
+
+def test_a_log_that_is_moved_away_is_begun_anew(tmp_path: Path, dropped: Counter) -> None:
+    log = AccessLog(str(tmp_path / "log"), dropped=dropped)
+    log.write([line("1")])
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    log.write([line("2")])
+    found = [json.loads((tmp_path / name).read_text())["request_id"] for name in ("log.1", "log")]
+    assert found == ["1", "2"]
