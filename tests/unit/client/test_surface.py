@@ -42,6 +42,13 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     assert inspect.signature(sdk.TranslationClient) == inspect.signature(sdk.AsyncTranslationClient)
 
 
+def test_frameworks_see_which_methods_of_the_asyncio_client_are_awaited() -> None:
+    awaited = {name for name in dir(sdk.TranslationClient) if not name.startswith("_")}
+    awaited -= {"for_caller", "translate_progressively", "translate_stream"}
+    methods = public_methods(sdk.AsyncTranslationClient)
+    assert {name for name, method in methods.items() if inspect.iscoroutinefunction(method)} == awaited
+
+
 def test_both_clients_describe_their_methods() -> None:
     for name, method in public_methods(sdk.TranslationClient).items():
         assert method.__doc__

@@ -48,74 +48,52 @@ def test_options_that_are_left_out_or_none_are_not_sent(client: Client, script: 
 
 
 def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
+    of_the_search: dict[str, Any] = {
+        "beam_size": 5,
+        "num_hypotheses": 2,
+        "length_penalty": 0.0,
+        "min_target_length": 0,
+        "max_target_length": 7,
+        "coverage_penalty": 0.5,
+        "repetition_penalty": 2.0,
+        "no_repeat_ngram_size": 3,
+        "target_prefix": "I",
+        "suppressed_texts": ("cat", "dog"),
+        "partial_on_deadline": True,
+        "refuse_long_sentences": True,
+    }
+    returned = ("return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance")
+    of_texts: dict[str, Any] = dict.fromkeys((*returned, "pass_through_unserved"), True) | {"allow_pivot": False}
+    sampling: dict[str, Any] = {"top_k": 5, "top_p": 0.5, "temperature": 2.0, "seed": 0}
     client.translate(
         ["a"],
         source_language="zh",
         target_language="en",
         model="zh-en",
-        beam_size=5,
-        num_hypotheses=2,
-        length_penalty=0.0,
-        min_target_length=0,
-        max_target_length=7,
-        coverage_penalty=0.5,
-        repetition_penalty=2.0,
-        no_repeat_ngram_size=3,
-        target_prefix="I",
-        suppressed_texts=("cat", "dog"),
-        sampling=SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=0),
-        partial_on_deadline=True,
-        refuse_long_sentences=True,
+        sampling=SamplingOptions(**sampling),
         content_format="html",
         glossary={"源": "spring"},
         glossary_name="tech",
         protected_patterns=["url"],
         placeholders=["printf", "icu"],
-        pass_through_unserved=True,
-        return_alternatives=True,
-        return_scores=True,
-        token_details=True,
-        return_quality=True,
-        return_provenance=True,
-        allow_pivot=False,
+        **of_the_search,
+        **of_texts,
     )
-    options = pb.DecodingOptions(
-        beam_size=5,
-        num_hypotheses=2,
-        length_penalty=0,
-        min_target_length=0,
-        max_target_length=7,
-        coverage_penalty=0.5,
-        repetition_penalty=2.0,
-        no_repeat_ngram_size=3,
-        target_prefix="I",
-        suppressed_texts=["cat", "dog"],
-        sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=0),
-        partial_on_deadline=True,
-        refuse_long_sentences=True,
+    options = pb.DecodingOptions(sampling=pb.SamplingOptions(**sampling), **of_the_search)
+    settings = pb.TranslationSettings(
+        source_language_code="zh",
+        target_language_code="en",
+        model="zh-en",
+        options=options,
+        content_format=pb.CONTENT_FORMAT_HTML,
+        glossary_entries=[pb.GlossaryEntry(source="源", targets=["spring"])],
+        glossary="tech",
+        protected_patterns=[pb.PROTECTED_PATTERN_URL],
+        placeholders=[pb.PLACEHOLDER_FAMILY_PRINTF, pb.PLACEHOLDER_FAMILY_ICU],
+        **of_texts,
     )
-    assert script.requests[0] == pb.TranslateTextRequest(
-        contents=["a"],
-        settings=pb.TranslationSettings(
-            source_language_code="zh",
-            target_language_code="en",
-            model="zh-en",
-            options=options,
-            content_format=pb.CONTENT_FORMAT_HTML,
-            glossary_entries=[pb.GlossaryEntry(source="源", targets=["spring"])],
-            glossary="tech",
-            protected_patterns=[pb.PROTECTED_PATTERN_URL],
-            placeholders=[pb.PLACEHOLDER_FAMILY_PRINTF, pb.PLACEHOLDER_FAMILY_ICU],
-            pass_through_unserved=True,
-            return_alternatives=True,
-            return_scores=True,
-            token_details=True,
-            return_quality=True,
-            return_provenance=True,
-            allow_pivot=False,
-        ),
-    )
-    for message in (options, script.requests[0].settings):
+    assert script.requests[0] == pb.TranslateTextRequest(contents=["a"], settings=settings)
+    for message in (options, settings):
         assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
 
 
