@@ -131,32 +131,34 @@ void check_columns(const Simd& simd, size_t size) {
   }
 }
 
-// Two blocks of columns, in the order of the panels, times as many rows as are multiplied at once or fewer.
-void check_projection(const Simd& simd, size_t depth, size_t count, int32_t zero) {
+// The second block of columns, of some panels, times as many rows as are multiplied at once or fewer.
+void check_projection(const Simd& simd, size_t depth, size_t count, int32_t zero, size_t panels) {
   if (!simd.project) return;
   using xuanzang::kBlock;
   using xuanzang::kPanel;
   struct alignas(64) Line {
     int8_t integers[64];
   };
-  std::vector<Line> lines(2 * kBlock * depth / sizeof(Line));
+  const size_t width = panels * kPanel, columns = kBlock + width;
+  std::vector<Line> lines(columns * depth / sizeof(Line));
   int8_t* const integers = lines.data()->integers;
-  for (size_t i = 0; i < 2 * kBlock * depth; ++i) integers[i] = static_cast<int8_t>(generator());
+  for (size_t i = 0; i < columns * depth; ++i) integers[i] = static_cast<int8_t>(generator());
   std::vector<uint8_t> rows(count * depth);
   for (uint8_t& value : rows) value = static_cast<uint8_t>(generator());
   const auto integer = [&](size_t column, size_t k) {
     return integers[column / kPanel * kPanel * depth + k / 4 * 4 * kPanel + column % kPanel * 4 + k % 4];
   };
-  std::vector<int32_t> start(2 * kBlock);
-  for (size_t column = 0; column < 2 * kBlock; ++column) {
+  std::vector<int32_t> start(columns);
+  for (size_t column = 0; column < columns; ++column) {
     for (size_t k = 0; k < depth; ++k) start[column] -= zero * integer(column, k);
   }
-  const auto scale = normal(2 * kBlock), bias = normal(2 * kBlock);
-  std::vector<float> logits(count * kBlock);
-  simd.project({integers, start.data(), scale.data(), bias.data(), depth, zero}, 1, rows.data(), count, logits.data(),
-               kBlock);
+  const auto scale = normal(columns), bias = normal(columns);
+  std::vector<float> logits(count * kBlock, 0.5f);
+  simd.project({integers, start.data(), scale.data(), bias.data(), depth, columns, zero}, 1, rows.data(), count,
+               logits.data(), kBlock);
   for (size_t row = 0; row < count; ++row) {
-    for (size_t i = 0; i < kBlock; ++i) {
+    for (size_t i = width; i < kBlock; ++i) compare("project, no panel", logits[row * kBlock + i], 0.5, 0);
+    for (size_t i = 0; i < width; ++i) {
       const size_t column = kBlock + i;
       int64_t product = start[column];
       for (size_t k = 0; k < depth; ++k) product += int64_t{rows[row * depth + k]} * integer(column, k);
@@ -175,11 +177,12 @@ int main() {
       check_norm(*simd, size);
       check_rounding(*simd, size);
       check_columns(*simd, size);
-      for (size_t rows = 1; rows <= xuanzang::kProjected; ++rows) check_projection(*simd, size / 4 * 4 + 4, rows, 128);
+      for (size_t rows = 1; rows <= xuanzang::kProjected; ++rows)
+        check_projection(*simd, size / 4 * 4 + 4, rows, 128, 4);
     }
     for (size_t depth : {64, 68, 256, 1100}) {
       for (size_t rows = 1; rows <= simd->projected; ++rows) {
-        for (int32_t zero : {0, 100, 255}) check_projection(*simd, depth, rows, zero);
+        for (int32_t zero : {0, 100, 255}) check_projection(*simd, depth, rows, zero, 1 + rows % 4);
       }
     }
     std::printf("%s\n", simd->isa);

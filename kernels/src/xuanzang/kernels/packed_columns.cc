@@ -29,7 +29,7 @@ PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
   depth_ = (width_ + 3) / 4 * 4;
   x_scale_ = matrix.x_scale.data[0], x_zero_ = matrix.x_zero.data[0];
   require(x_scale_ > 0, "the scale is not a positive number");
-  const size_t columns = blocks() * kBlock;
+  const size_t columns = (vocab_size_ + kPanel - 1) / kPanel * kPanel;
   start_.resize(columns), scale_.resize(columns), bias_.resize(columns);
   const auto packed = own_pages(columns * depth_);
   for (size_t first = 0; first < vocab_size_; first += kPanel) pack_panel(matrix, first, packed.get() + first * depth_);
@@ -60,7 +60,7 @@ void PackedColumns::pack_panel(const QuantizedMatrix& matrix, size_t first, int8
   for (size_t column = 0; column < count; ++column) start_[first + column] = -zero * sums[column];
 }
 
-void PackedColumns::share() { integers_ = SharedColumns::place(std::move(integers_), blocks() * kBlock * depth_); }
+void PackedColumns::share() { integers_ = SharedColumns::place(std::move(integers_), start_.size() * depth_); }
 
 PackedColumns kept_columns(const Constants& constants, size_t first) {
   const auto matrix = QuantizedMatrix::read(constants, first);

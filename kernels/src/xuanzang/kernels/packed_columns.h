@@ -51,7 +51,7 @@ class PackedColumns {
   float x_zero() const { return x_zero_; }
   Panels panels() const {
     const auto zero = static_cast<int32_t>(x_zero_);
-    return {integers_.get(), start_.data(), scale_.data(), bias_.data(), depth_, zero};
+    return {integers_.get(), start_.data(), scale_.data(), bias_.data(), depth_, start_.size(), zero};
   }
 
  private:

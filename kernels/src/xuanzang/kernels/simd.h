@@ -68,13 +68,14 @@ constexpr size_t kProjected = 6;
 // Rows that any instruction set multiplies at once.
 constexpr size_t kMaxProjected = 32;
 
-// A matrix of 8-bit integers for products with unsigned ones; columns up to a whole block are zeros.
+// A matrix of 8-bit integers for products with unsigned ones; columns up to a whole panel are zeros.
 struct Panels {
   const int8_t* integers;  // [panel, depth / 4, 64, 4].
   const int32_t* start;    // Added to the products with each column.
   const float* scale;      // Scale of these sums.
   const float* bias;       // Added to the scaled sums.
   size_t depth;            // A multiple of 4.
+  size_t columns;          // A multiple of 64.
   int32_t zero;            // The integer of the rows that stands for 0.0; start is its products' sum, negated.
 };
 
@@ -107,7 +108,8 @@ struct Simd {
   // Rounds floats to integers.
   void (*quantize)(const float* x, size_t size, const Rounding&, uint8_t* quantized);
 
-  // Multiplies up to `projected` rows, `depth` bytes from one to the next, by the columns of a block.
+  // Multiplies up to `projected` rows, `depth` bytes from one to the next, by the columns of a block; the last one may
+  // have fewer panels than others.
   //
   // products: [count, kBlock], `stride` floats from one row's to the next's. Null without such vectors.
   void (*project)(const Panels&, size_t block, const uint8_t* rows, size_t count, float* products, size_t stride);

@@ -26,6 +26,7 @@ _APART_AFTER = frozenset(".,;:!?)]")
 _APOSTROPHES = frozenset("'’")
 # After it a word begins without a space, so the pieces of that word are those within a word.
 _OPENING = "("
+_PIECES_AT_ONCE = 500
 # Words or a part of one four times in a row, or one character ten times. The space lets the last word be without one.
 _REPETITION = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
 
@@ -87,7 +88,7 @@ class TargetPhrases:
         """Classify the tokens, unless the `classes` of the same vocabulary are given."""
         self._tokenizer = tokenizer
         self._opening = tokenizer.encode(_OPENING)
-        self.classes = classes if classes is not None else _classes(tokenizer.pieces_of(range(vocab_size)))
+        self.classes = classes if classes is not None else _classes(tokenizer, vocab_size)
         """Bits of each token that `PhraseAutomaton` needs, [vocab]."""
 
     def variants(self, phrase: str) -> tuple[Variant, ...]:
@@ -107,8 +108,13 @@ class TargetPhrases:
         return bool(ids) and self._tokenizer.unk_id not in ids and self._tokenizer.decode(ids) == text
 
 
-def _classes(pieces: Sequence[str]) -> npt.NDArray[np.int8]:
-    return np.array([_class_of(piece) for piece in pieces], np.int8)
+def _classes(tokenizer: Tokenizer, vocab_size: int) -> npt.NDArray[np.int8]:
+    classes = np.zeros(vocab_size, np.int8)
+    # All pieces at once would leave holes in Python's heap, which the system does not get back.
+    for start in range(0, vocab_size, _PIECES_AT_ONCE):
+        some = range(start, min(start + _PIECES_AT_ONCE, vocab_size))
+        classes[some.start : some.stop] = [_class_of(piece) for piece in tokenizer.pieces_of(some)]
+    return classes
 
 
 def _class_of(piece: str) -> int:

@@ -113,7 +113,11 @@ class LiveModels:
         return models, [*refused.values(), *(outcome for outcome in outcomes if isinstance(outcome, BundleError))]
 
     def _open(self, directory: Path) -> LoadedModel | BundleError:
-        return load_model(directory, self._open_model, self._has_replayed)
+        try:
+            return load_model(directory, self._open_model, self._has_replayed)
+        finally:
+            # Digests and packed weights leave hundreds of megabytes free in the heap of this thread.
+            return_free_memory()
 
     def _load_again(self, model: LoadedModel) -> LoadedModel | BundleError:
         return load_again(model, self._has_replayed)
@@ -255,8 +259,6 @@ class LiveModels:
         self.require_open()
         outcome = await loop.run_in_executor(self._executor, self._open, directory)
         self.require_open()
-        # Digests and packed weights leave hundreds of megabytes free in the heap of that thread.
-        await loop.run_in_executor(self._executor, return_free_memory)
         return outcome
 
     async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
