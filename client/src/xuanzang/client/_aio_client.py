@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 def _awaited(
     method: Callable[Concatenate[TranslationClient, Arguments], Result],
 ) -> Callable[Concatenate[AsyncTranslationClient, Arguments], Coroutine[Any, Any, Result]]:
-    """Return a method of the blocking client as a coroutine function: here its call returns what is to be awaited."""
+    """Return a coroutine function that awaits a method of the blocking client, which returns a coroutine here."""
 
     @wraps(method)
     async def call(self: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -39,7 +39,7 @@ class AsyncTranslationClient(ClientCore):
     """
 
     _waits = AsyncWaits
-    _run = staticmethod(lambda work: work)
+    _run = staticmethod(lambda work: work)  # where the blocking client runs a coroutine to its end
 
     async def __aenter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ def explanation_request(
     attention_heads: bool,
     **options: Unpack[ExplainOptions],
 ) -> pb.ExplainTranslationRequest:
-    """Build the request for an explanation; `requests` says what it raises."""
+    """Build the request for an explanation; it raises the errors that the module `requests` names."""
     require_known(options, ExplainOptions.__optional_keys__, kind="option of an explanation")
     content = checked_text(text, path="content")
     request = pb.ExplainTranslationRequest(content=content, settings=translation_settings(**options))

@@ -15,10 +15,7 @@ from xuanzang.values.provenance import pivot_of, provenance_of
 from xuanzang.values.reading import value_of
 
 _RESIDENCIES = {
-    pb.MODEL_RESIDENCY_LOADED: "loaded",
-    pb.MODEL_RESIDENCY_LOADING: "loading",
-    pb.MODEL_RESIDENCY_ON_DEMAND: "on_demand",
-    pb.MODEL_RESIDENCY_FAILING: "failing",
+    number: name.removeprefix("MODEL_RESIDENCY_").lower() for name, number in pb.ModelResidency.items() if number
 }
 _Response = (
     pb.TranslateTextResponse

@@ -75,7 +75,7 @@ class Throttle:
 
     @property
     def has_refused_nothing(self) -> bool:
-        """True if no counted call was refused; read without the lock, because a later call sees what is counted now."""
+        """True if no counted call was refused. No lock: a count by another thread may as well come after this call."""
         return self._hold is None and self._calls == self._accepted
 
     def wait(self, shape: CallShape, draw: float) -> float | None:
