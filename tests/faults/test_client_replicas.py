@@ -167,5 +167,8 @@ def test_a_port_that_nobody_listens_on_yet_is_waited_for(start: Callable[..., Re
         port = reserved.getsockname()[1]
     starting = threading.Thread(target=start, args=(port,))
     starting.start()
-    assert len(call([f"127.0.0.1:{port}"], 8, Faults())) == 8
-    starting.join()
+    try:
+        assert len(call([f"127.0.0.1:{port}"], 8, Faults())) == 8
+    finally:
+        # Only then does the fixture know the server, which it ends.
+        starting.join()
