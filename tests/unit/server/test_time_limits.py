@@ -1,6 +1,7 @@
 """Time limits of many tasks with one timer."""
 
 import asyncio
+import itertools
 import time
 
 import pytest
@@ -28,6 +29,18 @@ async def test_limits_end_in_their_order_whatever_the_order_of_their_tasks() -> 
     await asyncio.gather(*(note(number) for number in (3, 1, 4, 2)))
     assert ended == [1, 2, 3, 4]
     assert not limits.begun
+
+
+async def test_a_thousand_different_limits_take_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, limits, look = list[float](), TimeLimits(), TimeLimits._look
+
+    def noted(of_all: TimeLimits) -> None:
+        looks.append(asyncio.get_running_loop().time())
+        look(of_all)
+
+    monkeypatch.setattr(TimeLimits, "_look", noted)
+    await asyncio.gather(*(waited(limits, 0.0001 * number) for number in range(1000)))
+    assert all(after - before >= 0.0045 for before, after in itertools.pairwise(looks))
 
 
 async def test_a_limit_in_the_past_ends_the_next_wait() -> None:

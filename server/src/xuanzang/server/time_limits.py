@@ -7,6 +7,9 @@ import math
 from types import TracebackType
 from typing import Any
 
+# A look takes a time that grows with the limits: callers with a thousand different deadlines would have as many.
+_PAUSE_SECONDS = 0.005
+
 
 class TimeLimits:
     """The limits that are in force. Belongs to one event loop."""
@@ -16,15 +19,17 @@ class TimeLimits:
         self.looks_at = math.inf
         """Time of the timer's next check; none expires earlier."""
         self._timer: asyncio.TimerHandle | None = None
+        self._looked_at = -math.inf
 
     def look_at(self, time: float) -> None:
-        """Look for limits that are over at a time, before which none is."""
+        """Look for limits that are over at a time, before which none is, or a moment after the last look."""
         if self._timer:
             self._timer.cancel()
-        self.looks_at, self._timer = time, asyncio.get_running_loop().call_at(time, self._look)
+        self.looks_at = max(time, self._looked_at + _PAUSE_SECONDS)
+        self._timer = asyncio.get_running_loop().call_at(self.looks_at, self._look)
 
     def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
+        self._looked_at = now = asyncio.get_running_loop().time()
         for limit in self.begun:
             if limit.until <= now:
                 limit.reach()

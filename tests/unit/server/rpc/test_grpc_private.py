@@ -49,6 +49,19 @@ async def test_a_message_that_does_not_come_is_not_awaited_for_ever(serve: Any, 
         assert b"grpc-status\x0210" in await exchange(served.rpc.port, opening() + request.frames())
 
 
+async def test_an_address_has_a_limit_of_rpcs_that_wait_for_their_messages(serve: Any) -> None:
+    async with serve(max_address_rpcs=8) as served:
+        begin = served.channel.stream_unary(TRANSLATE.decode())
+        half_open = [begin() for _ in range(30)]
+        ended = asyncio.as_completed([asyncio.ensure_future(each.code()) for each in half_open])
+        assert {await next(ended) for _ in range(22)} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert await _translated(served, "whole") == "WHOLE"
+        assert sum(each.done() for each in half_open) <= 23
+        for each in half_open:
+            each.cancel()
+        await served.rpc.join()
+
+
 async def test_an_idle_stream_is_ended_once_nothing_is_owed_to_it(serve: Any) -> None:
     async with serve(stream_idle_seconds=0.2) as served:
         held = served.engine.hold("a")

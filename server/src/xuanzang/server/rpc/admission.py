@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
 from xuanzang.server.engine.types import CallerId
-from xuanzang.server.observation.callers import network_of
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotReadyError, Refusal, refusal_of
 from xuanzang.server.rpc.limits import RpcLimits
@@ -59,7 +58,7 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, rpc: RpcContext, *, is_stream: bool = False) -> Place:
         """Return the place of an RPC."""
-        return cls(network_of(rpc.host), rpc.caller.identity, rpc.peer, is_stream)
+        return cls(rpc.network, rpc.caller.identity, rpc.peer, is_stream)
 
 
 class Occupancy:

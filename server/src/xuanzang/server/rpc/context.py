@@ -56,6 +56,8 @@ class RpcContext:
         """Peer in gRPC's form, with its port."""
         self.host: str = host_of(self.peer)
         """The same without the port, which differs for every connection."""
+        self.network: str = network_of(self.host)
+        """Network address of the caller."""
         self.place: Any = None
         """Place at the gate, once it was looked for."""
         left: float | None = context.time_remaining()
@@ -157,7 +159,7 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
         description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
         rpc.refusal = InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
     else:
-        rpc.caller = caller or authenticator.anonymous_caller(network_of(rpc.host), ip_of(rpc.host), name)
+        rpc.caller = caller or authenticator.anonymous_caller(rpc.network, ip_of(rpc.host), name)
     return rpc
 
 

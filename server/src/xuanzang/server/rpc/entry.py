@@ -61,6 +61,7 @@ class Entry:
         metrics: Metrics,
         *,
         idle_seconds: float,
+        max_waiting: int = 256,
         authenticator: Authenticator | None = None,
         gate: RpcGate | None = None,
         screen: Screen | None = None,
@@ -71,6 +72,7 @@ class Entry:
     ) -> None:
         """Make an entry without methods; an RPC that owes no answer waits `idle_seconds` for a message.
 
+        Of a network address `max_waiting` unary RPCs wait for their messages; a further one takes the longest's place.
         Without `authenticator` every caller may call, without `gate` nothing translates, without `screen` all RPCs are
         read, without `observation` they have only ids, and without `offloader` no message is large. Texts to translate
         have at most `max_characters`. Answers say how many `processes` share the address, if there are several.
@@ -82,7 +84,9 @@ class Entry:
         self._trailers: Trailers = ((PROCESSES, str(processes)),) if processes > 1 else ()
         self._log, self._text_log = RpcLog(), RpcLog("text")
         # Of unary RPCs until their messages have come.
-        self._time_limits = TimeLimits()
+        self._time_limits, self._max_waiting = TimeLimits(), max_waiting
+        # The same by network address, the longest first.
+        self._waiting: dict[str, dict[TimeLimit, None]] = {}
         self._methods: dict[str, Method] = {}
         self._unread: Counter[_Unread] = Counter()
         self._unread_ids: dict[_Unread, str] = {}
@@ -208,14 +212,33 @@ class Entry:
                 closed.cancel()
 
     async def _only_message(self, rpc: RpcContext) -> bytes:
-        """Receive the message of a unary RPC; InvalidInputError: there is none, IdleRpcError: it is late."""
+        """Receive the message of a unary RPC.
+
+        Raises:
+            InvalidInputError: There is none.
+            IdleRpcError: It is late.
+            OverloadedError: Too many RPCs of its address wait for theirs, and no other has waited for as long.
+        """
+        limit = TimeLimit(self._time_limits, rpc.active_at + self._idle_seconds)
+        waiting, most = self._waiting.setdefault(rpc.network, {}), self._max_waiting
         try:
-            with TimeLimit(self._time_limits, rpc.active_at + self._idle_seconds):
+            with limit:
+                if len(waiting) >= most:
+                    waiting.pop(longest := next(iter(waiting)))
+                    longest.reach()
+                waiting[limit] = None
                 message: Any = await rpc.grpc.read()
         except TimeoutError:
-            raise errors.IdleRpcError(self._idle_seconds) from None
+            if limit in waiting:
+                raise errors.IdleRpcError(self._idle_seconds) from None
+            text = f"the limit of {most} RPCs of one network address that wait for their messages is reached"
+            raise OverloadedError(text, retry_after_seconds=1.0, reason="places") from None
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
+        finally:
+            waiting.pop(limit, None)
+            if not waiting:
+                self._waiting.pop(rpc.network, None)
         if message is grpc.aio.EOF:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
         return bytes(message)

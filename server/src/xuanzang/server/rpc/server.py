@@ -158,6 +158,7 @@ class RpcServer(ListeningServer):
         entry = Entry(
             metrics,
             idle_seconds=limits.stream_idle_seconds,
+            max_waiting=limits.max_address_rpcs,
             authenticator=authenticator,
             gate=self._gate,
             screen=Screen(self._gate, engine),
