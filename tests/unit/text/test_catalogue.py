@@ -172,6 +172,31 @@ def test_the_model_reads_a_word_for_what_is_for_programs_and_no_unknown_brackets
     assert (None if parts is None else [part.text for part in parts if isinstance(part, Block)]) == read
 
 
+@pytest.mark.parametrize(
+    ("text", "read", "carried"),
+    [
+        ("价格是₦1,500.50元。", "价格是#1元。", ["₦1,500.50"]),
+        ("价格₪30、US₱5。", "价格#1、#2。", ["₪30", "US₱5"]),
+        ("他去𠮷野家。", "他去#1野家。", ["𠮷"]),
+        ("Zürich是城市。", "#1是城市。", ["Zürich"]),
+        ("他说〝好〞。", "他说好。", ["〝", "〞"]),
+        ("The naïve ü is here", "The naive u is here", []),
+        ("The price is ₦5", "The price is #1", ["₦5"]),
+        ("All of it is known: 好", None, []),
+    ],
+)
+def test_what_the_vocabulary_lacks_is_carried_or_read_without_its_accent(
+    text: str, read: str | None, carried: list[str]
+) -> None:
+    def is_usable(word: str) -> bool:
+        return word.isascii()
+
+    parts = Carrier(ALL, text, is_usable, knows=set("₦₪₱𠮷üï〝〞").isdisjoint).parts_of_text(text)
+    blocks = [part for part in parts or () if isinstance(part, Block)]
+    assert [block.text for block in blocks] == ([] if read is None else [read])
+    assert [inline.opening for block in blocks for inline in block.inlines] == carried
+
+
 @pytest.mark.parametrize("depth", [1, 101, 500])
 def test_brackets_of_any_depth_are_carried(depth: int) -> None:
     text = f"甲{'【' * depth}乙{'】' * depth}"

@@ -22,6 +22,7 @@ from xuanzang.text.sentences import (
     split_sentences,
     with_unbroken,
 )
+from xuanzang.text.spans.carrying import Carrier
 from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex, Terms
 from xuanzang.text.types import ContentFormat, ProtectedPattern
 from xuanzang.text.words import has_repetition
@@ -54,7 +55,13 @@ def _flagged(text: str) -> None:
     has_repetition(text)
 
 
+def _carried(text: str) -> None:
+    text = f"猫 {text} é"
+    Carrier(frozenset(), text, bool, knows=set("é猫").isdisjoint).parts_of_text(text)
+
+
 PASSES: Mapping[str, Callable[[str], object]] = {
+    "carried": _carried,
     "html": lambda text: _parsed(text, ContentFormat.HTML),
     "html paragraph": lambda text: _parsed(f"<p>a {text} b</p>", ContentFormat.HTML),
     "html verbatim": lambda text: _parsed(f"a<code>{text}", ContentFormat.HTML),

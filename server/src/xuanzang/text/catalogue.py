@@ -9,10 +9,10 @@ character is looked at by more than one run, so that no text takes more than lin
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from enum import Enum, auto
 from functools import cache
-from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -65,6 +65,12 @@ _UNNUMBERED = (
     rf"%(?:{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSpn@]|[-_^]?[A-Za-z](?![A-Za-z])| [diouxXeEfFgGcrsa](?![A-Za-z]))"
 )
 
+# What most directives are; no other pattern matches more of them.
+_COMMON_PRINTF = tuple(
+    rf"(?<![0-9%])%{directive}(?=[.:]?(?:[\s,;?)'\"<]|$))(?! percent)"
+    for directive in ("[ds@]", r"[1-9]\$[ds@]", "[1-9]")
+)
+
 # Names of fields of Word, with fields within them.
 _WORD_FIELDS = (
     "MERGE(?:FIELD|REC|SEQ)|IF|NEXT(?:IF)?|SKIPIF|COMPARE|ASK|FILLIN|SET|QUOTE|(?:PAGE|NOTE|STYLE)?REF|SEQ|PAGE|"
@@ -85,6 +91,7 @@ _TEX_NAMES = (
 _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
     {
         Family.PRINTF: (
+            *((Role.VALUE, "%", pattern) for pattern in _COMMON_PRINTF),
             (Role.VALUE, "%", r"(?<![0-9])%(?:\(\w{1,64}+\)|\d{1,2}\$)?[-+0-9.]{0,8}[diufsg] percent(?![A-Za-z])"),
             (Role.VALUE, "百", r"百分之 ?%(?:\(\w{1,64}+\)|\d{1,2}\$)?[-+0-9.]{0,8}[diufsg](?![A-Za-z])"),
             (Role.VALUE, "%", r"%\([^()\s]{1,64}+\)" + _WIDTH + r"[diouxXeEfFgGcrsab]"),
@@ -327,10 +334,10 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
 )
 # Marks that a run of ASCII has where a pattern may match within it. Python searches fast for a class at the beginning.
 _TELLTALE = re.compile(
-    r"[A-Z0-9./@:=_\\(>](?:"
+    r"[A-Z0-9./@:=_\\(-](?:"
     r"(?<=[a-z][A-Z])|(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-Fx.:-][0-9a-zA-Z]|[0-9]{6})"
-    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=/)(?=[A-Za-z0-9_@.+-]|[^!-~]|\Z)|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
-    r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9]=)(?!\w)|(?<=\w\()(?=\))|(?<=->)|(?<=[_\\]))",
+    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=/)(?<!</)(?=[A-Za-z0-9_@.+-]|[^!-~]|\Z)|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
+    r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9+/]{6}=)(?!\w)|(?<=\w\()(?=\))|(?<=-)(?=>)|(?<=[_\\]))",
     re.ASCII,
 )
 # Priority of families for a mark, and the closing marks of spans.
@@ -338,6 +345,8 @@ _MARKED_ORDER = (
     *(Family.BRACES, Family.TEMPLATES, Family.VARIABLES, Family.PRINTF),
     *(Family.TAGS, Family.IDENTIFIERS, Family.HANDLES, Family.CODE),
 )
+# Patterns that are tried first, because most spans are theirs, and no span of another one.
+_FIRST = frozenset((*_COMMON_PRINTF, *(pattern for _, mark, pattern in _MARKED[Family.TAGS] if mark in "<&")))
 _CLOSERS: Mapping[str, str] = MappingProxyType({"{": "}", "<": ">", "[": "]", "`": "`"})
 _MAX_SPAN = 2000
 _PROTECTED: Mapping[ProtectedPattern, frozenset[Family]] = MappingProxyType(
@@ -381,6 +390,8 @@ def _catalogue(families: frozenset[Family]) -> _Catalogue:
         for role, marks, pattern in _MARKED.get(family, ()) if family in families else ():
             for mark in marks:
                 patterns.setdefault(mark, []).append((pattern, role))
+    for each in patterns.values():
+        each.sort(key=lambda pattern: pattern[0] not in _FIRST)
     within = [pattern for family in Family if family in families for pattern in _WITHIN.get(family, ())]
     marks = "".join(map(re.escape, patterns))
     return _Catalogue(
@@ -406,21 +417,16 @@ def find(text: str, families: Set[Family]) -> list[Found]:
     """Find the spans of some families, in the order of the text: the first at each place, and of those the longest."""
     catalogue = _catalogue(frozenset(families))
     found = _marked(text, catalogue)
-    in_runs = list(_in_runs(text, catalogue, found))
-    if not in_runs:
-        return found
-    # Both are in the order of the text, which a stable sort by one key merges; the longer of two comes first.
-    found += in_runs
-    found.sort(key=itemgetter(0))
-    kept: list[Found] = []
-    end = 0
-    for span in found:
-        if span[0] >= end:
-            kept.append(span)
-            end = span[1]
-        elif span[0] == kept[-1][0] and span[1] > end:
-            kept[-1], end = span, span[1]
-    return kept
+    for span in list(_in_runs(text, catalogue, found)):
+        start, end = span[:2]
+        first = last = bisect_left(found, (start,))
+        while last < len(found) and found[last][0] < end:
+            last += 1
+        is_within = bool(first) and found[first - 1][1] > start
+        is_shorter = first < last and found[first][0] == start and found[first][1] >= end
+        if not is_within and not is_shorter:
+            found[first:last] = [span]
+    return found
 
 
 def find_protected(text: str, pattern: ProtectedPattern) -> list[Found]:
@@ -445,7 +451,7 @@ def _marked(text: str, catalogue: _Catalogue) -> list[Found]:
         mark = text[place]
         match_span, roles = patterns[mark]
         # Only a mark that has begun no span needs its closer looked for: the next one may fail at the same cost.
-        is_open = mark not in closed or _closes(text, mark, place, closed)
+        is_open = not closed or mark not in closed or _closes(text, mark, place, closed)
         if is_open and (match := match_span(text, place)) and (group := match.lastindex):
             role, is_ordered = roles[group]
             end = match.start(group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -172,6 +172,10 @@ def _lost(split: SplitBlock, parts: Sequence[TranslatedSegment]) -> Iterator[str
             words[split.block.text[inline.start : inline.end]] = inline
         if words:
             yield from _lost_words(segment.text, part.text, words)
+    if split.block.holds_references and split.block.spellings:
+        found = Counter(character for part in parts for character in part.text)
+        for character, references in split.block.spellings.items():
+            yield from references[found[character] :]
 
 
 def _lost_words(source: str, target: str, words: Mapping[str, Inline]) -> Iterator[str]:

@@ -55,6 +55,11 @@ class Block:
     escapes: Mapping[str, str]
     """Characters of the translation that the content writes otherwise."""
 
+    @property
+    def holds_references(self) -> bool:
+        """True if the content is a text for programs, whose references are placeholders, and no markup."""
+        return self.escapes is not ESCAPED
+
     def in_content(self, start: int, end: int) -> tuple[int, int]:
         """Return the characters of the content between the first and the last of some characters of the text."""
         return self.starts[start], self.ends[end - 1]

@@ -1,13 +1,14 @@
-"""White space, invisible characters and symbols within sentences, which a model loses or writes otherwise."""
+"""White space, invisible characters, symbols, and characters unknown to a model, which it loses or writes otherwise."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import MappingProxyType
 
 from xuanzang.text.catalogue import Found, Role
-from xuanzang.text.scripts import script_of
+from xuanzang.text.scripts import LATIN, main_script, script_of
 from xuanzang.text.sentences import is_copied, split_sentences
 
 _WIDE = "\u00a0\u1680\u2000-\u200a\u202f\u205f"
@@ -23,8 +24,12 @@ _PICTURE = "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297
 # Symbols, pictures, and characters that tokenisers write otherwise, such as the ² of m²; none that a language has as a
 # punctuation mark or a word, as currencies do.
 _SIGNS = (
-    "\ufffc\ufffd\u02c2-\u02c5\u02d2-\u02df\u02e5-\u02eb\u02ed\u02ef-\u02ff\u203c\u2047-\u2049\u204b\u3003\u3004\u3037\u303d-\u303f\u00a6-\u00a9\u00ac\u00ae\u00b1-\u00b3\u00b5\u00b6\u00b9\u00bc-\u00be\u00d7\u00f7\u2020-\u2022\u2030\u2031\u203b"
-    "\u2044\u2070\u2074-\u208e\u2100-\u2bff\u3012\u3013\u3020\u3030\u3036\u3200-\u33ff\U0001f000-\U0001faff"
+    "\u00a6-\u00a9\u00ac\u00ae\u00b1-\u00b3\u00b5\u00b6\u00b9\u00bc-\u00be\u00d7\u00f7"  # ¦ to ©, ±, µ, ¼, ×
+    "\u02c2-\u02c5\u02d2-\u02df\u02e5-\u02eb\u02ed\u02ef-\u02ff"  # modifiers such as ˅ and ˟
+    "\u2020-\u2022\u2030\u2031\u203b\u203c\u2044\u2047-\u2049\u204b"  # †, •, ‰, ※, ‼, ⁄, ⁈
+    "\u2070\u2074-\u208e\u2100-\u2bff"  # raised and lowered digits, letterlike signs, arrows, mathematics, shapes
+    "\u3003\u3004\u3012\u3013\u3020\u3030\u3036\u3037\u303d-\u303f\u3200-\u33ff"  # 〃, 〒, 〽, ㈱, ㎏
+    "\ufffc\ufffd\U0001f000-\U0001faff"  # objects, emoji
 )
 _RAISED = "\u00b2\u00b3\u00b9\u2070\u2074-\u207f"
 _LOWERED = "\u2080-\u208e"
@@ -41,6 +46,10 @@ _ALPHABETS = (
     "\ufb13-\ufdff\ufe70-\ufefc"
 )
 _FOREIGN = re.compile(rf"[{_ALPHABETS}]{{2,}}+(?:[ -][{_ALPHABETS}]{{2,}}+)*+")
+# Characters of a word in Latin letters, or of a number.
+_IN_WORD = "(?:[A-Za-z0-9\u00c0-\u024f\u1e00-\u1eff]|[.,](?=[0-9]))"
+_MAX_BEFORE = 32
+_WORD_BEFORE = re.compile(f"{_IN_WORD}{{1,{_MAX_BEFORE}}}+$")
 BRACKETS: Mapping[str, str] = MappingProxyType(
     dict(zip("〈《「『【〔〖〘〚⟨⟪⦅⁅❨❬❲", "〉》」』】〕〗〙〛⟩⟫⦆⁆❩❭❳", strict=True))
 )
@@ -56,6 +65,8 @@ _BLANKS = re.compile(
     f"|(?P<sign>{_SIGN})"
     f"|(?P<point>[{_INVISIBLE}]+|(?<![{_JOINED}\ufe0f])[{_JOINERS}]+(?![{_JOINED}]))"
 )
+_BRACKET_KINDS = frozenset(("Ps", "Pe", "Pi", "Pf"))
+_NONE: Mapping[str, str] = MappingProxyType({})
 _ROLES = {"sign": Role.SIGN, "open": Role.OPEN, "close": Role.CLOSE}
 _LONG = 3
 _ENDS = ("", *".!?;。！？；…”’\"')]")
@@ -106,6 +117,45 @@ def foreign_words(text: str, scripts: Set[str]) -> Iterator[Found]:
     letters = sum(map(str.isalpha, text)) if found else 0
     if letters > sum(sum(map(str.isalpha, match[0])) for match in found):
         yield from (Found(*match.span(), Role.VALUE) for match in found)
+
+
+def unknown_characters(text: str, knows: Callable[[str], bool]) -> Mapping[str, str]:
+    """Return the characters of a text that a vocabulary lacks, each with a character to read for it, or nothing.
+
+    In a text in Latin letters that is the letter without its accent, so that loan words are translated. A text that has
+    no letters but such ones is of another language, and is left to the model.
+
+    Args:
+        text: A text.
+        knows: Whether the vocabulary has the characters of a text.
+    """
+    if text.isascii() or knows(text):
+        return _NONE
+    characters = set(text)
+    unknown = {each for each in characters if _is_carried(each) and not knows(each)}
+    if not unknown or not any(map(str.isalpha, characters - unknown)):
+        return _NONE
+    is_latin = main_script(text) == LATIN
+    bases = (unicodedata.normalize("NFD", each)[0] if is_latin else "" for each in unknown)
+    return {each: base if base.isascii() else "" for each, base in zip(unknown, bases, strict=True)}
+
+
+def unknown_words(text: str, unknown: str) -> Iterator[Found]:
+    """Find some characters, each with the word, the name or the amount that it is in."""
+    if not unknown:
+        return
+    place = 0
+    for match in re.finditer(f"[{re.escape(unknown)}](?:[{re.escape(unknown)}]|{_IN_WORD})*+", text):
+        before = _WORD_BEFORE.search(text[max(place, match.start() - _MAX_BEFORE) : match.start()])
+        start, place = match.start() - len(before[0] if before else ""), match.end()
+        kinds = {unicodedata.category(each) for each in text[start:place]}
+        is_word = any(kind[0] in "LNS" for kind in kinds)
+        yield Found(start, place, Role.VALUE if is_word else Role.POINT if kinds <= _BRACKET_KINDS else Role.SIGN)
+
+
+def _is_carried(character: str) -> bool:
+    """Return whether a character is one that nothing else here finds, and no mark of another one."""
+    return unicodedata.category(character)[0] in "LNPS" and not character.isascii() and not _ODD.match(character)
 
 
 def _within(sentence: str, offset: int) -> Iterator[Found]:

@@ -17,7 +17,15 @@ from xuanzang.text.catalogue import Found, Role, find
 from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import BlockSequence
 from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind, unescaped
-from xuanzang.text.spans.blanks import BRACKETS, blanks, blanks_of_markup, foreign_words, has_blanks
+from xuanzang.text.spans.blanks import (
+    BRACKETS,
+    blanks,
+    blanks_of_markup,
+    foreign_words,
+    has_blanks,
+    unknown_characters,
+    unknown_words,
+)
 from xuanzang.text.spans.messages import ESCAPES, Choice, Literal, Message, parse_message, raw_of
 from xuanzang.text.types import PlaceholderFamily
 
@@ -167,6 +175,8 @@ class Carrier:
         """
         self._text, self._knows = text, cache(knows)
         self._foreign = foreign
+        self._unknown = unknown_characters(text, self._knows)
+        self._read = {ord(each): read for each, read in self._unknown.items() if read}
         self._is_usable = is_usable
         self._families = families - {PlaceholderFamily.ICU}
         self._parses = PlaceholderFamily.ICU in families
@@ -186,7 +196,7 @@ class Carrier:
             self._add_message(sequence, message)
             return tuple(sequence.parts())
         spans = self._spans(text, self._families, blanks(text))
-        if not spans:
+        if not spans and not self._read:
             return None
         sequence = BlockSequence(keeps_lines=True, escapes={})
         self._add(sequence, Run(text=text), _with_pairs(text, spans))
@@ -201,7 +211,7 @@ class Carrier:
 
     def _spans(self, text: str, families: Set[PlaceholderFamily], more: Iterable[Found]) -> list[Found]:
         """Find the carried spans, in the order of the text; adjacent ones are joined."""
-        odd = more if text.isascii() else (*foreign_words(text, self._foreign), *self._unknown(text, more))
+        odd = more if text.isascii() else self._odd(text, more)
         found = sorted((*(find(text, families) if families else ()), *odd), key=lambda span: (span.start, -span.end))
         kept: list[Found] = []
         for each in found:
@@ -225,19 +235,28 @@ class Carrier:
             raise MarkupError(f"must have at most {MAX_PLACEHOLDERS} placeholders")
         return kept
 
-    def _unknown(self, text: str, found: Iterable[Found]) -> Iterator[Found]:
-        """Yield spans, except brackets that the model knows."""
-        return (each for each in found if text[each.start] not in _BRACKETS or not self._knows(text[each.start]))
+    def _odd(self, text: str, more: Iterable[Found]) -> Iterator[Found]:
+        """Yield words that the model does not know, and other spans except brackets that it knows."""
+        yield from foreign_words(text, self._foreign)
+        yield from (each for each in more if text[each.start] not in _BRACKETS or not self._knows(text[each.start]))
+        unread = "".join(character for character, read in self._unknown.items() if not read)
+        for each in unknown_words(text, unread):
+            # Without a word that stands in for it, what the model makes of it says where it belongs.
+            is_read = each.role is Role.VALUE and not self._asks
+            yield each._replace(role=Role.SIGN) if is_read else each
 
     def _add(self, sequence: BlockSequence, run: Run, spans: Iterable[Found]) -> None:
         end = 0
         for span in spans:
-            for token in run.tokens(end, span.start):
-                sequence.builder.add_text(token)
+            self._add_text(sequence, run.tokens(end, span.start))
             self._add_span(sequence, span, run.raw(span.start, span.end))
             end = span.end
-        for token in run.tokens(end, len(run.text)):
-            sequence.builder.add_text(token)
+        self._add_text(sequence, run.tokens(end, len(run.text)))
+
+    def _add_text(self, sequence: BlockSequence, tokens: Iterable[MarkupToken]) -> None:
+        for token in tokens:
+            read = token.text.translate(self._read) if self._read else token.text
+            sequence.builder.add_text(token._replace(text=read) if read != token.text else token)
 
     def _add_span(self, sequence: BlockSequence, span: Found, raw: str) -> None:
         builder = sequence.builder
@@ -266,6 +285,7 @@ class Carrier:
     def _add_entity(self, sequence: BlockSequence, span: Found, raw: str) -> None:
         decoded = html.unescape(raw)
         if decoded != raw and (has_letters(decoded) or (decoded in _APOSTROPHES and sequence.builder.is_in_word)):
+            # A part of a word, which a translation has at another place, or lacks; then it is refused.
             sequence.builder.add_text(MarkupToken(TokenKind.TEXT, raw, text=decoded))
         elif decoded.isspace():
             sequence.builder.add_space(raw)
@@ -286,7 +306,8 @@ class Carrier:
         builder = sequence.builder
         decoded = unescaped(raw) if "&" in raw else raw
         is_single = len(set(decoded)) == len(decoded) and not has_letters(decoded)
-        if is_single and self._is_usable(decoded):
+        is_unknown = not self._asks and not self._unknown.keys().isdisjoint(decoded)
+        if is_unknown or (is_single and self._is_usable(decoded)):
             builder.add_verbatim(raw, decoded)
         elif not builder.is_in_word or has_letters(decoded):
             self._add_span(sequence, span._replace(role=Role.VALUE), raw)

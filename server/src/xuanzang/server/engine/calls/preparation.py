@@ -243,7 +243,7 @@ class Preparation:
         """Split a text, or each block of one with markup or placeholders."""
         terms, refuse_long = self._terms_wanted, self._options.refuse_long_sentences
         parts: Sequence[str | Block] | None = None
-        if self._format is not ContentFormat.TEXT or self._families or not is_plain(text):
+        if self._format is not ContentFormat.TEXT or self._families or not is_plain(text) or self._has_unknown(text):
             if self._format is ContentFormat.TEXT and is_no_language(text):
                 return [_Sentences([Segment(text=text, source_ids=())])], None
             try:
@@ -260,10 +260,13 @@ class Preparation:
     def _parts(self, text: str) -> Sequence[str | Block] | None:
         """Cut a text into blocks; None if it has neither markup nor anything that is carried."""
         if self._format is ContentFormat.TEXT:
-            if not self._carries or not (self._families or has_blanks(text) or has_odd_words(text)):
-                return None
-            return self._carrier(text).parts_of_text(text)
+            is_carried = self._families or has_blanks(text) or has_odd_words(text) or self._has_unknown(text)
+            return self._carrier(text).parts_of_text(text) if self._carries and is_carried else None
         return parse(text, self._format, self._carrier(text) if self._carries else None)
+
+    def _has_unknown(self, text: str) -> bool:
+        """Return whether a text has a character that the model does not know, and that can be carried."""
+        return self._carries and not text.isascii() and not self._codec.knows(text)
 
     def _carrier(self, text: str) -> Carrier:
         return Carrier(
