@@ -14,7 +14,7 @@ from xuanzang.text.types import PlaceholderFamily as Family
 SPANS = {
     Family.PRINTF: (
         "%s %d %1$s %-10s %05.2f %lld %I64d %zu %@ %1$@ %% %1 %n %L1 %{name} %<count>d %(name)s %(count)03d %1!s! "
-        "%Y %*d %#@files@ %destination %dpx %s1 %[2]d"
+        "%Y %*d %#@files@ %destination %dpx %s1 %[2]d %[name]s"
     ),
     Family.BRACES: (
         "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "
@@ -27,11 +27,12 @@ SPANS = {
         r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] [gallery] \c[2] \N[1] "
         r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] "
         r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq "
-        r"$A$1 £gold£ !!name!! ??name?? ~name~ \verb|x|"
+        r"$A$1 £gold£ !!name!! ??name?? ~name~ \verb|x| !x! "
+        r"$(name) $((x+1)) @lang('a.b') @(a.B) \033[1m \e[0m ^[[31m"
     ),
     Family.ADDRESSES: (
         "https://example.com/a?b=c&d={id} http://localhost:3000/x www.example.org/a ftp://x.org bob@example.org "
-        "mailto:a@b.org example.com example.org/a/b"
+        "mailto:a@b.org example.com example.org/a/b data:image/png;base64,AA=="
     ),
     Family.FILES: (
         r"/etc/hosts ~/a/b.txt ./run.sh C:\Users\bob \\server\share src/main.py README.md a.tar.gz *.txt docs/"
@@ -42,7 +43,9 @@ SPANS = {
         "#ff8800 00:1A:2B:3C:4D:5E CVE-2024-12345"
     ),
     Family.HANDLES: "@bob @bob_smith #release #42 @小明 #话题#",
-    Family.CODE: "=IF(A1>0,F(2)) && || *ngIf `npm` max_size parseDate open() os.path.join() --force std::vector a->b",
+    Family.CODE: (
+        "=IF(A1>0,F(2)) && &&name || *ngIf `npm` max_size parseDate open() os.path.join() --force std::vector a->b"
+    ),
 }
 PROSE = (
     "The quick brown fox jumped: it was 50% faster, and/or 10 km/h (see p. 3) at 10:30. It costs $5.99, e.g. in "

@@ -97,7 +97,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"%\([^()\s]{1,64}+\)" + _WIDTH + r"[diouxXeEfFgGcrsab]"),
             (Role.VALUE, "%", r"%\{[^{}\s]{1,64}+\}|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]"),
             (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:{_WIDTH}{_LENGTH}[A-Za-z@])"),
-            (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!|%\[\d{1,2}\]" + _WIDTH + r"[A-Za-z]|%s\d{1,2}(?![\d%])"),
+            (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!|%\[\w{1,32}+\]" + _WIDTH + r"[A-Za-z]|%s\d{1,2}(?![\d%])"),
             (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)|%#@[A-Za-z_][\w-]{0,64}+@"),
             # A name, as %destination, or a conversion with a unit, as %dpx.
             (Role.VALUE, "%", r"(?<![0-9])%[a-z][a-z_]{2,64}+(?![A-Za-z0-9%])"),
@@ -158,8 +158,14 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 "!?",
                 r"(?<![A-Za-z0-9_!?])(?P<doubled>!!|\?\?)[A-Za-z][A-Za-z0-9_]{0,40}+(?P=doubled)(?![A-Za-z0-9_!?])",
             ),
+            (Role.VALUE, "!", r"(?<![A-Za-z0-9_!])![A-Za-z][A-Za-z0-9_]{0,40}+!(?![A-Za-z0-9_!])"),
+            (Role.VALUE, "$", r"\$\((?:[^()\n]|\([^()\n]{0,64}+\)){1,100}+\)"),
+            (Role.VALUE, "@", r"(?<![A-Za-z0-9_.])@(?:[a-z][A-Za-z]{0,32}+)?\([^()\n]{1,100}+\)"),
             (Role.VALUE, "~", r"(?<![A-Za-z0-9_~])~[a-z][A-Za-z0-9_]{1,40}+~(?![A-Za-z0-9_~])"),
             (Role.VALUE, "[", r"\[[a-z]{2,16}+(?: [a-z_]{1,16}+=[^\s\[\]]{1,32}+){1,6}+\]"),
+            # Codes of terminals.
+            (Role.POINT, "\\", r"\\(?:033|e|x1[bB]|u001[bB])\[[0-9;]{0,16}+[A-Za-z]"),
+            (Role.POINT, "^", r"\^\[\[[0-9;]{0,16}+[A-Za-z]"),
             (Role.VALUE, "\\", r"\\verb\*?(?P<bar>[|!+])[^|!+\n]{1,100}+(?P=bar)"),
             # Mathematics of TeX, and its commands with their arguments.
             (Role.VALUE, "$", r"\$\$(?=[^$\n]{0,400}\$\$)[^$\n]{1,400}+\$\$"),
@@ -206,7 +212,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "[", r"\[\[[^\[\]\n]{1,200}+\]\]|\[[A-Z][A-Z0-9_]{1,40}+\]"),
             (Role.VALUE, "[", rf"\[(?:(?:[A-Z][a-z]{{1,16}} ){{0,3}}{_FIELDS}|your-[a-z-]{{1,32}})\]"),
             (Role.VALUE, "[", rf"\[(?!{_REMARK}\])[a-z][a-z0-9]{{2,32}}(?:_[a-z0-9]{{1,32}}){{0,6}}\]"),
-            (Role.VALUE, "[]", r"[\[\]](?:\d{1,9}+|\*|-?Inf),\s?(?:\d{1,9}+|\*|Inf)[\[\]]"),
+            (Role.VALUE, "[]", r"[\[\]](?:\d{1,9}+|\*|-?Inf),\s?(?:\d{1,9}+|\*|Inf)[\[\])]"),
             (Role.VALUE, "<", r"<<[^<>\n]{1,64}+>>"),
             (Role.VALUE, "«", r"«[A-Za-z][A-Za-z0-9_.]{0,64}+»"),
             (Role.VALUE, "*", r"\*\|[^|\n]{1,64}+\|\*"),
@@ -259,7 +265,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
         Family.CODE: (
             # Formulas of spreadsheets, operators, attributes of Angular, and types with parameters.
             (Role.VALUE, "=", r"(?<![A-Za-z0-9_=])=[A-Z]{2,16}+\((?:[^()\n]|\([^()\n]{0,64}+\)){0,200}+\)"),
-            (Role.VALUE, "&", r"(?<![A-Za-z0-9_&])&&(?![A-Za-z0-9_&])"),
+            (Role.VALUE, "&", r"(?<![A-Za-z0-9_&])&&(?:[A-Za-z][A-Za-z0-9_]{0,40}+)?(?![A-Za-z0-9_&])"),
+            (Role.VALUE, "?", r"(?<=\s)\?\?(?=\s)"),
             (Role.VALUE, "|", r"(?<![A-Za-z0-9_|])\|\|(?![A-Za-z0-9_|])"),
             (Role.VALUE, "*", r"(?<![A-Za-z0-9_*])\*[a-z]{1,16}+[A-Z][A-Za-z]{0,32}+(?![A-Za-z0-9_*])"),
             (Role.VALUE, "<", r"(?<=[A-Za-z])<[A-Z][A-Za-z0-9]{0,32}+(?:, ?[A-Z][A-Za-z0-9]{0,32}+){1,4}+>"),
@@ -298,6 +305,7 @@ _AFTER = r"(?![A-Za-z0-9_])"
 _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
     {
         Family.ADDRESSES: (
+            rf"{_BEFORE}data:[a-z]{{1,16}}+/[a-z0-9.+-]{{1,64}}+(?:;[a-z0-9=-]{{1,32}}+){{0,4}}+,[A-Za-z0-9+/=%_-]*+",
             rf"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}+://|www\.)(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]|\{{[\w.]{{0,64}}+\}})*(?:{_ADDRESS_END}|\{{[\w.]{{0,64}}+\}})",
             r"(?<![A-Za-z0-9._%+-])(?:mailto:|tel:)?[A-Za-z0-9_%+-][A-Za-z0-9._%+-]{0,63}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+",
             rf"(?<![A-Za-z0-9._@/\\-])(?:[a-z0-9][a-z0-9-]{{0,62}}+\.){{1,4}}{_DOMAINS}(?::\d{{1,5}}+)?(?:/[A-Za-z0-9\-._~:/?#@!$&'*+,;=%]*{_ADDRESS_END}|/)?{_AFTER}(?!\.[A-Za-z0-9])",
@@ -477,21 +485,23 @@ def _closes(text: str, mark: str, place: int, closed: dict[str, int]) -> bool:
 
 
 def _in_runs(text: str, catalogue: _Catalogue, marked: Sequence[Found]) -> Iterator[Found]:
-    """Find spans within runs of ASCII, but for runs that lie within a marked span."""
+    """Find spans within runs of ASCII, other than in marked spans."""
     if catalogue.within is None:
         return
     place, passed, make = 0, 0, tuple.__new__
     while telltale := _TELLTALE.search(text, place):
         start = telltale.start()
+        while passed < len(marked) and marked[passed][1] <= start:
+            passed += 1
+        if passed < len(marked) and marked[passed][0] <= start and text[start] != "\\":
+            # Only an escape may be a part of a longer span, such as C:\\new.
+            place = marked[passed][1]
+            continue
         while start > place and "!" <= text[start - 1] <= "~":
             start -= 1
         run = _RUN.match(text, start)
-        end = run.end() if run else start + 1
-        while passed < len(marked) and marked[passed][1] <= start:
-            passed += 1
-        if not (passed < len(marked) and marked[passed][0] <= start and end <= marked[passed][1]):
-            for match in catalogue.within.finditer(text, start, end):
-                first, last = match.span()
-                if first < last:
-                    yield make(Found, (first, last, Role.VALUE, False))
-        place = end
+        place = run.end() if run else start + 1
+        for match in catalogue.within.finditer(text, start, place):
+            first, last = match.span()
+            if first < last:
+                yield make(Found, (first, last, Role.VALUE, False))
