@@ -176,6 +176,22 @@ def test_an_entry_that_cannot_be_written_stays_and_the_others_are_translated(suf
     assert len(found.refusals) == 1
 
 
+def test_all_forms_of_a_plural_in_rails_are_translated() -> None:
+    content = "ru:\n  n:\n    one: One\n    few: Two\n    many: Three\n    other: Four\n"
+    assert texts(".yml", content) == ["One", "Two", "Three", "Four"]
+    expected = content.replace("ru:", "en:").replace("One", "ONE").replace("Two", "TWO")
+    expected = expected.replace("Three", "THREE").replace("Four", "FOUR")
+    assert translated(".yml", content, target_language="en").decode() == expected
+
+
+def test_a_catalogue_that_would_lose_a_part_is_refused() -> None:
+    forms = {"NSStringLocalizedFormatKey": "One"}
+    widths = {"NSStringVariableWidthRuleType": {"20": "Short"}}
+    document = read(".stringsdict", plistlib.dumps({"a": forms, "b": widths}))
+    with pytest.raises(DocumentError, match="parts that are no messages, such as widths, and would lose them"):
+        document.render({"One": "Eins"})
+
+
 def test_catalogues_are_read_by_other_libraries() -> None:
     import yaml
 

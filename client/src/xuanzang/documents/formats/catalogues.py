@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import plistlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from translate.storage.properties import javafile, javautf8file
 from translate.storage.resx import RESXFile
 from translate.storage.stringsdict import StringsDictFile
 from translate.storage.ts2 import tsfile
-from translate.storage.yaml import RubyYAMLFile
+from translate.storage.yaml import YAMLFile
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings, Unit
 from xuanzang.documents.encoding import EncodedText
@@ -93,6 +94,8 @@ class _Catalogue:
         left: frozenset[str] = frozenset()
         for _ in range(_ATTEMPTS):
             raw, lost = self._written(translations, left)
+            if not lost and _shape(raw, self._settings.suffix) != _shape(self._raw, self._settings.suffix):
+                raise DocumentError("it has parts that are no messages, such as widths, and would lose them")
             if not lost:
                 places = {name[:_SHOWN_NAME] for name in left}
                 self.unwritten = tuple(unit for unit in self.units() if unit.where in places)
@@ -132,7 +135,7 @@ class _Catalogue:
 
     def _serialized(self, store: Any, changed: list[Any]) -> bytes:
         """Return a store as a file."""
-        if isinstance(store, RubyYAMLFile):
+        if isinstance(store, YAMLFile):
             store.units = changed  # other values keep their spelling
         raw = bytes(store)
         if isinstance(store, javafile):
@@ -152,7 +155,7 @@ class _Catalogue:
         Args:
             filled: Whether to yield the translations of such messages instead of their texts.
         """
-        values = _yaml_values(self._raw) if isinstance(store, RubyYAMLFile) else None
+        values = _yaml_values(self._raw) if isinstance(store, YAMLFile) else None
         for entry in store.units:
             if entry.isheader() or not entry.istranslatable() or entry.isobsolete() or _is_data(entry, values):
                 continue
@@ -186,7 +189,7 @@ def _store(raw: bytes, settings: ReadSettings) -> Any:
     if settings.suffix in _XML_STORES:
         return _XML_STORES[settings.suffix]()
     if settings.suffix in _RAILS:
-        return RubyYAMLFile()
+        return YAMLFile()
     text = EncodedText.decode(raw, settings.encoding).text
     if _EMPTY_LINES.search(text):
         raise DocumentError("more than 999 empty lines in a row")
@@ -199,7 +202,7 @@ def _store(raw: bytes, settings: ReadSettings) -> Any:
 
 
 def _yaml_values(raw: bytes) -> Any:
-    """Return the values of a catalogue of Rails.
+    """Return the values of a catalogue of Rails, by its language.
 
     Raises:
         DocumentError: It is no YAML, or has no language as its only key.
@@ -210,7 +213,7 @@ def _yaml_values(raw: bytes) -> Any:
         raise DocumentError(f"no readable YAML: {_shown(error)}") from error
     if not isinstance(values, dict) or len(values) != 1 or not _LANGUAGE.fullmatch(str(*values)):
         raise DocumentError("YAML is translated as Rails writes it: with a language as the only key at the top")
-    return next(iter(values.values()))
+    return values
 
 
 def _is_data(entry: Any, values: Any) -> bool:
@@ -231,6 +234,26 @@ def _is_data(entry: Any, values: Any) -> bool:
     except (LookupError, TypeError):
         return True
     return not isinstance(values, (str, dict))
+
+
+def _shape(raw: bytes, suffix: str) -> Any:
+    """Return the names of all that a catalogue holds, which its translation holds, too."""
+    if suffix in _RAILS:
+        return sorted(_paths(next(iter(_yaml_values(raw).values()))))
+    if suffix != ".stringsdict":
+        return None
+    try:
+        return sorted(_paths(plistlib.loads(raw, fmt=plistlib.FMT_XML)))
+    except _FAULTS as error:
+        raise DocumentError(f"no readable {suffix}: {_shown(error)}") from error
+
+
+def _paths(values: Any, above: str = "") -> Iterator[str]:
+    """Yield the names of values within one another, each behind the names around it."""
+    yield above
+    if isinstance(values, (dict, list)):
+        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+            yield from _paths(value, f"{above}\n{key}")
 
 
 def _shown(error: Exception) -> str:
