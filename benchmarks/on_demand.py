@@ -5,7 +5,8 @@
 A server has copies of the bundled zh-en under other names, as hard links. Callers in a closed loop send one sentence a
 call and choose its model by Zipf's law. Prints the share of calls that waited, latencies, loads and evictions, the
 processor time of the server and the share of the machine that other programs had meanwhile, and the largest resident
-memory, next to that before the first load. The first start tries all bundles in another process.
+memory, next to that before the first load. A model has its trial in another process at its first
+load.
 """
 
 from __future__ import annotations

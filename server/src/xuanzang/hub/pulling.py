@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _PULLED_FILE = "pulled.json"
 _OUTSIDE_NAMES = re.compile(r"[^a-z0-9._-]+")
 _GIGABYTE = 1e9
-# At 77 and 615 million parameters: 1.4 and 3.9 GB, the larger of import and export.
-_MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.2, 1.1e9
+# At 77 and 615 million parameters, 0.31 and 2.5 GB of weights: 1.1 and 3.2 GB, the larger of import and export.
+_MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.0, 0.9e9
 STUDENT_DISK = 4
 """Bytes on disk for each byte of a student while it is pulled: files as sent and decompressed, then the bundle."""
 # The checkpoint, then the graphs in both precisions.

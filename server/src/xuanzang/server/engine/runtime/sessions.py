@@ -190,8 +190,8 @@ class Sessions:
     def _opened(self, graph: manifest_pb2.Graph) -> Graph | onnxruntime.InferenceSession:
         """Open encoder or decoder: where there are kernels, by them.
 
-        They pack, write and compare weights without the interpreter's lock, which onnxruntime's Python package holds
-        while it opens a graph; and they take steps without the interpreter.
+        They pack, write and compare weights without the interpreter's lock, which onnxruntime's Python package held in
+        older versions (issue 27063); and they take steps without the interpreter.
         """
         if not self._library:
             return self._opened_by_package(graph)
