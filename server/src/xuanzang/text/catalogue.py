@@ -65,7 +65,7 @@ _UNNUMBERED = (
     rf"%(?:{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSpn@]|[-_^]?[A-Za-z](?![A-Za-z])| [diouxXeEfFgGcrsa](?![A-Za-z]))"
 )
 
-# What most directives are; no other pattern matches more of them.
+# The commonest directives; no other pattern matches more characters of them.
 _COMMON_PRINTF = tuple(
     rf"(?<![0-9%])%{directive}(?=[.:]?(?:[\s,;?)'\"<]|$))(?! percent)"
     for directive in ("[ds@]", r"[1-9]\$[ds@]", "[1-9]")

@@ -237,7 +237,7 @@ def _is_data(entry: Any, values: Any) -> bool:
 
 
 def _shape(raw: bytes, suffix: str) -> Any:
-    """Return the names of all that a catalogue holds, which its translation holds, too."""
+    """Return the names of all values in a catalogue, which are those of its translation."""
     if suffix in _RAILS:
         return sorted(_paths(next(iter(_yaml_values(raw).values()))))
     if suffix != ".stringsdict":

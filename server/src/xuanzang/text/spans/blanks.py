@@ -154,7 +154,7 @@ def unknown_words(text: str, unknown: str) -> Iterator[Found]:
 
 
 def _is_carried(character: str) -> bool:
-    """Return whether a character is one that nothing else here finds, and no mark of another one."""
+    """Return whether no other pattern of this module finds a character, which is no mark of another one."""
     return unicodedata.category(character)[0] in "LNPS" and not character.isascii() and not _ODD.match(character)
 
 
