@@ -236,6 +236,33 @@ async def test_a_pin_of_a_version_that_is_not_served_ends_the_start(make_engine:
         await engine.start()
 
 
+class Trials:
+    """Finds all bundles sound, and keeps their folders."""
+
+    def __init__(self) -> None:
+        self.directories: list[Path] = []
+
+    async def refusals(self, directories: Collection[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
+        self.directories += directories
+        return {}
+
+    def has_replayed(self, manifest_sha256: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("model_memory", "versions", "tried"), [("", 1, 1), ("", 2, 2), ("1GB", 1, 0), ("1GB", 2, 2)])
+async def test_on_demand_the_start_tries_only_models_with_another_version_to_serve(
+    make_engine: MakeEngine, add_version: Any, model_memory: str, versions: int, tried: int
+) -> None:
+    for version in range(2, versions + 1):
+        add_version(version)
+    engine = make_engine(SETTINGS.model_copy(update={"model_memory": model_memory} if model_memory else {}))
+    engine.live._trial_loader = trials = Trials()  # type: ignore[assignment]
+    await engine.start()
+    assert len(trials.directories) == tried
+    assert len(engine.models) == versions
+
+
 async def test_a_stopping_engine_changes_nothing(engine: Engine, add_version: Any) -> None:
     add_version(2)
     engine.drain()
