@@ -119,7 +119,7 @@ def foreign_words(text: str, scripts: Set[str]) -> Iterator[Found]:
         yield from (Found(*match.span(), Role.VALUE) for match in found)
 
 
-def unknown_characters(text: str, knows: Callable[[str], bool]) -> Mapping[str, str]:
+def unknown_characters(text: str, knows: Callable[[str], bool], *, with_letters: bool) -> Mapping[str, str]:
     """Return the characters of a text that a vocabulary lacks, each with a character to read for it, or nothing.
 
     In a text in Latin letters that is the letter without its accent, so that loan words are translated. A text that has
@@ -128,11 +128,13 @@ def unknown_characters(text: str, knows: Callable[[str], bool]) -> Mapping[str, 
     Args:
         text: A text.
         knows: Whether the vocabulary has the characters of a text.
+        with_letters: True for letters, too; False only for currencies and other symbols and numerals.
     """
     if text.isascii() or knows(text):
         return _NONE
     characters = set(text)
-    unknown = {each for each in characters if _is_carried(each) and not knows(each)}
+    kinds = "LNPS" if with_letters else "NS"
+    unknown = {each for each in characters if _is_carried(each, kinds) and not knows(each)}
     if not unknown or not any(map(str.isalpha, characters - unknown)):
         return _NONE
     is_latin = main_script(text) == LATIN
@@ -153,9 +155,9 @@ def unknown_words(text: str, unknown: str) -> Iterator[Found]:
         yield Found(start, place, Role.VALUE if is_word else Role.POINT if kinds <= _BRACKET_KINDS else Role.SIGN)
 
 
-def _is_carried(character: str) -> bool:
+def _is_carried(character: str, kinds: str) -> bool:
     """Return whether no other pattern of this module finds a character, which is no mark of another one."""
-    return unicodedata.category(character)[0] in "LNPS" and not character.isascii() and not _ODD.match(character)
+    return unicodedata.category(character)[0] in kinds and not character.isascii() and not _ODD.match(character)
 
 
 def _within(sentence: str, offset: int) -> Iterator[Found]:

@@ -175,7 +175,7 @@ class Carrier:
         """
         self._text, self._knows = text, cache(knows)
         self._foreign = foreign
-        self._unknown = unknown_characters(text, self._knows)
+        self._unknown = unknown_characters(text, self._knows, with_letters=bool(families))
         self._read = {ord(each): read for each, read in self._unknown.items() if read}
         self._is_usable = is_usable
         self._families = families - {PlaceholderFamily.ICU}
