@@ -152,3 +152,12 @@ async def test_contended_work_is_followed_by_a_pause_for_others(
     # The first ones of a second are free.
     assert slept == pytest.approx([pause] * len(slept))
     assert bool(slept) == bool(pause)
+
+
+def test_a_thread_that_the_system_refuses_is_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(MemoryError):
+        Threads(1, "test").submit(int)

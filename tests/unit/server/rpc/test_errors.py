@@ -61,6 +61,13 @@ def test_an_unexpected_error_is_internal_and_its_reason_is_only_logged(caplog: p
     assert "ZeroDivisionError: the secret" in caplog.text
 
 
+@pytest.mark.parametrize("kind", [MemoryError, type("ArrayMemoryError", (MemoryError,), {})])
+def test_a_server_without_memory_sends_callers_elsewhere(kind: type[Exception]) -> None:
+    status = errors.status_of(kind("std::bad_alloc of the secret"))
+    assert errors.code_of(status) is grpc.StatusCode.UNAVAILABLE
+    assert "secret" not in status.message
+
+
 def test_details_can_be_read_as_google_rpc_messages() -> None:
     def detail(error: Exception, message: Any, index: int = 0) -> Any:
         theirs = status_pb2.Status.FromString(errors.status_of(error).SerializeToString())

@@ -50,10 +50,13 @@ class Threads(ThreadPoolExecutor):
     def submit(
         self, work: Callable[Parameters, Result], /, *arguments: Parameters.args, **keywords: Parameters.kwargs
     ) -> Future[Result]:
-        """Run work in a thread; DrainingError: the pool is shut down."""
+        """Run work in a thread; DrainingError: the pool is shut down, MemoryError: the system gives no thread."""
         if self._refuses:
             raise DrainingError("the server stopped before the translation was begun")
-        return super().submit(work, *arguments, **keywords)
+        try:
+            return super().submit(work, *arguments, **keywords)
+        except RuntimeError as error:
+            raise MemoryError("no thread can be started") from error
 
     @override
     def shutdown(self, *arguments: Any, **keywords: Any) -> None:

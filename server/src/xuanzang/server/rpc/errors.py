@@ -109,7 +109,13 @@ def reason_of(error: Exception) -> Reason:
 
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
-    """Describe an error to the caller; errors outside the table are INTERNAL, and logged with their traceback."""
+    """Describe an error to the caller; errors outside the table are logged with their traceback.
+
+    They are INTERNAL, but for want of memory, which another server, or this one later, may have.
+    """
+    if isinstance(error, MemoryError):
+        _LOGGER.error("no memory for a call", exc_info=error, extra={"request_id": request_id})
+        return status_pb2.Status(code=_Code.UNAVAILABLE.value[0], message="the server has no memory for the call now")
     if type(error) not in _STATUSES:
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         message = "internal error; the server's log has the reason"
