@@ -69,6 +69,18 @@ def test_a_sentence_is_framed_as_the_format_says_and_decoded_to_itself(codec: Te
     assert codec.decode(codec.encode_target("hello world")) == "hello world"
 
 
+@pytest.mark.parametrize(
+    "text", ["我有一只猫。", "有猫。你好", "hello 你好", "１２", "", "猫𠮷", "zürich", "\u0301", "\t"]
+)
+def test_a_text_is_known_if_its_pieces_are_whatever_was_asked_before(codec: TextCodec, text: str) -> None:
+    # The vocabulary has no pieces of bytes.
+    is_known = codec.source.unk_id not in codec.source.encode(text)
+    fresh = codec.between("zh", "fr")
+    assert fresh.knows(text) == is_known
+    assert [fresh.knows(character) for character in text] == [codec.knows(character) for character in text]
+    assert fresh.knows(text) == codec.knows(text) == is_known
+
+
 def test_a_page_is_cut_into_sentences_and_written_around_any_translation(codec: TextCodec) -> None:
     content = "<h1>你好，世界！</h1><p>我有<b>一只猫</b>。</p>"
     split = split_document(content, parse(content, ContentFormat.HTML), codec, refuse_long=False)

@@ -67,7 +67,7 @@ class SentenceFormat:
 
 
 class TextCodec:
-    """Splits, tokenises and joins text as one model asks for. Immutable, so threads may share it."""
+    """Splits, tokenises and joins text as one model asks for. Threads may share it: its results never change."""
 
     def __init__(
         self,
@@ -98,6 +98,8 @@ class TextCodec:
         self._punctuation = punctuation_of(self.source_language) if self._normalization == "moses" else None
         self.is_spaced = self.target_language not in _UNSPACED_LANGUAGES or "latn" in target_language.lower().split("-")
         self.max_source_length = sentence_format.max_source_length
+        # Characters that have been found to have pieces.
+        self._characters: set[str] = set()
 
     def between(self, source_language: str, target_language: str) -> TextCodec:
         """Return a codec with the same tokenisers for other languages."""
@@ -199,7 +201,16 @@ class TextCodec:
         return self.source.unk_id not in self.source.encode(self._normalized(text))
 
     def knows(self, text: str) -> bool:
-        """Return whether the source vocabulary has pieces for a text other than single bytes."""
+        """Return whether the source vocabulary has pieces for a text other than single bytes.
+
+        It has, if it has some for each character: hardly any text is encoded for this.
+        """
+        characters = set(text)
+        if not characters <= self._characters:
+            self._characters.update(filter(self._has_pieces, characters - self._characters))
+        return characters <= self._characters or self._has_pieces(text)
+
+    def _has_pieces(self, text: str) -> bool:
         source_ids = self.source.encode(self._normalized(text))
         return self.source.unk_id not in source_ids and not any(map(self.source.is_byte, source_ids))
 

@@ -212,7 +212,8 @@ class ModelUsage:
     def _bring_next(self) -> None:
         """Try new models; begin to load the others whose calls have waited longest, as far as there are threads."""
         now = time.monotonic()
-        for model in [each for each in self._waiting if each not in self._tried | self._trying]:
+        known = self._tried | self._trying
+        for model in [each for each in self._waiting if each not in known]:
             if self._require_trial:
                 self._trying.add(model)
                 self._start(self._try(model, self._require_trial))
