@@ -51,10 +51,17 @@ def free_port(count: int = 1) -> int:
 
 async def serving(process: ServerProcess) -> list[int]:
     """Wait until all processes serve, and return their ids."""
-    assert process.process.stderr is not None
-    while not any("processes" in line for line in process.logged("serving")):
+    while not (processes := [line["processes"] for line in process.logged("serving") if "processes" in line]):
         await process.until_next()
+    # The parent says so as it lets them open.
+    await until_started(process, processes[0])
     return children(process.process.pid)
+
+
+async def until_started(process: ServerProcess, starts: int) -> None:
+    """Read the log until servers have begun to serve some times, restarts counted."""
+    while sum("models" in line for line in process.logged("serving")) < starts:
+        await process.until_next()
 
 
 def children(pid: int) -> list[int]:
@@ -126,12 +133,6 @@ async def test_a_killed_process_is_started_again_and_no_call_fails(start_process
         assert set(children(process.process.pid)) - set(before)
         assert (await scrape(process)).value("nmt_process_restarts_total") == 1
         assert await process.stop() == 0
-
-
-async def until_started(process: ServerProcess, starts: int) -> None:
-    """Read the log until servers have begun to serve some times, restarts counted."""
-    while sum("models" in line for line in process.logged("serving")) < starts:
-        await process.until_next()
 
 
 @asynccontextmanager
