@@ -79,7 +79,7 @@ async def serve_listener() -> None:
     """Serve with our listener, which does not identify callers and receives messages as streams."""
     accepted = Accepted(answer_read, None, CODERS["response_serializer"], sends_stream=False)
     handler = grpc.stream_unary_rpc_method_handler(answer_stream, **CODERS)
-    await serve(cast("grpc.aio.Server", Listener(lambda _path, _context: accepted, ())), handler)
+    await serve(cast("grpc.aio.Server", Listener(lambda *_: accepted, ())), handler)
 
 
 async def read_and_answer(

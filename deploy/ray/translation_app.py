@@ -24,6 +24,7 @@ from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.observation.callers import sender_of
 from xuanzang.server.rpc.context import RpcContext, identify
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import reload_when_changed
@@ -152,7 +153,7 @@ class Translation:
             InvalidInputError: The caller's name is too long.
         """
         adapter: Any = ReplicaContext(grpc_context, write)
-        rpc = identify(adapter, self._authenticator)
+        rpc = identify(adapter, sender_of(adapter.peer()), self._authenticator)
         if rpc.refusal is not None:
             raise rpc.refusal
         return rpc

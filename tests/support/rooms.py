@@ -12,7 +12,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "model": ("model",),
         "export": ("export",),
         "server": ("server", "text", "batch", "hub"),
-        "client": ("client", "command", "values", "documents", "loadtest"),
+        "client": ("client", "command", "values", "serving", "documents", "loadtest"),
         "gateway": ("gateway",),
     }
 )

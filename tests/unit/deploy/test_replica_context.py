@@ -10,6 +10,7 @@ from replica_context import ReplicaContext, not_offered
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.types import CallerId, DecodingOptions, ServedModel
+from xuanzang.server.observation.callers import sender_of
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.services.translation import ChargedCall
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -59,7 +60,7 @@ class ServeContext:
 def test_what_an_rpc_has_used_follows_the_pair_that_serve_adds() -> None:
     serve = ServeContext()
     context: Any = ReplicaContext(serve, None)
-    rpc = RpcContext(context, caller=Caller(CallerId("someone")))
+    rpc = RpcContext(context, sender=sender_of(serve.peer()), caller=Caller(CallerId("someone")))
     for _ in range(2):
         with ChargedCall(rpc, CALL):
             pass

@@ -15,9 +15,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http2 import Request, exchange, opening
 from stand_in_server import KEY, StandIn, standing_in
 
-from xuanzang.command.fair_start import FairStart
 from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.inference.v2 import inference_pb2_grpc
+from xuanzang.serving.fair_start import FairStart
 
 INFERENCE = "inference.GRPCInferenceService"
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from xuanzang.command.fair_start import FairStart
 from xuanzang.gateway.app import FairlyStarted
 from xuanzang.gateway.errors import RefusedError
-from xuanzang.gateway.limits import Holder, SharedLimit, Shares, network_of
+from xuanzang.gateway.limits import Holder, SharedLimit, Shares
+from xuanzang.serving.fair_start import FairStart
+from xuanzang.serving.networks import network_of
 
 SHARES = Shares(address=0.75, caller=0.5)
 WHO = st.tuples(st.builds(Holder, st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(1, 9))

@@ -6,9 +6,9 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from xuanzang.command.log_lines import JsonFormatter
 from xuanzang.gateway.serving import serve
 from xuanzang.gateway.settings import read_settings
+from xuanzang.serving.log_lines import JsonFormatter
 
 _LOGGER = logging.getLogger("xuanzang.gateway")
 

@@ -21,7 +21,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TLSConfig
-from xuanzang.command.fair_start import FairStart
 from xuanzang.gateway.apis.apertium import Apertium
 from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
 from xuanzang.gateway.apis.deepl.texts import DeepL
@@ -48,10 +47,11 @@ from xuanzang.gateway.entry.endpoints import IGNORED, Endpoint, SharedState, Var
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.entry.patience import Health
 from xuanzang.gateway.errors import Fault, RefusedError
-from xuanzang.gateway.limits import network_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.page_serving import page_routes
 from xuanzang.gateway.settings import Settings
+from xuanzang.serving.fair_start import FairStart
+from xuanzang.serving.networks import network_of
 
 if TYPE_CHECKING:
     from xuanzang.gateway.apis.google.v3 import GoogleV3

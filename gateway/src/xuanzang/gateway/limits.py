@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 
-from xuanzang.command import fair_start
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.settings import Settings
 
@@ -174,15 +172,3 @@ class SharedLimits:
         self.documents = limit("documents in memory", settings.max_documents, retry_seconds=10)
         self.translations = limit("documents in translation", settings.max_running_documents, retry_seconds=5)
         self.document_processes = limit("processes of documents", settings.max_document_processes)
-
-
-def network_of(host: str) -> str:
-    """Return the network address of a host for its shares: an IPv4 address, or the first 64 bits of an IPv6 address.
-
-    Args:
-        host: IP address; anything else is returned unchanged.
-    """
-    try:
-        return fair_start.network_of(ipaddress.ip_address(host.partition("%")[0]))
-    except ValueError:
-        return host

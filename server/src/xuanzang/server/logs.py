@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-from xuanzang.command.log_lines import JsonFormatter, TextFormatter
+from xuanzang.serving.log_lines import JsonFormatter, TextFormatter
 
 
 def configure_logging(*, level: str, log_format: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.observation.callers import address_class, host_of
+from xuanzang.server.observation.callers import address_class, sender_of
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from xuanzang.server.observation.callers import address_class, host_of
     ],
 )
 def test_peers_are_known_by_the_class_of_their_address_only(peer: str, expected: str) -> None:
-    assert address_class(host_of(peer)) == expected
+    assert address_class(sender_of(peer).host) == expected

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.types import CallerId
-from xuanzang.server.observation.callers import network_of
+from xuanzang.server.observation.callers import sender_of
 from xuanzang.server.rpc.admission import Occupancy, Place
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -121,7 +121,7 @@ def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -
     ],
 )
 def test_the_network_of_a_peer_has_no_port(peer: str, address: str) -> None:
-    assert network_of(peer.rpartition(":")[0]) == address
+    assert sender_of(peer).network == address
 
 
 async def test_idle_streams_of_one_caller_leave_room_for_others(serve: Any) -> None:

@@ -15,7 +15,8 @@ from starlette.datastructures import Headers
 
 from xuanzang.client import AsyncTranslationClient
 from xuanzang.gateway.errors import Fault, RefusedError
-from xuanzang.gateway.limits import Holder, network_of
+from xuanzang.gateway.limits import Holder
+from xuanzang.serving.networks import network_of
 
 REQUEST_ID = "x-request-id"
 """Header of request and answer."""

@@ -13,7 +13,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from xuanzang.gateway.limits import network_of
+from xuanzang.serving.networks import network_of
 
 MAX_HEAD_BYTES = 64 * 1024
 """Size of a request's head; what frames a body, trailers included, may have as much, and the size of the body."""

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
-from xuanzang.command.fair_start import FairStart
 from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, ByteQuota, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
@@ -28,9 +27,11 @@ from xuanzang.gateway.entry.parameters import Parameters, read_parameters
 from xuanzang.gateway.entry.patience import Health, HungUpError, deadline_in, seconds_until, within
 from xuanzang.gateway.entry.reading import ReadingThread
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
-from xuanzang.gateway.limits import SharedLimit, SharedLimits, network_of
+from xuanzang.gateway.limits import SharedLimit, SharedLimits
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
+from xuanzang.serving.fair_start import FairStart
+from xuanzang.serving.networks import network_of
 
 Result = TypeVar("Result")
 _LOGGER = logging.getLogger(__name__)

@@ -32,8 +32,8 @@ from xuanzang.gateway.entry.callers import KEY_HEADERS, REQUEST_ID, Caller, chec
 from xuanzang.gateway.entry.endpoints import FAILED, BaseCall, SharedState
 from xuanzang.gateway.entry.patience import deadline_in, within
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
-from xuanzang.gateway.limits import network_of
 from xuanzang.gateway.settings import Settings
+from xuanzang.serving.networks import network_of
 
 _LOGGER = logging.getLogger(__name__)
 _IDLE_SECONDS = 60.0

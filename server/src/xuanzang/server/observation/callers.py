@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from xuanzang.command import fair_start
+from xuanzang.serving.networks import ip_of, network_of
 
 AddressClass = Literal["loopback", "private", "public", "unix", "unknown"]
-
-# gRPC percent-encodes the brackets of "ipv6:[2001:db8::1]:50051".
-_HOST = re.compile(r"ipv[46]:(?:%5B|\[)?(?P<address>[0-9a-fA-F:.]+?)(?:%.*|\])?")
 
 
 class CallerFacts(NamedTuple):
@@ -26,14 +21,26 @@ class CallerFacts(NamedTuple):
     """Class of its network address."""
 
 
-def host_of(peer: str) -> str:
-    """Return a peer, in gRPC's form such as "ipv4:127.0.0.1:50051", without its port."""
-    return peer.rpartition(":")[0]
+class Sender(NamedTuple):
+    """Sender of an RPC."""
+
+    peer: str
+    """The sender in gRPC's form, such as "ipv4:127.0.0.1:50051"."""
+    host: str
+    """The same without the port, which differs for every connection."""
+    network: str
+    """Network by which it is counted; see `network_of`."""
+
+
+def sender_of(peer: str) -> Sender:
+    """Return the sender of an RPC, whose peer gRPC names."""
+    host = peer.rpartition(":")[0]
+    return Sender(peer, host, network_of(host))
 
 
 @lru_cache(1024)
 def address_class(host: str) -> AddressClass:
-    """Classify the network address in what `host_of` returns."""
+    """Classify the network address of a sender's host."""
     if host.startswith("unix"):
         return "unix"
     address = ip_of(host)
@@ -42,20 +49,3 @@ def address_class(host: str) -> AddressClass:
     if address.is_loopback:
         return "loopback"
     return "private" if address.is_private else "public"
-
-
-@lru_cache(1024)
-def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the network address in what `host_of` returns; None if it has none, as a socket of this machine."""
-    match = _HOST.fullmatch(host)
-    try:
-        return ipaddress.ip_address(match["address"]) if match else None
-    except ValueError:
-        return None
-
-
-@lru_cache(1024)
-def network_of(host: str) -> str:
-    """Return the network address in what `host_of` returns: of IPv6 the first 64 bits, as one host has the rest."""
-    ip = ip_of(host)
-    return fair_start.network_of(ip) if isinstance(ip, ipaddress.IPv6Address) else host

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation.callers import CallerFacts, address_class, host_of
+from xuanzang.server.observation.callers import CallerFacts, address_class
 from xuanzang.server.observation.rpc_record import RpcRecord, date_of
 
 if TYPE_CHECKING:
@@ -93,14 +93,14 @@ class Observation:
         request_id: str,
         metadata: Mapping[str, str | bytes],
         caller: Caller | None,
-        peer: str,
+        host: str,
         has_client_id: bool,
     ) -> RpcRecord | None:
         """Begin the record of an RPC if it is needed; `caller` is None if it may not call."""
         span = None if self._tracing is None else self._tracing.begin(service, method, metadata)
         if span is None and self._access_log is None:
             return None
-        address = address_class(host_of(peer))
+        address = address_class(host)
         if caller is None:
             facts = CallerFacts("refused", None, address)
         elif caller.key_id is not None:

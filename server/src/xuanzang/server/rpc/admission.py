@@ -58,7 +58,7 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, rpc: RpcContext, *, is_stream: bool = False) -> Place:
         """Return the place of an RPC."""
-        return cls(rpc.network, rpc.caller.identity, rpc.peer, is_stream)
+        return cls(rpc.sender.network, rpc.caller.identity, rpc.sender.peer, is_stream)
 
 
 class Occupancy:
@@ -227,7 +227,7 @@ class _Scarcity:
         if len(self.kept) >= _MAX_REFUSALS:
             self.kept.clear()
         self.over_at = max(self.over_at, until, self.until, self.held_until)
-        self.kept[rpc.peer, round(seconds, 1)] = refusal, until
+        self.kept[rpc.sender.peer, round(seconds, 1)] = refusal, until
         return refusal
 
 
@@ -260,7 +260,7 @@ class Screen:
         seconds = math.inf if rpc.deadline is None else rpc.deadline - now
         scarcities = self._scarcities_of(caller)
         for scarcity in scarcities:
-            kept, until = scarcity.kept.get((rpc.peer, round(seconds, 1)), (None, 0.0))
+            kept, until = scarcity.kept.get((rpc.sender.peer, round(seconds, 1)), (None, 0.0))
             if kept is not None and now < until:
                 return kept
         try:

@@ -6,10 +6,12 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from grpc import StatusCode
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
@@ -18,9 +20,10 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.threads import CallerThreads, Result
 from xuanzang.server.engine.types import CallerId
 from xuanzang.server.metric_series import Counter
-from xuanzang.server.observation.callers import host_of, ip_of, network_of
+from xuanzang.server.observation.callers import Sender
 from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc.limits import SMALL_BYTES
+from xuanzang.serving.networks import ip_of
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
@@ -39,53 +42,54 @@ _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
-_NOBODY = Caller(CallerId())
+_NO_CALLER = Caller(CallerId())
 
 
+@dataclass(slots=True, eq=False)
 class RpcContext:
     """One RPC: made when it arrives, filled in as it passes the entry, read by the services."""
 
-    def __init__(self, context: ServicerContext, *, caller: Caller = _NOBODY, metadata: Metadata = ()) -> None:
-        self.grpc = context
-        """gRPC's context, where answers are written."""
-        self.caller = caller
-        self.refusal: Exception | None = None
-        """Why the caller may not call; None if it may."""
-        self.metadata: Mapping[str, str | bytes] = dict(metadata)
-        self.peer: str = context.peer()
-        """Peer in gRPC's form, with its port."""
-        self.host: str = host_of(self.peer)
-        """The same without the port, which differs for every connection."""
-        self.network: str = network_of(self.host)
-        """Network address of the caller."""
-        self.place: Any = None
-        """Place at the gate, once it was looked for."""
-        left: float | None = context.time_remaining()
-        self.active_at = time.monotonic()
-        """Time of the last message in either direction, seconds on the monotonic clock."""
+    grpc: ServicerContext
+    """gRPC's context, where answers are written."""
+    _: KW_ONLY
+    sender: Sender
+    caller: Caller = _NO_CALLER
+    refusal: Exception | None = None
+    """Why the caller may not call; None if it may."""
+    metadata: Mapping[str, str | bytes] = field(default_factory=dict)
+    place: Any = None
+    """Place at the gate, once it was looked for."""
+    active_at: float = field(default_factory=time.monotonic)
+    """Time of the last message in either direction, seconds on the monotonic clock."""
+    deadline: float | None = field(init=False)
+    """Deadline of the caller, seconds on the monotonic clock; None without one."""
+    request_id: str | None = None
+    """Id for the caller and the operator; None unless it is observed."""
+    record: RpcRecord | None = None
+    """Receiver of the records of its calls; None if they are not needed."""
+    sent: Counter | None = None
+    """Counter of the messages that are written."""
+    log_text: Callable[..., None] | None = None
+    """Logs the end of a single text, as `RpcLog.write` does but for its method; None if it is not needed."""
+    offloader: CallerThreads | None = None
+    """Pool for work that its messages make; None if none is large."""
+    message_bytes: int = 0
+    """Size of the last message of the caller."""
+    fault: InvalidInputError | None = None
+    """Reason that the last message of a stream was not decoded."""
+    owed: int = 0
+    """Messages of the caller that are not answered yet."""
+    has_calls: bool = False
+    """True if it has translated anything, so that the answer says how much."""
+    used_characters: int = 0
+    """Characters of the texts that it has translated."""
+    used_sentences: int = 0
+    """Sentences of those texts."""
+
+    def __post_init__(self) -> None:
+        left: float | None = self.grpc.time_remaining()
         # gRPC rounds timeouts up, by at most 1%, to send them: the caller gives up before the server's clock says so.
         self.deadline = None if left is None else self.active_at + 0.99 * left
-        """Deadline of the caller, seconds on the monotonic clock; None without one."""
-        self.request_id: str | None = None
-        """Id for the caller and the operator; None unless it is observed."""
-        self.record: RpcRecord | None = None
-        """Receiver of the records of its calls; None if they are not needed."""
-        self.sent: Counter | None = None
-        """Counter of the messages that are written."""
-        self.log_text: Callable[..., None] | None = None
-        """Logs the end of a single text, as `RpcLog.write` does but for its method; None if it is not needed."""
-        self.offloader: CallerThreads | None = None
-        """Pool for work that its messages make; None if none is large."""
-        self.message_bytes = 0
-        """Size of the last message of the caller."""
-        self.fault: InvalidInputError | None = None
-        """Reason that the last message of a stream was not decoded."""
-        self.owed = 0
-        """Messages of the caller that are not answered yet."""
-        self.has_calls = False
-        """True if it has translated anything, so that the answer says how much."""
-        self.used_characters = self.used_sentences = 0
-        """Characters of the texts that it has translated, and their sentences."""
 
     @property
     def has_expired(self) -> bool:
@@ -122,7 +126,7 @@ class RpcContext:
         self.owed -= 1
         self.active_at = time.monotonic()
 
-    async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
+    async def abort(self, code: StatusCode, details: str = "") -> NoReturn:
         """End the RPC with a status, as services of gRPC's own packages do."""
         await self.grpc.abort(code, details)
 
@@ -140,15 +144,15 @@ class RpcContext:
         return *own, (USAGE_CHARACTERS, str(self.used_characters)), (USAGE_SENTENCES, str(self.used_sentences))
 
 
-def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
+def identify(context: ServicerContext, sender: Sender, authenticator: Authenticator | None) -> RpcContext:
     """Identify the sender of an RPC; unauthorised ones are refused once the RPC is counted.
 
     A caller without a key is identified by its network address and by the name in its metadata `x-client-id`.
     """
     if authenticator is None:
-        return RpcContext(context)
+        return RpcContext(context, sender=sender)
     metadata = tuple(context.invocation_metadata() or ())
-    rpc = RpcContext(context, metadata=metadata)
+    rpc = RpcContext(context, sender=sender, metadata=dict(metadata))
     try:
         caller = authenticator.keyed_caller(metadata)
     except UnauthenticatedError as refusal:
@@ -159,7 +163,7 @@ def identify(context: ServicerContext, authenticator: Authenticator | None) -> R
         description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
         rpc.refusal = InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
     else:
-        rpc.caller = caller or authenticator.anonymous_caller(rpc.network, ip_of(rpc.host), name)
+        rpc.caller = caller or authenticator.anonymous_caller(sender.network, ip_of(sender.host), name)
     return rpc
 
 

@@ -23,6 +23,7 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.engine.threads import CallerThreads
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.observation.callers import Sender
 from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.rpc_log import Reason, RpcLog
 from xuanzang.server.observation.rpc_record import RpcRecord
@@ -95,11 +96,11 @@ class Entry:
         """Serve a service."""
         self._methods |= {method.path: method for method in service.methods(self._metrics)}
 
-    def begin(self, path: str, context: ServicerContext) -> errors.Refusal | Accepted:
+    def begin(self, path: str, context: ServicerContext, sender: Sender) -> errors.Refusal | Accepted:
         """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it."""
         method, rpc, refusal = self._methods[path], None, None
         try:
-            rpc = identify(context, None if method.service.is_open else self._authenticator)
+            rpc = identify(context, sender, None if method.service.is_open else self._authenticator)
             if method.is_screened and self._screen is not None and rpc.refusal is None:
                 refusal = self._screen.refusal(rpc)
             if refusal is None:
@@ -220,7 +221,7 @@ class Entry:
             OverloadedError: Too many RPCs of its address wait for theirs, and no other has waited for as long.
         """
         limit = TimeLimit(self._time_limits, rpc.active_at + self._idle_seconds)
-        waiting, most = self._waiting.setdefault(rpc.network, {}), self._max_waiting
+        waiting, most = self._waiting.setdefault(rpc.sender.network, {}), self._max_waiting
         try:
             with limit:
                 if len(waiting) >= most:
@@ -238,7 +239,7 @@ class Entry:
         finally:
             waiting.pop(limit, None)
             if not waiting:
-                self._waiting.pop(rpc.network, None)
+                self._waiting.pop(rpc.sender.network, None)
         if message is grpc.aio.EOF:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
         return bytes(message)
@@ -273,7 +274,7 @@ class Entry:
             request_id=request_id,
             metadata=rpc.metadata,
             caller=None if rpc.refusal else rpc.caller,
-            peer=rpc.peer,
+            host=rpc.sender.host,
             has_client_id=CLIENT_ID in rpc.metadata,
         )
 

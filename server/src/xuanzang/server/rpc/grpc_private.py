@@ -17,9 +17,9 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
-from xuanzang.command.fair_start import FairStart
-from xuanzang.server.observation.callers import host_of, network_of
+from xuanzang.server.observation.callers import Sender, sender_of
 from xuanzang.server.rpc.errors import Refusal
+from xuanzang.serving.fair_start import FairStart
 
 _LOGGER = logging.getLogger(__name__)
 SUPPORTED_GRPC: Final = "1.85"
@@ -42,8 +42,8 @@ class Accepted(NamedTuple):
     sends_stream: bool
 
 
-Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Accepted]"
-"""Looks at an RPC that has just arrived, by its path and its context: refuses it unread, or says what handles it."""
+Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any], Sender], Refusal | Accepted]"
+"""Looks at an RPC that has just arrived, by path, context and sender: refuses it unread, or says what handles it."""
 
 
 class UnsupportedGrpcError(OSError):
@@ -78,20 +78,20 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
     def _take(self, path: str, call: object) -> None:
         """Let an RPC begin when it is the turn of its caller's address."""
         context = cygrpc._ServicerContext(call, None, None, self._loop)
-        address = _address_of(context)
-        begin = partial(self._attempt, path, call, context, address)
-        self._start.add(address, begin, is_probe=path.startswith(_HEALTH))
+        sender = sender_of(context.peer())
+        begin = partial(self._attempt, path, call, context, sender)
+        self._start.add(sender.network, begin, is_probe=path.startswith(_HEALTH))
 
-    def _attempt(self, path: str, call: object, context: Any, address: str) -> bool:
+    def _attempt(self, path: str, call: object, context: Any, sender: Sender) -> bool:
         """Begin an RPC, and return whether it was refused; an error ends the serving loop."""
         try:
-            return self._begin_one(path, call, context, address)
+            return self._begin_one(path, call, context, sender)
         except Exception as error:  # noqa: BLE001 - it is reported
             self._report(error)
             return True
 
-    def _begin_one(self, path: str, call: object, context: Any, address: str) -> bool:
-        begun = self._begin(path, context)
+    def _begin_one(self, path: str, call: object, context: Any, sender: Sender) -> bool:
+        begun = self._begin(path, context, sender)
         if isinstance(begun, Refusal):
             # In the next turn, one right after the other, so that gRPC writes them together.
             self._loop.call_soon(self._refuse, call, begun)
@@ -103,7 +103,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         else:
             answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
         task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
-        task.add_done_callback(partial(self._ended, address, context))
+        task.add_done_callback(partial(self._ended, sender.network, context))
         # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
         _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
         return False
@@ -153,10 +153,6 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         except Exception:
             if not self.ended.done():
                 raise  # otherwise it is that of the serving loop, which has been reported
-
-
-def _address_of(context: Any) -> str:
-    return network_of(host_of(context.peer()))
 
 
 def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import ipaddress
 import math
 from collections import deque
 from collections.abc import Callable
@@ -19,8 +18,6 @@ _LONGEST_PAUSE = 5.0
 _SEVERAL_SECONDS = 1.0
 # Beyond this delay of a turn, in which earlier calls go on, one waiting call begins, the next ones after as long again.
 _LATE_SECONDS = 0.003
-# Of an IPv6 address: one host has the rest.
-_IPV6_BITS = 64
 
 Key = tuple[str, bool]
 """Network address, and whether its calls are probes."""
@@ -58,7 +55,7 @@ class FairStart:
         self._loop, self._refusal_seconds = loop, refusal_seconds
         self._lines: dict[Key, _Line] = {}
         """Lines with waiting calls or a pause."""
-        self._ready: deque[_Line] = deque()
+        self._ready_lines: deque[_Line] = deque()
         """Lines with waiting calls, in turn. A pause may have come since."""
         self._pauses: list[tuple[float, Key]] = []
         """Heap of the times to look at each line that has a pause, which may have become longer since."""
@@ -160,7 +157,7 @@ class FairStart:
     def _make_ready(self, line: _Line) -> None:
         if line.waiting and not (line.is_ready or line.is_paused):
             line.is_ready = True
-            self._ready.append(line)
+            self._ready_lines.append(line)
 
     def _plan(self, pause: float) -> None:
         """Give the lines their turn after a pause at the latest; without one in the next turn of the event loop."""
@@ -181,8 +178,8 @@ class FairStart:
             return
         is_late = late > _LATE_SECONDS and now < self._several_until
         self._end_pauses(now)
-        while self._ready and self._begun < (1 if is_late else _BEGUN_AT_ONCE):
-            line = self._ready.popleft()
+        while self._ready_lines and self._begun < (1 if is_late else _BEGUN_AT_ONCE):
+            line = self._ready_lines.popleft()
             line.is_ready = False
             if not line.is_paused:
                 self._waiting -= 1
@@ -195,15 +192,6 @@ class FairStart:
             self._late_until = now + late
             self._plan(late)
         elif self._waiting:
-            self._plan(0.0 if self._ready else max(0.0, self._pauses[0][0] - now))
+            self._plan(0.0 if self._ready_lines else max(0.0, self._pauses[0][0] - now))
         elif self._begun:
             self._plan(0.0)
-
-
-def network_of(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """Return the network address by which a caller is counted: an IPv4 address, or the first 64 bits of an IPv6 one."""
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is None:
-            return str(ipaddress.ip_network((ip.packed, _IPV6_BITS), strict=False))
-        ip = ip.ipv4_mapped
-    return str(ip)

@@ -3,15 +3,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from opcodes import opcodes_of
 
-from xuanzang.command import fair_start
-from xuanzang.command.fair_start import FairStart
-from xuanzang.server.rpc import grpc_private
+from xuanzang.server.observation.callers import sender_of
+from xuanzang.serving import fair_start
+from xuanzang.serving.fair_start import FairStart
 
 REFUSAL_SECONDS = 0.001
 
@@ -145,7 +144,7 @@ async def test_many_failures_at_once_pause_an_address_for_seconds_only(
     [("ipv6:%5B2001:db8::2%5D:7", "2001:db8::/64"), ("ipv4:10.0.0.2:7", "ipv4:10.0.0.2"), ("unix:", "unix")],
 )
 def test_the_addresses_of_an_ipv6_network_have_one_line(peer: str, address: str) -> None:
-    assert grpc_private._address_of(SimpleNamespace(peer=lambda: peer)) == address
+    assert sender_of(peer).network == address
 
 
 async def test_after_a_long_turn_one_waiting_rpc_begins_and_the_others_pause(
