@@ -1,4 +1,10 @@
-"""Beam search in PyTorch: the reference that the server's search is compared with."""
+"""Beam search in PyTorch: the reference that the server's search is compared with.
+
+Of the 2 · beam_size best continuations, those among the first beam_size that end in eos are finished; the best
+beam_size others live on. A sentence is done when it has beam_size finished hypotheses (without length penalty: when
+the best continuation of all ended in eos), or at the limit, where the first beam_size count unfinished. These are
+the rules of CTranslate2.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ import torch
 from torch import Tensor
 
 from xuanzang.model.beams import UNTIL_FIRST, Beam, Hypothesis, SearchRules
+from xuanzang.model.network.cache import DecoderCache
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.transformer import Transformer
 
@@ -27,11 +34,6 @@ def beam_search(
     rules: SearchRules = UNTIL_FIRST,
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping the `beam_size` best hypotheses of each sentence at every step.
-
-    Of the 2 · beam_size best continuations, those among the first beam_size that end in eos are finished; the best
-    beam_size others live on. A sentence is done when it has beam_size finished hypotheses (without length penalty: when
-    the best continuation of all ended in eos), or at the limit, where the first beam_size count unfinished. These are
-    the rules of CTranslate2.
 
     Args:
         model: Model in evaluation mode.
@@ -53,26 +55,42 @@ def beam_search(
         Beam(beam_size, num_hypotheses, length_penalty, limit, rules, prefix)
         for limit, prefix in zip(limits, prefixes or [()] * len(limits), strict=True)
     ]
-    cache = model.start(
-        model.encode(source_ids, source_mask).repeat_interleave(beam_size, 0),
-        source_mask.repeat_interleave(beam_size, 0),
-    )
-    token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
-    running = beams
-    for length in range(1, max(limits) + 1):
-        logits, cache = model.step(token_ids, cache)
+    memory, mask = model.encode(source_ids, source_mask), source_mask.repeat_interleave(beam_size, 0)
+    cache = model.start(memory.repeat_interleave(beam_size, 0), mask)
+    first_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
+    _search(model, beams, first_ids, cache, min_target_length=min_target_length, max_target_length=max(limits))
+    return [beam.hypotheses() for beam in beams]
+
+
+def _search(
+    model: Transformer,
+    beams: Sequence[Beam],
+    token_ids: Tensor,
+    cache: DecoderCache,
+    *,
+    min_target_length: int,
+    max_target_length: int,
+) -> None:
+    """Step until every sentence is done.
+
+    Args:
+        token_ids: First input of the decoder. [batch * beam], int64.
+    """
+    config, running = model.config, beams
+    for length in range(1, max_target_length + 1):
+        logits, cache = model.step(token_ids, cache)  # [batch * beam, vocab]
         if length <= min_target_length:
-            logits[:, model.config.eos_id] = -torch.inf
-        log_probs = logits.float().log_softmax(-1).view(len(running), beam_size, -1)
+            logits[:, config.eos_id] = -torch.inf
+        log_probs = logits.float().log_softmax(-1).view(len(running), -1, logits.size(-1))  # [batch, beam, vocab]
         forced = [beam.prefix[length - 1] for beam in running if length <= len(beam.prefix)]
-        advance(running, restrict(log_probs, model.config, forced), model.config.eos_id)
-        rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
+        advance(running, restrict(log_probs, config, forced), config.eos_id)
+        width = log_probs.size(1)
+        rows = [i * width + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
         running = [beam for beam in running if not beam.done]
         if not running:
-            break
+            return
         token_ids = token_ids.new_tensor([beam.last for beam in running]).flatten()
         cache = cache.select(token_ids.new_tensor(rows))
-    return [beam.hypotheses() for beam in beams]
 
 
 def restrict(log_probs: Tensor, config: TransformerConfig, forced: Sequence[int]) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, cast
 
 import grpc
@@ -155,20 +156,9 @@ class RpcServer(ListeningServer):
         """Health of the server, which other listeners may serve, too."""
         texts = limits.max_stream_texts
         service = TranslationService(engine, max_stream_texts=texts, explanations=explanations, writers=writers)
-        entry = Entry(
-            metrics,
-            idle_seconds=limits.stream_idle_seconds,
-            max_waiting=limits.max_address_rpcs,
-            authenticator=authenticator,
-            gate=self._gate,
-            screen=Screen(self._gate, engine),
-            observation=observation,
-            offloader=self._offloader,
-            max_characters=engine.max_content_characters,
-            processes=processes,
-        )
+        entry = partial(Entry, metrics, authenticator=authenticator, observation=observation, processes=processes)
         super().__init__(
-            entry,
+            self._gated_entry(entry, engine, limits),
             [_gated(service), self.health.service],
             address=address,
             tls=tls,
@@ -179,6 +169,17 @@ class RpcServer(ListeningServer):
         )
         if own_address:
             _bind(self._server, own_address, tls)
+
+    def _gated_entry(self, entry: Callable[..., Entry], engine: Engine, limits: RpcLimits) -> Entry:
+        """Make an entry that admits, screens and bounds the RPCs of an engine."""
+        return entry(
+            idle_seconds=limits.stream_idle_seconds,
+            max_waiting=limits.max_address_rpcs,
+            gate=self._gate,
+            screen=Screen(self._gate, engine),
+            offloader=self._offloader,
+            max_characters=engine.max_content_characters,
+        )
 
     @override
     async def start(self) -> None:
