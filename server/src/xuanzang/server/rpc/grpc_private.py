@@ -27,7 +27,7 @@ SUPPORTED_GRPC: Final = "1.85"
 # RPCs of a method that gRPC's core may hand over in a turn of the loop; grpc.aio asks for one.
 _REQUESTED_RPCS = 32
 _HEALTH = "/grpc.health."
-REFUSAL_SECONDS: Final = 0.001
+REFUSAL_SECONDS: Final = 0.005
 """Pause of an address after each refusal of an unread RPC while others call."""
 # A failure after the RPC was read is as much work.
 _REFUSALS_OF_FAILURE = 4
