@@ -11,9 +11,9 @@ from tests.unit.server.engine.scheduling.virtual_server import Unread
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
+from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT
 from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.state import COMMON, LIGHT
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics

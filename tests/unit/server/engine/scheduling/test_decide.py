@@ -16,8 +16,9 @@ from tests.unit.server.engine.scheduling.virtual_server import Unread
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Decision, _Room, _taken, decide
+from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT, TIERS, FairQueue
 from xuanzang.server.engine.scheduling.request import CallContext, Request
-from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, Callers, State
+from xuanzang.server.engine.scheduling.state import State
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import CallerId
 
@@ -45,7 +46,7 @@ def asked(caller: str, sentences: int, *, length: int = 10) -> Request:
 def state_of(requests: Sequence[Request], *, workers: int = 1) -> State:
     state = State(workers=workers, settings=EngineSettings(max_join_source_tokens=10**6), max_cache_bytes=10**9)
     for request in requests:
-        state.callers.add(request.flow.caller, request.places)
+        state.queue.ask(request.flow.caller, request.places)
         state.queue.add(request.sentences)
     return state
 
@@ -82,21 +83,21 @@ def test_beside_a_caller_over_its_share_others_have_a_batch_of_their_own(light: 
 def test_a_heavy_caller_has_an_equal_part_of_the_time_beside_eight_or_more_light_ones(
     names: str, heavy: int, light: int
 ) -> None:
-    callers = Callers(workers=2)
+    queue = FairQueue(workers=2)
     for number in range(heavy + light):
-        callers.add(CallerId(*names.format(number).split("/")), 9 if number < heavy else 1)
-    tiers = [callers.tier_of(CallerId(*names.format(number).split("/"))) for number in range(heavy + light)]
+        queue.ask(CallerId(*names.format(number).split("/")), 9 if number < heavy else 1)
+    tiers = [queue.tier_of(CallerId(*names.format(number).split("/"))) for number in range(heavy + light)]
     assert tiers == [COMMON] * heavy + [LIGHT] * light
-    of_heavy = 1 / (1 + callers.light_weight)
+    of_heavy = 1 / (1 + queue.light_weight)
     assert of_heavy == pytest.approx(heavy / (heavy + max(8, light)))
 
 
 def test_names_of_a_heavy_address_have_the_time_of_one_caller() -> None:
-    callers = Callers(workers=2)
+    queue = FairQueue(workers=2)
     for number in range(700):
-        callers.add(CallerId("address", str(number)), 9)
-    callers.add(CallerId("light"), 1)
-    assert callers.light_weight == 8
+        queue.ask(CallerId("address", str(number)), 9)
+    queue.ask(CallerId("light"), 1)
+    assert queue.light_weight == 8
 
 
 def test_names_of_one_address_are_over_the_share_of_the_address_together() -> None:
@@ -133,7 +134,7 @@ def test_a_decision_takes_no_longer_with_more_callers_of_the_other_tier(crowd: s
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_the_places_that_wait_are_known_without_a_look_at_each_caller(crowd: str) -> None:
     few, many = (state_of(CROWDS[crowd](count)) for count in (20, 400))
-    assert opcodes_of(partial(many.waiting, COMMON)) == opcodes_of(partial(few.waiting, COMMON))
+    assert opcodes_of(partial(many.queue.waiting, COMMON)) == opcodes_of(partial(few.queue.waiting, COMMON))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -142,27 +143,28 @@ def test_the_places_that_wait_are_those_of_the_waiting_sentences_in_their_tiers(
     for _ in range(120):
         if waiting and draw.random() < 0.4:
             request = waiting.pop(draw.randrange(len(waiting)))
-            state.callers.add(request.flow.caller, -request.places)
             state.queue.remove(request.sentences)
+            state.queue.ask(request.flow.caller, -request.places)
         elif waiting and draw.random() < 0.3:
             state.queue.remove(draw.choice(waiting).sentences[:2])
         else:
             waiting.append(asked(f"{draw.choice('ab')}/{draw.choice('xyz')}", draw.choice((1, 1, 3, 12, 30))))
-            state.callers.add(waiting[-1].flow.caller, waiting[-1].places)
+            state.queue.ask(waiting[-1].flow.caller, waiting[-1].places)
             state.queue.add(waiting[-1].sentences)
-        expected = [0, 0]
-        for queued in state.queue.in_turn(lambda _: True):
-            expected[state.callers.tier_of(queued.request.flow.caller)] += queued.places
-        assert [state.waiting(tier) for tier in (COMMON, LIGHT)] == expected
+        for tier in TIERS:
+            turns = list(state.queue.in_turn(tier, lambda _: True))
+            assert {state.queue.tier_of(queued.request.flow.caller) for queued in turns} <= {tier}
+            assert state.queue.waiting(tier) == sum(queued.places for queued in turns)
+        assert sum(map(state.queue.waiting, TIERS)) == state.queue.places
 
 
 def test_a_decision_changes_nothing() -> None:
     requests = [asked("many", 64), asked("light", 2), asked("other/name", 3)]
     state = state_of(requests, workers=2)
-    before = copy.deepcopy((state.queue.count, state.queue.cost, state.queue.places, state.callers.is_split))
+    before = copy.deepcopy((state.queue.count, state.queue.cost, state.queue.places, state.queue.is_split))
     first = decide(state, 0, 1.0)
     assert decide(state, 0, 1.0)[:-1] == first[:-1]
-    assert (state.queue.count, state.queue.cost, state.queue.places, state.callers.is_split) == before
+    assert (state.queue.count, state.queue.cost, state.queue.places, state.queue.is_split) == before
     assert all(worker.is_idle for worker in state.workers)
 
 

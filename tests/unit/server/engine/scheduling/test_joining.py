@@ -11,8 +11,9 @@ import pytest
 from tests.unit.server.engine.scheduling.virtual_server import Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.queue import COMMON
 from xuanzang.server.engine.scheduling.request import QueuedSentence
-from xuanzang.server.engine.scheduling.state import COMMON, WorkerState
+from xuanzang.server.engine.scheduling.state import WorkerState
 from xuanzang.server.metrics import Metrics
 
 SPEED = Speed(step=0.0003, sentence=0.000075, joining=0.001, joining_token=0.00003)

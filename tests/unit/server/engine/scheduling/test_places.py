@@ -13,8 +13,8 @@ import pytest
 from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT, TIERS, FairQueue
 from xuanzang.server.engine.scheduling.request import QueuedSentence
-from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, TIERS, Callers
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -180,7 +180,7 @@ async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_s
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_caller_is_heavy_with_more_than_four_times_the_places_of_the_smallest(seed: int) -> None:
-    draw, callers, held = random.Random(seed), Callers(workers=2), dict[CallerId, int]()
+    draw, queue, held = random.Random(seed), FairQueue(workers=2), dict[CallerId, int]()
 
     def of_shares(share: str | None = None) -> dict[str, int]:
         places: dict[str, int] = {}
@@ -195,11 +195,12 @@ def test_a_caller_is_heavy_with_more_than_four_times_the_places_of_the_smallest(
 
     for _ in range(300):
         caller = CallerId(draw.choice("abc"), draw.choice("xyz"))
-        places = draw.choice((1, 1, 2, 9, 40)) if draw.random() < 0.5 else -held.get(caller, 0)
-        callers.add(caller, places)
+        more = draw.choice((1, 1, 2, 9, 40))
+        places = more if draw.random() < 0.5 else -held.get(caller, 0) or more
+        queue.ask(caller, places)
         held[caller] = held.get(caller, 0) + places
         of_names = {share: heavy(of_shares(share)) for share in of_shares()}
-        assert callers.is_split == bool(heavy(of_shares()) or any(of_names.values()))
+        assert queue.is_split == bool(heavy(of_shares()) or any(of_names.values()))
         for share, name in held:
             is_heavy = share in heavy(of_shares()) or name in of_names.get(share, ())
-            assert callers.tier_of(CallerId(share, name)) == (LIGHT if callers.is_split and not is_heavy else COMMON)
+            assert queue.tier_of(CallerId(share, name)) == (LIGHT if queue.is_split and not is_heavy else COMMON)

@@ -18,7 +18,7 @@ from tests.unit.server.engine.scheduling.virtual_server import Unread
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import dealt
-from xuanzang.server.engine.scheduling.queue import FairQueue
+from xuanzang.server.engine.scheduling.queue import COMMON, FairQueue
 from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
 from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.types import CallerId
@@ -43,16 +43,26 @@ def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
     return list(asyncio.run(make()).sentences)
 
 
+def empty_queue() -> FairQueue:
+    """Return a queue for more workers than any caller could fill, so that all are decoded together."""
+    return FairQueue(workers=10_000)
+
+
+def submit(queue: FairQueue, sentences: Sequence[QueuedSentence], *, first: bool = False) -> None:
+    queue.ask(sentences[0].request.flow.caller, sum(one.places for one in sentences))
+    queue.add(sentences, first=first)
+
+
 def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
-    queue = FairQueue()
+    queue = empty_queue()
     for caller, lengths in backlogs.items():
-        queue.add(queued(caller, lengths))
+        submit(queue, queued(caller, lengths))
     return queue
 
 
 def take(queue: FairQueue, *, sentences: int = 1) -> list[QueuedSentence]:
     """Remove the sentences that a worker takes, and charge their callers."""
-    taken = list(islice(queue.in_turn(lambda _: True), sentences))
+    taken = list(islice(queue.in_turn(COMMON, lambda _: True), sentences))
     assert queue.remove(taken) == taken
     for one in taken:
         queue.charge(one.request.flow.caller, one.cost)
@@ -69,7 +79,7 @@ def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
 def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
     take(queue, sentences=7)
-    queue.add(queued("one", [20]))
+    submit(queue, queued("one", [20]))
     callers = [taken.request.flow.caller.share for taken in take_all(queue)]
     assert callers.index("one") <= 1
     assert len(callers) == 994
@@ -85,7 +95,7 @@ def test_names_of_one_share_take_turns_within_it() -> None:
 def test_a_share_that_comes_back_has_no_claim_to_the_time_of_before() -> None:
     queue = fill({"busy": [20] * 200, "back": [20]})
     take(queue, sentences=100)
-    queue.add(queued("back", [20] * 100))
+    submit(queue, queued("back", [20] * 100))
     shares = [one.request.flow.caller.share for one in take_all(queue)[:40]]
     assert abs(shares.count("back") - 20) <= 1
 
@@ -144,9 +154,9 @@ def test_what_is_dealt_ends_together(costs: list[int], workers: int) -> None:
 
 
 def test_removed_sentences_are_neither_taken_nor_counted() -> None:
-    queue = FairQueue()
+    queue = empty_queue()
     first, second, third = queued("a", [1, 2, 3])
-    queue.add([first, second, third])
+    submit(queue, [first, second, third])
     assert queue.remove([second, second]) == [second]
     assert (queue.count, queue.cost, queue.backlog("a")) == (2, 8, 8)
     assert take_all(queue) == [first, third]
@@ -191,7 +201,7 @@ def test_the_second_parts_of_requests_go_first_in_the_order_of_arrival(parts: li
     queue, first = fill({"a": [7] * 5}), list[QueuedSentence]()
     for length in parts:
         sentences = queued("a", [length] * length)
-        queue.add(sentences, first=True)
+        submit(queue, sentences, first=True)
         first += sentences
     taken = take_all(queue)
     assert taken[: len(first)] == first
@@ -206,5 +216,5 @@ def test_callers_that_come_back_after_each_sentence_do_not_pass_one_who_waits(ca
     for _ in range(len(callers) + 1):
         [one] = take(queue)
         turns.append("/".join(filter(None, one.request.flow.caller)))
-        queue.add(queued(turns[-1], [10]))
+        submit(queue, queued(turns[-1], [10]))
     assert last in turns

@@ -14,9 +14,9 @@ from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Asked, Decision
 from xuanzang.server.engine.scheduling.forecast import predicted_cost, predicted_target_tokens
+from xuanzang.server.engine.scheduling.queue import COMMON
 from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.state import COMMON
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions
 from xuanzang.server.metrics import Metrics

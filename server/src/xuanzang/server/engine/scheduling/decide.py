@@ -9,14 +9,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import filterfalse
 from typing import NamedTuple
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.scheduling.budget import Budget
+from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT, TIERS
 from xuanzang.server.engine.scheduling.request import FlowKey, QueuedSentence
-from xuanzang.server.engine.scheduling.state import COMMON, LIGHT, TIERS, State, TierState
+from xuanzang.server.engine.scheduling.state import State, TierState
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
 _GROUP_SHARE = 0.25
@@ -78,7 +78,7 @@ def decide(state: State, worker: int, now: float) -> Decision:
     if len(active) == len(TIERS):
         step = _turn(tiers)
         ahead = tiers[1 - step].time - tiers[step].time
-        seconds = min(seconds, ahead * (state.callers.light_weight if step == LIGHT else 1.0))
+        seconds = min(seconds, ahead * (state.queue.light_weight if step == LIGHT else 1.0))
     return Decision(joins, step, max_steps, seconds, budget.trims(worker), budget)
 
 
@@ -91,7 +91,7 @@ class _Room:
     """Places that the waiting sentences of one tier may take in a worker."""
 
     def __init__(self, state: State, worker: int, tier: int) -> None:
-        held, waiting, limit = state.workers[worker].tiers[tier].rows, state.waiting(tier), state.max_places
+        held, waiting, limit = state.workers[worker].tiers[tier].rows, state.queue.waiting(tier), state.max_places
         workers, total = len(state.workers), state.rows(tier) + waiting
         # Its fair share of the work, so that two idle cores split it.
         self.places = max(0, min(-(-total // workers), limit) - held)
@@ -123,9 +123,7 @@ def _taken(state: State, worker: int, tier: int, room: _Room, budget: Budget) ->
     """
 
     def may_take(flow: FlowKey) -> bool:
-        if not room.has_place(flow) or state.callers.tier_of(flow.caller) != tier:
-            return False
-        return flow.limited is None or budget.may_serve(worker, flow.limited)
+        return room.has_place(flow) and (flow.limited is None or budget.may_serve(worker, flow.limited))
 
     taken: list[QueuedSentence] = []
     tokens = state.max_join_tokens
@@ -147,9 +145,10 @@ def _in_turn(
     state: State, worker: int, tier: int, room: _Room, may_take: Callable[[FlowKey], bool]
 ) -> Iterator[QueuedSentence]:
     """Yield the sentences that a worker may take: first the ones waiting for memory, then all in turn."""
-    queue, turns = state.queue, state.queue.in_turn(may_take, partial(state.callers.members, tier))
+    queue, turns = state.queue, state.queue.in_turn(tier, may_take)
     if lacking := state.budget.lacking.values():
-        first = [queued for queued in lacking if may_take(queued.request.flow)]
+        flows = [(queued, queued.request.flow) for queued in lacking]
+        first = [queued for queued, flow in flows if queue.tier_of(flow.caller) == tier and may_take(flow)]
         yield from first
         turns = filterfalse(first.__contains__, turns)
     idle = sum([each.is_idle for each in state.workers]) if state.workers[worker].is_idle else 0
@@ -270,14 +269,14 @@ class Estimate(NamedTuple):
 def estimate(state: State, asked: Asked) -> Estimate:
     """Estimate when a request would be decoded."""
     (caller, limited), workers, forecast = asked.flow, len(state.workers), state.forecast
-    tier = state.callers.tier_of(caller)
+    tier = state.queue.tier_of(caller)
     held, before = state.rows(tier), float(state.queue.cost_before(caller, asked.cost))
     if held >= workers * state.max_places:
         # The sentences of batches still need, on average, half of their tokens.
         before += sum([each.tiers[tier].tokens for each in state.workers]) / 2
     able = min(limited.limits.workers or workers, workers) if limited else workers
     done = forecast.seconds_for(before + asked.cost, workers=able)
-    rows = min(max((asked.places + state.waiting(tier) + held) / workers, 1.0), state.max_places)
+    rows = min(max((asked.places + state.queue.waiting(tier) + held) / workers, 1.0), state.max_places)
     in_batch = forecast.seconds_in_batch(asked.longest, rows) if done else 0.0
     done = done + in_batch if state.queue.count else max(done, in_batch)
     return Estimate(before, forecast.seconds_for(before, workers=able), done)

@@ -12,8 +12,9 @@ from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, 
 from xuanzang.server.engine.hardware import cache_bytes, memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Asked, Decision, decide, estimate, require_place, require_time
+from xuanzang.server.engine.scheduling.queue import TIERS
 from xuanzang.server.engine.scheduling.request import AbandonReason, FlowKey, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.state import TIERS, State
+from xuanzang.server.engine.scheduling.state import State
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
 
@@ -70,7 +71,7 @@ class Scheduler:
     def waiting_places(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
         with self._lock:
-            return self._state.waiting(tier)
+            return self._state.queue.waiting(tier)
 
     def reserved_bytes(self, labels: tuple[str, str]) -> int:
         """Return the bytes for keys and values that are reserved for the model of a name and version."""
@@ -128,15 +129,15 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             state = self._state
             state.budget.require_possible(request.sentences)
-            state.callers.add(request.flow.caller, request.places)
+            state.queue.ask(request.flow.caller, request.places)
             try:
                 if not follows:
                     self._admit(request)
             except EngineError:
-                state.callers.add(request.flow.caller, -request.places)
+                state.queue.ask(request.flow.caller, -request.places)
                 raise
-            tier = state.callers.tier_of(request.flow.caller)
-            others_wait = state.waiting(tier) > 0
+            tier = state.queue.tier_of(request.flow.caller)
+            others_wait = state.queue.waiting(tier) > 0
             state.queue.add(request.sentences, first=follows)
             request.model.metrics.requests_waiting.value += 1
             request.model.metrics.queue_tokens.value += request.cost
@@ -164,13 +165,13 @@ class Scheduler:
         request.abandoned = abandoned
         with self._lock:
             state, metrics = self._state, request.model.metrics
-            state.callers.add(request.flow.caller, -request.places)
             if abandoned:
                 state.budget.forget(request.sentences)
                 for queued in state.queue.remove(request.sentences):
                     metrics.queue_tokens.value -= queued.cost
                 # Others may have waited for memory behind the removed ones.
                 self._tell_workers()
+            state.queue.ask(request.flow.caller, -request.places)
             (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
             self._calibrate(request, abandoned)
 
@@ -249,7 +250,7 @@ class Scheduler:
     def charge(self, worker: int, tier: int, seconds: float, *, is_joining: bool = False) -> None:
         """Count the time that a worker spent on a tier, perhaps for an encoder run; its own, without lock."""
         here = self._state.workers[worker]
-        here.charge(tier, seconds, self._state.callers.light_weight)
+        here.charge(tier, seconds, self._state.queue.light_weight)
         if is_joining:
             was_long = here.encodes_long
             here.record_joining(seconds)
