@@ -51,10 +51,8 @@ def free_port(count: int = 1) -> int:
 
 async def serving(process: ServerProcess) -> list[int]:
     """Wait until all processes serve, and return their ids."""
-    while not (processes := [line["processes"] for line in process.logged("serving") if "processes" in line]):
+    while not any("processes" in line for line in process.logged("serving")):
         await process.until_next()
-    # The parent says so as it lets them open.
-    await until_started(process, processes[0])
     return children(process.process.pid)
 
 

@@ -186,6 +186,8 @@ class Server:
         # The watch of the folder may have been faster.
         await self.rpc.health.show(self.engine.live.catalog.names)
         _LOGGER.info("serving", extra={"models": names, "address": self.rpc.address})
+        if self.member:
+            self.member.show_serving()
         if self.admin:
             await self.admin.start()
             _LOGGER.info("administration", extra={"port": self.admin.port})

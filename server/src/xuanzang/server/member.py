@@ -100,6 +100,10 @@ class Member:
         self._send(kind="loaded")
         await self._may_open.wait()
 
+    def show_serving(self) -> None:
+        """Tell the parent that requests are answered."""
+        self._send(kind="serving")
+
     def show_ports(self, *, metrics: int) -> None:
         """Tell the parent where metrics are served."""
         self._send(kind="listening", metrics=metrics)

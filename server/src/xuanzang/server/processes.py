@@ -2,7 +2,7 @@
 
     parent                                    server i of N, each on the same address (SO_REUSEPORT)
     ├ starts the first, then the others  ──►  loads its models                          ──► loaded
-    ├ lets all answer together           ◄──► open
+    ├ lets all answer together           ◄──► open, serving
     ├ passes on changes to all           ◄──► change: load, unload, reload
     ├ adds up their metrics              ───► GET /metrics of each, with the label `process`
     ├ restarts ended servers, with back-off
@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -67,7 +68,7 @@ class _Process:
     line: Line | None = None
     metrics_port: int = 0
     is_loaded: asyncio.Event = field(default_factory=asyncio.Event)
-    has_opened: bool = False
+    is_serving: asyncio.Event = field(default_factory=asyncio.Event)
     restarts: int = 0
     failures: int = 0
     """Ends in a row, each soon after its start."""
@@ -119,25 +120,19 @@ class Parent:
         first, *others = self._processes
         keeping = [asyncio.create_task(self._keep(first))]
         # The first packs weights and tries bundles; the others find both done.
-        if await self._loaded([first], keeping):
+        if is_loaded := await _have_happened([first.is_loaded], keeping):
             keeping += [asyncio.create_task(self._keep(each)) for each in others]
-            if await self._loaded(others, keeping):
-                self._is_open = True
-                for each in self._processes:
-                    self._open(each)
+            is_loaded = await _have_happened([each.is_loaded for each in others], keeping)
+        if not is_loaded:
+            self._forward(signal.SIGTERM)
+        else:
+            self._is_open = True
+            for each in self._processes:
+                self._open(each)
+            if await _have_happened([each.is_serving for each in self._processes], keeping):
                 _LOGGER.info("serving", extra={"processes": len(self._processes)})
         statuses = await asyncio.gather(*keeping)
         return max(statuses)
-
-    async def _loaded(self, processes: Sequence[_Process], keeping: Sequence[asyncio.Task[int]]) -> bool:
-        """Wait until some servers have loaded their models; stop all and return False if one ends before."""
-        loading = asyncio.create_task(_all_loaded(processes))
-        await asyncio.wait((loading, *keeping), return_when=asyncio.FIRST_COMPLETED)
-        if loading.done():
-            return True
-        loading.cancel()
-        self._forward(signal.SIGTERM)
-        return False
 
     async def _keep(self, process: _Process) -> int:
         """Run a server until a stop, again and again; return its last exit status."""
@@ -167,7 +162,8 @@ class Parent:
         """Run a server to its end, and return its status: below 0 the signal that ended it."""
         ours, theirs = socket.socketpair()
         process.is_loaded.clear()
-        process.metrics_port, process.has_opened = 0, False
+        process.is_serving.clear()
+        process.metrics_port = 0
         told = {"process": process.number, "processes": len(self._processes), "line": theirs.fileno()}
         environment = {**os.environ, VARIABLE: json.dumps({**told, "quotas": f"{self._folder.name}/quotas"})}
         command = [sys.executable, "-m", "xuanzang.server", *self._flags, *self._flags_of(process)]
@@ -226,6 +222,8 @@ class Parent:
                     process.is_loaded.set()
                     if self._is_open:
                         self._open(process)
+                case "serving":
+                    process.is_serving.set()
                 case "change":
                     self._spread(process, message["change"], message["asked"])
                 case "changed":
@@ -234,7 +232,6 @@ class Parent:
 
     def _open(self, process: _Process) -> None:
         if process.line:
-            process.has_opened = True
             process.line.send(kind="open")
 
     def _spread(self, asking: _Process, change: int, asked: Message) -> None:
@@ -267,9 +264,11 @@ class Parent:
                     each.running.send_signal(number)
 
 
-async def _all_loaded(processes: Sequence[_Process]) -> None:
-    for each in processes:
-        await each.is_loaded.wait()
+async def _have_happened(events: Sequence[asyncio.Event], keeping: Sequence[asyncio.Task[int]]) -> bool:
+    """Wait for all events of servers, and return True, or for the first server that ends for good."""
+    waiting: asyncio.Future[Any] = asyncio.gather(*[each.wait() for each in events])
+    await asyncio.wait([waiting, *keeping], return_when=asyncio.FIRST_COMPLETED)
+    return waiting.done() or not waiting.cancel()
 
 
 class _SummedMetrics(Collector):
@@ -286,7 +285,7 @@ class _SummedMetrics(Collector):
         for process in self._processes:
             label = str(process.number)
             scraped = _scraped(process.metrics_port) if process.metrics_port else None
-            up.add_metric([label], float(scraped is not None and process.has_opened))
+            up.add_metric([label], float(scraped is not None and process.is_serving.is_set()))
             restarts.add_metric([label], process.restarts)
             for family in scraped or ():
                 known = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
