@@ -14,20 +14,23 @@ from xuanzang.text.types import PlaceholderFamily as Family
 SPANS = {
     Family.PRINTF: (
         "%s %d %1$s %-10s %05.2f %lld %I64d %zu %@ %1$@ %% %1 %n %L1 %{name} %<count>d %(name)s %(count)03d %1!s! "
-        "%Y %*d %#@files@ %destination %dpx %s1 %[2]d %[name]s"
+        "%Y %*d %#@files@ %destination %dpx %s1 %[2]d %[name]s "
+        "%{count}d %+{x} %1$,d %1$(d %,.2f %08b %%name %E4%BD%A0"
     ),
     Family.BRACES: (
         "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "
-        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字} {a|b} {{x|y:{n:5}}} {\\i1} $[a,1]"
+        "@{x} {$X} {-brand} {w:{n}} {{#if}} {{/if}} {x/} {名字} {a|b} {{x|y:{n:5}}} {\\i1} $[a,1] "
+        "{n}|plural(one=a,other=b) %{count}d !{x} &{a.b} ~{x} ^{x} ?{x} $!{x} {%x}"
     ),
     Family.TEMPLATES: "{%if%} {%-x-%} {{v}} <%x%> <%=x%> <?php?> <?=x?> {#c#} [%x%] <#if> #=x#",
-    Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <>",
+    Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <> <https://a.org|it>",
     Family.VARIABLES: (
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
         r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] [gallery] \c[2] \N[1] "
         r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] "
         r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq "
         r"$A$1 £gold£ !!name!! ??name?? ~name~ \verb|x| !x! "
+        r"%name%% |NAME| ?x? !name $!name *name* **name** ==x== ||url|| "
         r"$(name) $((x+1)) @lang('a.b') @(a.B) \033[1m \e[0m ^[[31m"
     ),
     Family.ADDRESSES: (
@@ -44,12 +47,14 @@ SPANS = {
     ),
     Family.HANDLES: "@bob @bob_smith #release #42 @小明 #话题#",
     Family.CODE: (
-        "=IF(A1>0,F(2)) && &&name || *ngIf `npm` max_size parseDate open() os.path.join() --force std::vector a->b"
+        "=IF(A1>0,F(2)) && &&name || *ngIf `npm` max_size parseDate open() os.path.join() --force std::vector a->b "
+        "(a|b)* (?:a|b)+ #,##0.00 #.## dd/MM/yyyy YYYY-MM-DD HH:mm:ss YYYY XXX-XX-XXXX"
     ),
 }
 PROSE = (
     "The quick brown fox jumped: it was 50% faster, and/or 10 km/h (see p. 3) at 10:30. It costs $5.99, e.g. in "
-    "the U.S. I <3 it; a < b and c > d. Well-known things cost 1,024.50 - a fact! 100% sure?"
+    "the U.S. 3 * 4 * 5 = 2*3*10, Name* and e-mail* (* required), 10% a year, 50% discount, 5 mm/h, ____ or __ ''90s. "
+    "I <3 it; a < b and c > d. Well-known things cost 1,024.50 - a fact! 100% sure?"
     " 价格是50元，时间：10:30。#"
 )
 ALL = frozenset(Family)
@@ -88,6 +93,22 @@ def test_fields_without_a_number_are_ordered() -> None:
     text = "%s %1$s %d {} {0} {:>3} %(a)s %% %n %1 %destination %dpx %d percent"
     found = [text[each.start : each.end] for each in find(text, ALL) if each.is_ordered]
     assert found == ["%s", "%d", "{}", "{:>3}", "%dpx", "%d percent"]
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Do *not* **ever** do ~~all of~~ this", ["*", "*", "**", "**", "~~", "~~"]),
+        ("_Not this_, _that_ and **_all_ of it**", ["_", "_", "_that_", "**", "_all_", "**"]),
+        ("''One'' and ==three== ||four||", ["''", "''", "==", "==", "||four||"]),
+        ("**重要**：*注*意*！*", ["**", "**", "*", "*", "*", "*"]),
+        ("See *{name}* and _{x} of it_", ["*", "{name}", "*", "_", "{x}", "_"]),
+        ("At */5 * * * 1-5 or * * *", ["*/5 * * * 1-5", "* * *"]),
+        ("%first%%last% %lf%% %d%%", ["%first%", "%last%", "%lf", "%%", "%d", "%%"]),
+    ],
+)
+def test_signs_of_emphasis_are_found_in_pairs_around_their_words(text: str, spans: list[str]) -> None:
+    assert [text[each.start : each.end] for each in find(text, ALL)] == spans
 
 
 def test_fields_of_word_and_text_commands_of_tex_are_found_with_their_braces() -> None:

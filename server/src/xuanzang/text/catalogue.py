@@ -59,11 +59,9 @@ _BLOCK_TAG = (
 # Ends of the names of fields in brackets, as in [First Name].
 _FIELDS = r"(?:Name|Date|Number|Address|E?-?[Mm]ail|Amount|Company|City|Phone|ID|URL|Link)"
 _LENGTH = r"(?:hh?|ll?|I64|I32|[qjztL])?"
-_WIDTH = r"[-+#0']*+(?:\d{1,3}|\*(?:\d{1,2}\$)?)?(?:\.(?:\d{1,3}|\*(?:\d{1,2}\$)?)?)?"
+_WIDTH = r"[-+#0',]*+(?:\d{1,3}|\*(?:\d{1,2}\$)?)?(?:\.(?:\d{1,3}|\*(?:\d{1,2}\$)?)?)?"
 # After a digit, as in "5%off" and "%20", only what ends a word is a conversion.
-_UNNUMBERED = (
-    rf"%(?:{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSpn@]|[-_^]?[A-Za-z](?![A-Za-z])| [diouxXeEfFgGcrsa](?![A-Za-z]))"
-)
+_UNNUMBERED = rf"%(?:{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSpn@]|[-+#]?\d{{1,3}}[bBqvT](?![A-Za-z])|[-_^]?[A-Za-z](?![A-Za-z])| [diouxXeEfFgGcrsa](?![A-Za-z]))"
 
 # The commonest directives; no other pattern matches more characters of them.
 _COMMON_PRINTF = tuple(
@@ -95,23 +93,31 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "%", r"(?<![0-9])%(?:\(\w{1,64}+\)|\d{1,2}\$)?[-+0-9.]{0,8}[diufsg] percent(?![A-Za-z])"),
             (Role.VALUE, "百", r"百分之 ?%(?:\(\w{1,64}+\)|\d{1,2}\$)?[-+0-9.]{0,8}[diufsg](?![A-Za-z])"),
             (Role.VALUE, "%", r"%\([^()\s]{1,64}+\)" + _WIDTH + r"[diouxXeEfFgGcrsab]"),
-            (Role.VALUE, "%", r"%\{[^{}\s]{1,64}+\}|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]"),
-            (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:{_WIDTH}{_LENGTH}[A-Za-z@])"),
+            (
+                Role.VALUE,
+                "%",
+                r"%[-+#0]{0,4}\{[^{}\s]{1,64}+\}(?:[dsfgx](?![A-Za-z]))?|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]",
+            ),
+            (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:[( ]?{_WIDTH}{_LENGTH}[A-Za-z@])"),
+            # Letters of an address, and %%name, which another program fills in.
+            (Role.VALUE, "%", r"%[0-9A-F]{2}(?:%[0-9A-F]{2}){1,64}+|(?<![A-Za-z0-9%}])%%[a-z][A-Za-z0-9_]{0,64}+(?!%)"),
             (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!|%\[\w{1,32}+\]" + _WIDTH + r"[A-Za-z]|%s\d{1,2}(?![\d%])"),
             (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)|%#@[A-Za-z_][\w-]{0,64}+@"),
             # A name, as %destination, or a conversion with a unit, as %dpx.
             (Role.VALUE, "%", r"(?<![0-9])%[a-z][a-z_]{2,64}+(?![A-Za-z0-9%])"),
-            (Role.VALUE, "%", rf"(?<![0-9]){_UNNUMBERED}|(?<=[0-9]){_UNNUMBERED}(?![A-Za-z])"),
+            (Role.VALUE, "%", rf"(?<![0-9]){_UNNUMBERED}|(?<=[0-9])(?!% ){_UNNUMBERED}(?![A-Za-z])"),
             (Role.VALUE, "%", r"(?<![0-9%])%\d{1,2}(?![0-9%])|(?<=%[0-9])%[0-9](?![0-9%])"),
         ),
         Family.BRACES: (
             # The commonest comes first.
-            (Role.VALUE, "{", r"\{[A-Za-z_0-9][\w.]{0,64}+\}"),
+            (Role.VALUE, "{", r"\{[A-Za-z_0-9][\w.]{0,64}+\}(?:\|[a-z]{2,16}+\([^()\n]{0,200}+\))?"),
             (Role.BREAK, "{", r"\{\{[{~]?\s?(?:[#/^!][^{}]{0,200}+|else(?: [^{}]{0,200}+)?)\}{2,3}"),
             (Role.VALUE, "{", r"\{\{[^{}]{1,200}+\{[^{}]{0,64}+\}[^{}]{0,64}+\}\}"),
             (Role.VALUE, "{", r"\{\{\{[^{}]{0,200}+\}\}\}|\{\{[^{}]{0,200}+\}\}"),
             (Role.BREAK, "{", r"\{[#/:][^{}\n]{1,100}+\}"),
-            (Role.VALUE, "${#@%", r"(?<!\$)[$#@%]\{[^{}\n]{0,100}+\}"),
+            (Role.VALUE, "$#@", r"(?<!\$)[$#@]!?\{[^{}\n]{0,100}+\}"),
+            (Role.VALUE, "%", r"%\{[^{}\n]{0,100}+\}(?:[dsfgx](?![A-Za-z]))?"),
+            (Role.VALUE, "!?&~^", r"(?<![A-Za-z0-9_!?&~^.,])[!?&~^]\{[^{}\n]{1,100}+\}"),
             (
                 Role.VALUE,
                 "{",
@@ -120,7 +126,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "{", r"\{[\w.]{0,32}+:[^{}\n]{0,16}+\{[\w.]{0,32}+\}[^{}\n]{0,16}+\}"),
             (Role.VALUE, "{", rf"\{{\s?(?:{_WORD_FIELDS})(?=[\s{{}}])(?:[^{{}}\n]|{_IN_FIELD}){{0,300}}+\}}"),
             (Role.POINT, "{", r"\{\\[^{}\n]{1,100}+\}"),
-            (Role.VALUE, "{", r"\{(?![%#])[^{}\n]{1,64}+\}"),
+            (Role.VALUE, "{", r"\{(?:(?![%#])[^{}\n]{1,64}+|%[A-Za-z_][\w.-]{0,64}+)\}"),
             (Role.VALUE, "$#@", r"[$#@]\[[^\[\]\n]{1,64}+\]"),
         ),
         Family.TEMPLATES: (
@@ -136,6 +142,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "<", r"<code(?:\s[^<>]{0,200}+)?>[^<]{1,200}+</code>"),
             (Role.BREAK, "<", _BLOCK_TAG),
             (Role.CLOSE, "<", _TAG.replace("</?", "</")),
+            (Role.VALUE, "<", r"<(?:https?://|mailto:)[^<>|\s]{1,500}+\|[^<>\n]{1,200}+>"),
             (Role.OPEN, "<", _TAG.replace("</?", "<")),
             (Role.POINT, "<", r"<!--(?:[^-]|-(?!->)){0,1000}+-->|<!\[CDATA\["),
             (Role.POINT, "]", r"\]\]>"),
@@ -149,7 +156,11 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
         ),
         Family.VARIABLES: (
             (Role.VALUE, "%", r"%%=[^%\n]{1,200}+=%%"),
-            (Role.VALUE, "%", r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?![%A-Za-z])"),
+            (
+                Role.VALUE,
+                "%",
+                r"%%[A-Za-z][A-Za-z0-9_]{0,63}+%%|(?!%(?:hh?|ll?|[qjztL])[diouxXeEfFgGaA]%%)%[A-Za-z][A-Za-z0-9_.]{1,63}+%(?:%?+(?![A-Za-z])|(?=%[A-Za-z][A-Za-z0-9_.]{1,63}+%))",
+            ),
             (Role.VALUE, "$", r"\$[A-Z]{1,3}\$[0-9]{1,7}(?![A-Za-z0-9_$])"),
             (Role.VALUE, "$", rf"\${_NAME}\$|\$t\([^()\n]{{1,100}}+\)"),
             (Role.VALUE, "£", r"£[A-Za-z][A-Za-z0-9_]{1,40}+£"),
@@ -158,7 +169,12 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 "!?",
                 r"(?<![A-Za-z0-9_!?])(?P<doubled>!!|\?\?)[A-Za-z][A-Za-z0-9_]{0,40}+(?P=doubled)(?![A-Za-z0-9_!?])",
             ),
-            (Role.VALUE, "!", r"(?<![A-Za-z0-9_!])![A-Za-z][A-Za-z0-9_]{0,40}+!(?![A-Za-z0-9_!])"),
+            (
+                Role.VALUE,
+                "!?",
+                r"(?<![A-Za-z0-9_!?])(?P<single>[!?])[A-Za-z][A-Za-z0-9_]{0,40}+(?P=single)(?![A-Za-z0-9_!?])",
+            ),
+            (Role.VALUE, "!", r"(?<![!-~])![a-z][a-z0-9_]{2,40}+(?![A-Za-z0-9_!?])"),
             (Role.VALUE, "$", r"\$\((?:[^()\n]|\([^()\n]{0,64}+\)){1,100}+\)"),
             (Role.VALUE, "@", r"(?<![A-Za-z0-9_.])@(?:[a-z][A-Za-z]{0,32}+)?\([^()\n]{1,100}+\)"),
             (Role.VALUE, "~", r"(?<![A-Za-z0-9_~])~[a-z][A-Za-z0-9_]{1,40}+~(?![A-Za-z0-9_~])"),
@@ -196,7 +212,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (
                 Role.VALUE,
                 "$",
-                rf"\${_NAME}(?:(?:\.|->|::)(?={_NAME})[A-Za-z0-9_]{{1,64}}+|\[[^\[\]\n]{{1,32}}+\]){{0,8}}+",
+                rf"\$!?{_NAME}(?:(?:\.|->|::)(?={_NAME})[A-Za-z0-9_]{{1,64}}+|\[[^\[\]\n]{{1,32}}+\]){{0,8}}+",
             ),
             (Role.VALUE, "$", r"\$[0-9](?![0-9.,]|\s?(?:[mb]illion|thousand)\b)"),
             (
@@ -218,8 +234,6 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "*", r"\*\|[^|\n]{1,64}+\|\*"),
             # Colours of games.
             (Role.POINT, "|", r"\|c[0-9a-fA-F]{8}|\|r(?![a-z])"),
-            # It parts the forms of a plural, and the parts of a title.
-            (Role.BREAK, "|", r"(?<!\|)\|(?!\|)"),
             (
                 Role.VALUE,
                 "_",
@@ -237,10 +251,12 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 "@~|^+",
                 r"(?<![A-Za-z0-9_@~|^+])(?P<signs>[@~|^+]{1,3}+)(?:(?<=[@~|^+]{2})[A-Za-z]|[A-Z](?=[A-Z]))[A-Za-z0-9_]{0,40}+(?P=signs)(?![A-Za-z0-9_@~|^+])",
             ),
+            # It parts the forms of a plural, and the parts of a title.
+            (Role.BREAK, "|", r"(?<!\|)\|(?!\|)"),
             # Other colours of games, and values of theirs.
             (Role.POINT, "§", r"§(?:[A-Za-z!]|[0-9](?=[^\W\d_]|§))"),
             (Role.POINT, "&", r"(?<![A-Za-z0-9])(?:&[0-9a-fk-or](?![a-z0-9;_=]))++"),
-            (Role.POINT, "&", r"(?<![^\s\"'“(\[])&(?=[A-Z][a-z]{1,32}(?![a-z;]))"),
+            (Role.POINT, "&", r"(?<![^\s\"'“(\[])&(?=[A-Za-z][a-z]{1,32}(?![A-Za-z;=]))"),
             (Role.POINT, "^", r"(?<![A-Za-z0-9_)\]}])\^[0-9](?=[^\W\d_])"),
             (Role.POINT, "~", r"~[a-z]~"),
             (Role.POINT, "\\", r"\\(?:[cC]|[iI])\[\d{1,4}+\]"),
@@ -267,7 +283,20 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "=", r"(?<![A-Za-z0-9_=])=[A-Z]{2,16}+\((?:[^()\n]|\([^()\n]{0,64}+\)){0,200}+\)"),
             (Role.VALUE, "&", r"(?<![A-Za-z0-9_&])&&(?:[A-Za-z][A-Za-z0-9_]{0,40}+)?(?![A-Za-z0-9_&])"),
             (Role.VALUE, "?", r"(?<=\s)\?\?(?=\s)"),
+            # A choice of a regular expression.
+            (Role.VALUE, "(", r"\((?:\?:)?[^()\s|]{1,32}+(?:\|[^()\s|]{1,32}+){1,16}+\)[*+?]"),
             (Role.VALUE, "|", r"(?<![A-Za-z0-9_|])\|\|(?![A-Za-z0-9_|])"),
+            # Formats of numbers, and times in a table of jobs.
+            (
+                Role.VALUE,
+                "#",
+                r"(?<![A-Za-z0-9_#&])#(?:[#,]{0,12}+0{1,8}+(?:\.[#0]{1,8}+)?|[#,]{0,12}+\.[#0]{1,8}+)%?(?![A-Za-z0-9_#])",
+            ),
+            (
+                Role.VALUE,
+                "*",
+                r"(?<![A-Za-z0-9_*])\*(?:/\d{1,3}+(?: [\d*][\d*/,-]{0,8}+){1,4}+|(?: \*(?:/\d{1,3}+)?){1,4}+)(?![A-Za-z0-9_*])",
+            ),
             (Role.VALUE, "*", r"(?<![A-Za-z0-9_*])\*[a-z]{1,16}+[A-Z][A-Za-z]{0,32}+(?![A-Za-z0-9_*])"),
             (Role.VALUE, "<", r"(?<=[A-Za-z])<[A-Z][A-Za-z0-9]{0,32}+(?:, ?[A-Z][A-Za-z0-9]{0,32}+){1,4}+>"),
             (Role.VALUE, "`", r"(?<!`)(?P<ticks>`{1,3})(?!`)(?:(?!`)[^\n]){1,200}+(?P=ticks)(?!`)"),
@@ -301,6 +330,8 @@ _SUFFIXES = (
 _ADDRESS_END = r"[A-Za-z0-9/_~=&#%+$-]"
 _BEFORE = r"(?<![A-Za-z0-9_])"
 _AFTER = r"(?![A-Za-z0-9_])"
+# Parts of a format of dates and times.
+_DATE_PART = r"(?:(?:yy|YY){1,2}+|M{1,4}+|d{1,2}+|D{1,2}+|H{1,2}+|h{1,2}+|mm|ss|SSS)"
 # By family, spans within a run of ASCII without white space.
 _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
     {
@@ -334,6 +365,8 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
             rf"{_BEFORE}v\d{{1,4}}+(?:\.\d{{1,4}}+){{0,2}}+(?:-[a-z]{{1,8}}+\.?\d{{0,3}}+)?{_AFTER}",
         ),
         Family.CODE: (
+            rf"{_BEFORE}(?=[A-Za-z/.:-]{{0,12}}(?:yy|YY|MM|dd|DD|HH|hh))(?!mm/h){_DATE_PART}(?:[-/.:]{_DATE_PART}){{1,5}}+{_AFTER}",
+            rf"{_BEFORE}(?:YYYY|X{{3,32}}+(?:-X{{1,32}}+){{0,6}}+){_AFTER}",
             rf"(?<![A-Za-z0-9_$.])(?:[A-Za-z0-9]{{0,64}}+(?:_{{1,2}}[A-Za-z0-9]{{1,64}}+){{1,16}}+_{{0,2}}|[a-z][a-z0-9]{{0,64}}+[A-Z][A-Za-z0-9]{{0,64}}+)(?:\.[A-Za-z_][A-Za-z0-9_]{{0,64}}+){{0,8}}+(?:\([\w\s,.\"'=-]{{0,64}}+\))?{_AFTER}",
             r"(?<![A-Za-z0-9_$.])[A-Za-z_][A-Za-z0-9_]{0,64}+(?:(?:\.|::|->)[A-Za-z_][A-Za-z0-9_]{0,64}+){0,8}+\(\)",
             r"(?<![A-Za-z0-9_$.:])[A-Za-z_][A-Za-z0-9_]{0,64}+(?:(?:::|->)[A-Za-z_][A-Za-z0-9_]{0,64}+){1,8}+",
@@ -344,7 +377,7 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
 _TELLTALE = re.compile(
     r"[A-Z0-9./@:=_\\(-](?:"
     r"(?<=[a-z][A-Z])|(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-Fx.:-][0-9a-zA-Z]|[0-9]{6})"
-    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=/)(?<!</)(?=[A-Za-z0-9_@.+-]|[^!-~]|\Z)|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
+    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=[yYMdDHh][-:])(?=[yYMdDms])|(?<=YYY|XXX)|(?<=/)(?<!</)(?=[A-Za-z0-9_@.+-]|[^!-~]|\Z)|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
     r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9+/]{6}=)(?!\w)|(?<=\w\()(?=\))|(?<=-)(?=>)|(?<=[_\\]))",
     re.ASCII,
 )
@@ -376,6 +409,15 @@ _ORDERED = re.compile(
     rf"%(?! *%)[ ]?{_WIDTH}{_LENGTH}[diouxXeEfFgGaAcCsSp@](?: percent|[a-z]{{0,2}})$|百分之 ?%[^($]*$|\{{[:!}}]"
 )
 
+
+# Signs around emphasised words. The closing sign is looked for in the same line.
+_EMPHASIS = re.compile(
+    r"(?P<sign>(?P<one>[*_~='|])(?<![A-Za-z0-9\\].)(?<!\*\*|__|~~|==|''|\|\|)"
+    r"(?:(?<=[*_])(?P=one){0,2}+|(?P=one){1,2}+))(?!\s|(?P=one))"
+    r"(?=(?P<words>(?:(?!(?P=sign))[^\n]){1,200}+)(?<!\s)(?P<end>(?P=sign))(?![A-Za-z0-9]|(?P=one)))"
+)
+# A name that a program replaces together with its signs, as in *name*.
+_REPLACED = re.compile(r"(?:(?:user|first|last|full|file|host)_?)?name|user|email|id|url|count|value|key|[a-z]")
 
 _Matches = Callable[[str, int], "re.Match[str] | None"]
 
@@ -434,7 +476,34 @@ def find(text: str, families: Set[Family]) -> list[Found]:
         is_shorter = first < last and found[first][0] == start and found[first][1] >= end
         if not is_within and not is_shorter:
             found[first:last] = [span]
-    return found
+    return _with_emphasis(text, found) if Family.VARIABLES in families else found
+
+
+def _with_emphasis(text: str, found: list[Found]) -> list[Found]:
+    """Add signs of emphasis, in pairs that no other span overlaps."""
+    pairs, closing = list[Found](), set[int]()
+    for match in _EMPHASIS.finditer(text):
+        start, end = match.start("sign"), match.end("end")
+        if start in closing:
+            continue
+        first = bisect_left(found, (start,))
+        is_word = match["one"] == "_" and first < len(found) and found[first].start == start
+        if is_word and found[first].end < match.start("end"):
+            # The first of several words, as in _not this_, which alone is a name.
+            del found[first]
+        if _overlaps(found, *match.span("sign")) or _overlaps(found, *match.span("end")):
+            continue
+        if _REPLACED.fullmatch(match["words"]):
+            pairs.append(Found(start, end, Role.VALUE))
+        else:
+            pairs += Found(start, match.end("sign"), Role.OPEN), Found(match.start("end"), end, Role.CLOSE)
+        closing.add(match.start("end"))
+    return sorted((*found, *pairs)) if pairs else found
+
+
+def _overlaps(found: Sequence[Found], start: int, end: int) -> bool:
+    place = bisect_left(found, (start,))
+    return (place < len(found) and found[place].start < end) or (place > 0 and found[place - 1].end > start)
 
 
 def find_protected(text: str, pattern: ProtectedPattern) -> list[Found]:

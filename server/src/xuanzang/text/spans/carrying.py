@@ -61,6 +61,7 @@ _AFTER_NUMBERS = _CURRENCIES | {"°"}
 _AMOUNT = re.compile(r"(?:&nbsp;| )?[0-9]++(?:[.,][0-9]++)*+(?P<more>\s?(?:[mb]illion|thousand|[万亿]))?")
 _DEGREES = re.compile(r"[CF](?![A-Za-z])|")
 _AMOUNT_BEFORE = re.compile(r"[0-9]++(?:[.,][0-9]{1,16}+){0,8}(?:&nbsp;|\xa0| )?$")
+_EMPHASIS = frozenset("*_~='|")
 _BRACKETS = frozenset((*BRACKETS, *BRACKETS.values()))
 _MAX_NAME = 32
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9]{1,32}+$")
@@ -386,7 +387,9 @@ def _whole_name(text: str, entity: Found) -> Found:
 
 
 def _tag_name(raw: str) -> str:
-    """Return the name of a tag, which a bracket is, too: the closing one's."""
+    """Return the name of a tag, which a bracket is, too: the closing one's; a sign of emphasis is its own name."""
+    if raw[0] in _EMPHASIS:
+        return raw
     if raw in _BRACKETS:
         return BRACKETS.get(raw, raw)
     found = _TAG_NAME.match(raw)
