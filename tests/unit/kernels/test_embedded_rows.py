@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.operators.embeddings import embedded_rows
-from xuanzang.export.operators.products import quantized_product
+from xuanzang.export.operators.products import embedded_rows, quantized_product
 from xuanzang.kernels.graphs import SharedColumns
 
 Arrays = dict[str, np.ndarray]

@@ -1,4 +1,4 @@
-"""Products of 8-bit states with 8-bit weights, and the operations between two of them."""
+"""Products of 8-bit states with 8-bit weights, the operations between two of them, and rows of such weights."""
 
 from __future__ import annotations
 
@@ -89,3 +89,18 @@ def chosen_logits() -> onnx.FunctionProto:
     )
     graph.op("Add", graph.op("Mul", product, scales), biases, output="logits")
     return graph.function(["x", "columns", "scales", "biases", "ids"], ["logits"])
+
+
+def embedded_rows() -> onnx.FunctionProto:
+    """Return the operator that looks up rows of a table and scales them.
+
+    A kernel reads them from the packed output projection if that has the same integers, so that a table which serves
+    as both is in memory once.
+
+    Inputs: table, integers [row, width]; scale, one number; ids [...].
+    Outputs: embedded [..., width].
+    """
+    graph = FunctionBuilder("EmbeddedRows")
+    rows = graph.cast(graph.op("Gather", "table", "ids"), "float32")
+    graph.op("Mul", rows, "scale", output="embedded")
+    return graph.function(["table", "scale", "ids"], ["embedded"])

@@ -28,7 +28,6 @@ from xuanzang.export.graphs.shortlist import always_pieces, suggestions_graph
 from xuanzang.export.students.certify import BEAM_SIZE, LENGTH_FACTOR, LENGTH_PENALTY, certify, tool_versions
 from xuanzang.export.students.graphs import decoder_graph, encoder_graph, shortlist_decoder_graph
 from xuanzang.export.students.runner import StudentRunner
-from xuanzang.export.students.shortlist import shortlist_of
 from xuanzang.export.students.student import (
     EOS_ID,
     MAX_POSITIONS,
@@ -38,6 +37,7 @@ from xuanzang.export.students.student import (
     StudentError,
     is_quantized,
     shape_of,
+    shortlist_of,
 )
 from xuanzang.export.weight_store import WeightStore
 

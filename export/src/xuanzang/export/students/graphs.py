@@ -20,8 +20,7 @@ from xuanzang.export.graphs.product_fusion import fuse_products
 from xuanzang.export.graphs.shortlist import Ints
 from xuanzang.export.graphs.source import SourceTokens, source_slots, source_tokens, write_key_values
 from xuanzang.export.operators.attention import cross_attention, first_head_attention
-from xuanzang.export.operators.embeddings import embedded_rows
-from xuanzang.export.operators.products import MARIAN_EPSILON
+from xuanzang.export.operators.products import MARIAN_EPSILON, embedded_rows
 from xuanzang.export.operators.source_attention import Padding, attend, padding
 from xuanzang.export.students.student import (
     MAX_POSITIONS,
