@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import textwrap
 from argparse import Action, ArgumentParser, HelpFormatter
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -14,6 +16,19 @@ class CommandParser(ArgumentParser):
     def __init__(self, **options: Any) -> None:
         """Make a parser."""
         super().__init__(**{"formatter_class": _HelpFormatter, "allow_abbrev": False, **options})
+
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse arguments, and refuse unknown ones here, where the flags of the command are known.
+
+        The parser of the program would show its own usage.
+        """
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            flags = [each.partition("=")[0] for each in unknown if each.startswith("--")]
+            similar = [near for each in flags for near in get_close_matches(each, self._option_string_actions, n=1)]
+            hint = f"; did you mean {', '.join(similar)}?" if similar else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
 
 class _HelpFormatter(HelpFormatter):

@@ -252,6 +252,9 @@ def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(ru
         (["translate", "--partial-on-deadline", "a"], b"", "needs --progressive"),
         (["translate", "--token-details", "a"], b"", "needs --json"),
         (["translate", "--client-id", "", "a"], b"", "client_id must be 1 to 128"),
+        (["translate", "--beam=4", "a"], b"", "xuanzang translate: error: unrecognized arguments: --beam=4; did"),
+        (["translate", "--sorce", "zh", "a"], b"", "--sorce; did you mean --source?"),
+        (["glossaries", "list", "--adress=a:1"], b"", "xuanzang glossaries list: error: unrecognized arguments"),
         ([], b"", "required: COMMAND"),
     ],
 )
@@ -296,7 +299,7 @@ def test_each_line_of_a_file_in_another_encoding_is_named(run: Run) -> None:
 
 
 def test_an_unknown_encoding_is_refused(run: Run) -> None:
-    for name in ("latin-99", "base64", "a\udc80"):
+    for name in ("latin-99", "base64", "a\udc80", "idna"):
         code, _, errors = run("translate", "--encoding", name, given=b"a\n")
         assert code == 2
         assert "argument --encoding: no encoding of text" in errors

@@ -42,6 +42,21 @@ def test_a_file_may_be_translated_into_itself(run: Run, zh: Path) -> None:
     assert list(zh.parent.iterdir()) == [zh]
 
 
+def test_a_file_that_is_not_translated_whole_is_not_replaced_by_its_translation(
+    run: Run, zh: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(zh)
+    zh.write_bytes(b"a\n\xff\n")
+    for output in (zh, link):
+        code, _, errors = run("translate", "-f", zh, "-o", output)
+        assert (code, zh.read_bytes()) == (2, b"a\n\xff\n")
+        assert errors.endswith(f"xuanzang: {zh} is not replaced: 1 of its texts have no translation\n")
+        (partial,) = partials(zh)
+        assert partial.read_text() == "A\n\n"
+        partial.unlink()
+
+
 def test_the_old_output_stays_when_no_server_can_be_reached(run: Run, zh: Path, en: Path) -> None:
     code, _, errors = run("translate", "--timeout", "0.5", "-f", zh, "-o", en, address="127.0.0.1:1")
     assert code == 3

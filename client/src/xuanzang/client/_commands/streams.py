@@ -31,6 +31,8 @@ def add_input(command: argparse.ArgumentParser, *, text_help: str, file_help: st
 def _encoding(name: str) -> str:
     try:
         io.TextIOWrapper(io.BytesIO(), encoding=name)
+        # Some codecs, such as idna, refuse what `opened_input` asks for.
+        codecs.getincrementaldecoder(name)("surrogateescape").decode(b"", final=True)
     except (LookupError, ValueError) as error:
         raise argparse.ArgumentTypeError(f"no encoding of text: {name[:80]!r}") from error
     return "utf-8-sig" if codecs.lookup(name).name == "utf-8" else name

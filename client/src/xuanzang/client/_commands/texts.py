@@ -77,7 +77,14 @@ def translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
                 report(failure)
             output.flush()
             advance()
+        if failures and source and arguments.output and _is_same_file(source, arguments.output):
+            # Its texts that have no translation would be lost.
+            raise ValueError(f"{source} is not replaced: {failures} of its texts have no translation")
     return 1 if failures else 0
+
+
+def _is_same_file(source: Path, output: Path) -> bool:
+    return source.is_file() and output.exists() and output.samefile(source)
 
 
 def _translate(
