@@ -192,6 +192,13 @@ def test_a_catalogue_that_would_lose_a_part_is_refused() -> None:
         document.render({"One": "Eins"})
 
 
+def test_anchors_and_merged_keys_of_rails_stay_and_aliases_of_texts_are_refused() -> None:
+    source = "en:\n  base: &b\n    a: One\n  page:\n    <<: *b\n    c: Two\n"
+    assert translated(".yml", source).decode() == source.replace("One", "ONE").replace("Two", "TWO")
+    with pytest.raises(DocumentError, match=r"such as anchors or aliases of texts \(& or \*\), and would lose them"):
+        translated(".yml", "en:\n  a: &x One\n  b: *x\n")
+
+
 def test_catalogues_are_read_by_other_libraries() -> None:
     import yaml
 

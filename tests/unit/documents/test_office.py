@@ -10,6 +10,7 @@ import pytest
 from document_texts import archive, package, part, read, relationships, texts, translated, word, word_body
 
 from xuanzang.documents import DocumentError
+from xuanzang.documents.opening import DocumentFile
 
 R = "<w:r><w:t xml:space='preserve'>{}</w:t></w:r>"
 BOLD = "<w:r><w:rPr><w:b/></w:rPr><w:t xml:space='preserve'>{}</w:t></w:r>"
@@ -198,6 +199,11 @@ def test_cells_by_which_a_workbook_finds_others_stay() -> None:
     [
         ('COUNTIF(A:A,"*total*")', "Grand Total 2024", "sum"),
         ('COUNTIF(A:A,"paid?")', "paid!", "open"),
+        ('COUNTIF(A:A,"*ok*")', "Booked", "sum"),
+        ('COUNTIF(A:A,"ok*")', "OK then", "Booked"),
+        ('COUNTIFS(A:A,"=*否",B:B,"A?")', "是否", "否定"),
+        ('COUNTIF(A:A,"?~*b*")', "x*b", "xb"),
+        ('ISNUMBER(SEARCH("ok",A1))', "book", "a"),
         ('SUMIF(A:A,"&lt;&gt;done",B:B)', "Done", "do"),
         ('COUNTIFS(A:A,"=a~*b")', "a*b", "ab"),
         ('XLOOKUP("total*",A:A,B:B)', "total costs", "costs"),
@@ -427,8 +433,20 @@ def test_a_book_with_encrypted_pages_is_refused_and_one_with_encrypted_fonts_is_
         read(".epub", book(page, encryption=encryption.format("OPS/a%20b.xhtml")))
 
 
-def test_a_book_whose_pages_are_no_xhtml_or_declare_entities_is_refused() -> None:
+def test_a_book_whose_pages_declare_entities_is_refused() -> None:
     with pytest.raises(DocumentError, match=r"OPS/a b\.xhtml: its document type .* has declarations"):
         read(".epub", book("<!DOCTYPE html [<!ENTITY a 'b'>]><html><p>&a;</p></html>"))
-    with pytest.raises(DocumentError, match=r"OPS/a b\.xhtml: not well-formed XML"):
-        read(".epub", book("<html><p>a</html>"))
+
+
+@pytest.mark.parametrize(
+    "page", ["<html><p>a</html>", "<html><p>a & b</p></html>", "<html><p>a&nbsp;b</p></html>", "a"]
+)
+def test_a_page_that_is_no_xhtml_stays_and_is_reported_and_the_rest_of_the_book_is_translated(page: str) -> None:
+    file = DocumentFile.of(book(page), suffix=".epub")
+    assert list(file.texts().places) == ["title", "label"]
+    written = file.rewritten({"title": "TITLE", "label": "LABEL"})
+    assert part(written.content, "OPS/a b.xhtml") == page
+    assert "<text>LABEL</text>" in part(written.content, "OPS/toc.ncx")
+    [refusal] = written.refusals
+    assert refusal.where == "OPS/a b.xhtml"
+    assert refusal.message.startswith("it has stayed as it is: OPS/a b.xhtml: not well-formed XML")

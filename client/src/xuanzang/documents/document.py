@@ -16,6 +16,10 @@ class DocumentError(ValueError):
     """A file cannot be read as what its suffix says, is over a limit, or needs an argument."""
 
 
+class MalformedError(DocumentError):
+    """A file, or a part of it, breaks the grammar of its format."""
+
+
 class UnwritableError(DocumentError):
     """A translation cannot be written in the place of its text."""
 
@@ -62,6 +66,8 @@ class Unit:
     """Place in the document, such as "line 12"."""
     is_ordered: bool = False
     """True if its placeholders must keep their order, because a program fills them in by their places."""
+    fault: str = ""
+    """Reason why it was not written; empty: no spelling of the format has its translation."""
 
 
 class Document(Protocol):
@@ -72,7 +78,8 @@ class Document(Protocol):
     is_html: bool
     """True if texts are HTML, whose tags stand for the markup within them."""
     unwritten: tuple[Unit, ...]
-    """Texts whose translations the last `render` could not write, so that they have stayed."""
+    """Texts whose translations the last `render` could not write, so that they have stayed; an empty one stands for a
+    part that cannot be read."""
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate, in the order of the file; equal ones as often as they occur."""

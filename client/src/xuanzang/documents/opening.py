@@ -197,7 +197,7 @@ class DocumentFile:
         with _named(self.name):
             content = document.render(translations)
         message = "the translation cannot be written: it is too long, or no spelling has its text and markup"
-        refusals = tuple(Refusal(where=unit.where, message=message) for unit in document.unwritten)
+        refusals = tuple(Refusal(where=unit.where, message=unit.fault or message) for unit in document.unwritten)
         return WrittenFile(content=content, refusals=refusals)
 
 

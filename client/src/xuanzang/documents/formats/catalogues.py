@@ -95,7 +95,8 @@ class _Catalogue:
         for _ in range(_ATTEMPTS):
             raw, lost = self._written(translations, left)
             if not lost and _shape(raw, self._settings.suffix) != _shape(self._raw, self._settings.suffix):
-                raise DocumentError("it has parts that are no messages, such as widths, and would lose them")
+                parts = "anchors or aliases of texts (& or *)" if self._settings.suffix in _RAILS else "widths"
+                raise DocumentError(f"it has parts that are no messages, such as {parts}, and would lose them")
             if not lost:
                 places = {name[:_SHOWN_NAME] for name in left}
                 self.unwritten = tuple(unit for unit in self.units() if unit.where in places)
@@ -239,13 +240,19 @@ def _is_data(entry: Any, values: Any) -> bool:
 def _shape(raw: bytes, suffix: str) -> Any:
     """Return the names of all values in a catalogue, which are those of its translation."""
     if suffix in _RAILS:
-        return sorted(_paths(next(iter(_yaml_values(raw).values()))))
+        return sorted(_paths(next(iter(_yaml_values(raw).values())))), _anchors(raw)
     if suffix != ".stringsdict":
         return None
     try:
         return sorted(_paths(plistlib.loads(raw, fmt=plistlib.FMT_XML)))
     except _FAULTS as error:
         raise DocumentError(f"no readable {suffix}: {_shown(error)}") from error
+
+
+def _anchors(raw: bytes) -> list[tuple[str, str]]:
+    """Return the anchors and aliases of YAML in their order."""
+    events = YAML(typ="safe", pure=True).parse(raw)
+    return [(type(event).__name__, event.anchor) for event in events if getattr(event, "anchor", None)]
 
 
 def _paths(values: Any, above: str = "") -> Iterator[str]:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-from xuanzang.documents.document import Document, DocumentError, ReadSettings, Unit
+from xuanzang.documents.document import Document, DocumentError, MalformedError, ReadSettings, Unit
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.formats.archive import Archive, ArchiveDocument, Part
 from xuanzang.documents.formats.html import declared_encoding, html_edits
@@ -42,22 +42,41 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     part_settings = PartSettings(vocabulary=VOCABULARY, depth=depth, stays=_has_markup, with_document_type=True)
     parts: dict[str, Part] = {package: XmlPart(package, archive.files[package], part_settings)}
     for name, media_type in items.items():
-        if media_type == _PAGE:
-            parts[name] = _Page(name, archive.files[name], depth)
-        else:
-            parts[name] = XmlPart(name, archive.files[name], part_settings)
+        content = archive.files[name]
+        try:
+            is_page = media_type == _PAGE
+            parts[name] = _Page(name, content, depth) if is_page else XmlPart(name, content, part_settings)
+        except MalformedError as error:
+            parts[name] = _Unread(name, content, str(error))
     return ArchiveDocument(archive, parts)
+
+
+class _Unread:
+    """A part that is not well formed, which stays."""
+
+    def __init__(self, name: str, content: bytes, fault: str) -> None:
+        self._content = content
+        self.unwritten = (Unit(text="", where=name, fault=f"it has stayed as it is: {fault}"),)
+
+    def units(self) -> Iterator[Unit]:
+        """Yield nothing."""
+        return iter(())
+
+    def render(self, translations: Mapping[str, str]) -> bytes:  # noqa: ARG002 - the signature of `Part`
+        """Return the part unchanged."""
+        return self._content
 
 
 class _Page:
     """A page, whose bytes between texts stay.
 
     Raises:
-        DocumentError: It is no well-formed XHTML.
+        MalformedError: It is no well-formed XHTML.
     """
 
     def __init__(self, name: str, content: bytes, depth: int) -> None:
-        self._name, self._depth = name, depth
+        self._name, self._depth, self._content = name, depth, content
+        self._fault = ""
         self._check(content)
         source = EncodedText.decode(content, declared_encoding(content))
         edits = html_edits(source.text, depth=depth, is_xml=True)
@@ -66,6 +85,8 @@ class _Page:
     @property
     def unwritten(self) -> tuple[Unit, ...]:
         """Texts whose translations the last `render` could not write."""
+        if self._fault:
+            return (Unit(text="", where=self._name, fault=self._fault),)
         return tuple(Unit(text=unit.text, where=f"{self._name}, {unit.where}") for unit in self._document.unwritten)
 
     def units(self) -> Iterator[Unit]:
@@ -73,14 +94,15 @@ class _Page:
         return self._document.units()
 
     def render(self, translations: Mapping[str, str]) -> bytes:
-        """Return the page with translations.
-
-        Raises:
-            DocumentError: With them it would be no XHTML.
-        """
+        """Return the page with translations; unchanged, if it would be no XHTML with them."""
         allowed = {text: without_forbidden(translation) for text, translation in translations.items()}
         content = self._document.render(allowed)
-        self._check(content)
+        try:
+            self._check(content)
+        except MalformedError as error:
+            self._fault = f"it has stayed as it is: its translation would be no XHTML: {error}"
+            return self._content
+        self._fault = ""
         return content
 
     def _check(self, content: bytes) -> None:

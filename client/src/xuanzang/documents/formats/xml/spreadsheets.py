@@ -33,8 +33,10 @@ _WILDCARD = re.compile(r"(?<!~)[*?]")
 _ESCAPE = re.compile(r"~([*?~])")
 _LINE = re.compile(r"_x[0-9A-Fa-f]{4}_|[\r\n\t]|\s{3,}")
 """Separators of the texts within a cell."""
-_SHORTEST, _SHORTEST_ASCII, _LONGEST = 2, 3, 32
-"""Characters of a fragment: fewer are in too many texts; of a longer one the beginning counts."""
+_START, _END = "\x02", "\x03"
+"""Characters before and behind a text, so that a fragment may be its beginning or its end."""
+_LONGEST = 32
+"""Characters of a fragment: of a longer one the beginning counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class KeptTexts:
     texts: frozenset[str] = frozenset()
     """Whole texts, case-folded."""
     fragments: frozenset[str] = frozenset()
-    """Parts of such texts, case-folded."""
+    """Parts of such texts between `_START` and `_END`, case-folded."""
     sizes: tuple[int, ...] = ()
     """Lengths of the parts."""
 
@@ -53,6 +55,7 @@ class KeptTexts:
         text = text.strip().casefold()
         if text in self.texts:
             return True
+        text = f"{_START}{text}{_END}"
         return any(text[at : at + size] in self.fragments for size in self.sizes for at in range(len(text) - size + 1))
 
 
@@ -69,18 +72,17 @@ def kept_texts(roots: Iterable[Element]) -> KeptTexts:
     fragments: set[str] = set()
     for text, is_part in (found for root in roots for found in _found(root)):
         if is_part:
-            parts = (part.strip().casefold()[:_LONGEST] for part in _WILDCARD.split(text))
-            fragments.update(filter(_is_fragment, parts))
+            # A text has all parts of a criterion; the longest is in the fewest texts.
+            part = max(map(_plain, _WILDCARD.split(text)), key=len)[:_LONGEST]
+            fragments.update({part} if any(map(str.isalpha, part)) else ())
         else:
-            plain = _ESCAPE.sub(r"\1", text)
-            texts.update(line.strip().casefold() for line in (text, plain, *_LINE.split(text)))
+            texts.update(line.strip().casefold() for line in (text, _plain(text), *_LINE.split(text)))
     sizes = tuple(sorted(set(map(len, fragments))))
     return KeptTexts(texts=frozenset(texts), fragments=frozenset(fragments), sizes=sizes)
 
 
-def _is_fragment(text: str) -> bool:
-    shortest = _SHORTEST_ASCII if text.isascii() else _SHORTEST
-    return len(text) >= shortest and any(map(str.isalpha, text))
+def _plain(criterion: str) -> str:
+    return _ESCAPE.sub(r"\1", criterion).strip().casefold()
 
 
 def _found(root: Element) -> Iterator[tuple[str, bool]]:
@@ -104,7 +106,7 @@ def _literals(formula: str) -> Iterator[tuple[str, bool]]:
     has_criteria = bool(_MATCHES.search(formula))
     for match in _LITERAL.finditer(formula):
         text = match["text"].replace('""', '"')
-        if match["within"]:
+        if match["within"] and len(text) > 1:  # a letter is in too many texts
             yield text, True
         yield from _criterion(text) if has_criteria else ((text, False),)
         if "," in text:
@@ -119,4 +121,4 @@ def _criterion(text: str) -> Iterator[tuple[str, bool]]:
     if operator:
         yield bare, False
     if _WILDCARD.search(bare):
-        yield bare, True
+        yield f"{_START}{bare}{_END}", True

@@ -8,7 +8,7 @@ from xml.parsers import expat
 
 from lxml import etree
 
-from xuanzang.documents.document import DocumentError
+from xuanzang.documents.document import DocumentError, MalformedError
 
 Element = etree._Element  # noqa: SLF001 - lxml has no public name of its type
 Tree = etree._ElementTree  # noqa: SLF001
@@ -29,12 +29,13 @@ def parsed(name: str, content: bytes, *, depth: int, with_document_type: bool = 
         with_document_type: True to accept a document type without declarations.
 
     Raises:
-        DocumentError: It is not well formed, has a document type, or is nested too deep.
+        MalformedError: It is not well formed.
+        DocumentError: It has a document type, or is nested too deep.
     """
     try:
         return _parsed(content, depth, with_document_type=with_document_type)
     except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from error
+        raise type(error)(f"{name}: {error}") from error
 
 
 def _parsed(content: bytes, depth: int, *, with_document_type: bool) -> Tree:
@@ -43,7 +44,7 @@ def _parsed(content: bytes, depth: int, *, with_document_type: bool) -> Tree:
     try:
         root = etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"not well-formed XML: {error}") from error
+        raise MalformedError(f"not well-formed XML: {error}") from error
     tree = root.getroottree()
     if tree.docinfo.doctype and not with_document_type:
         raise _document_type()
@@ -96,8 +97,8 @@ def _check_prolog(content: bytes, *, with_document_type: bool) -> None:
         raise
     except (expat.ExpatError, LookupError, ValueError) as error:
         # Expat's own faults, and encodings that it does not know, or of several bytes a character.
-        raise DocumentError(f"not well-formed XML: {error}") from error
-    raise DocumentError("not well-formed XML: it has no element")
+        raise MalformedError(f"not well-formed XML: {error}") from error
+    raise MalformedError("not well-formed XML: it has no element")
 
 
 def _document_type() -> DocumentError:
