@@ -46,7 +46,7 @@ def asked(caller: str, sentences: int, *, length: int = 10) -> Request:
 def state_of(requests: Sequence[Request], *, workers: int = 1) -> State:
     state = State(workers=workers, settings=EngineSettings(max_join_source_tokens=10**6), max_cache_bytes=10**9)
     for request in requests:
-        state.queue.ask(request.flow.caller, request.places)
+        state.queue.open(request.flow.caller, request.places)
         state.queue.add(request.sentences)
     return state
 
@@ -85,7 +85,7 @@ def test_a_heavy_caller_has_an_equal_part_of_the_time_beside_eight_or_more_light
 ) -> None:
     queue = FairQueue(workers=2)
     for number in range(heavy + light):
-        queue.ask(CallerId(*names.format(number).split("/")), 9 if number < heavy else 1)
+        queue.open(CallerId(*names.format(number).split("/")), 9 if number < heavy else 1)
     tiers = [queue.tier_of(CallerId(*names.format(number).split("/"))) for number in range(heavy + light)]
     assert tiers == [COMMON] * heavy + [LIGHT] * light
     of_heavy = 1 / (1 + queue.light_weight)
@@ -95,8 +95,8 @@ def test_a_heavy_caller_has_an_equal_part_of_the_time_beside_eight_or_more_light
 def test_names_of_a_heavy_address_have_the_time_of_one_caller() -> None:
     queue = FairQueue(workers=2)
     for number in range(700):
-        queue.ask(CallerId("address", str(number)), 9)
-    queue.ask(CallerId("light"), 1)
+        queue.open(CallerId("address", str(number)), 9)
+    queue.open(CallerId("light"), 1)
     assert queue.light_weight == 8
 
 
@@ -144,12 +144,12 @@ def test_the_places_that_wait_are_those_of_the_waiting_sentences_in_their_tiers(
         if waiting and draw.random() < 0.4:
             request = waiting.pop(draw.randrange(len(waiting)))
             state.queue.remove(request.sentences)
-            state.queue.ask(request.flow.caller, -request.places)
+            state.queue.close(request.flow.caller, request.places)
         elif waiting and draw.random() < 0.3:
             state.queue.remove(draw.choice(waiting).sentences[:2])
         else:
             waiting.append(asked(f"{draw.choice('ab')}/{draw.choice('xyz')}", draw.choice((1, 1, 3, 12, 30))))
-            state.queue.ask(waiting[-1].flow.caller, waiting[-1].places)
+            state.queue.open(waiting[-1].flow.caller, waiting[-1].places)
             state.queue.add(waiting[-1].sentences)
         for tier in TIERS:
             turns = list(state.queue.in_turn(tier, lambda _: True))

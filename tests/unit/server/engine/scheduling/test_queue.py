@@ -49,7 +49,7 @@ def empty_queue() -> FairQueue:
 
 
 def submit(queue: FairQueue, sentences: Sequence[QueuedSentence], *, first: bool = False) -> None:
-    queue.ask(sentences[0].request.flow.caller, sum(one.places for one in sentences))
+    queue.open(sentences[0].request.flow.caller, sum(one.places for one in sentences))
     queue.add(sentences, first=first)
 
 

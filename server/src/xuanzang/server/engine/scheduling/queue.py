@@ -98,7 +98,7 @@ class _Group(Generic[_OwnerT]):
         # Waiting owners and their predicted tokens, by the number of bits of an owner's tokens.
         self._counts, self._costs = [0] * _COST_BITS, [0] * _COST_BITS
 
-    def ask(self, key: str, owner: _OwnerT, places: int) -> None:
+    def change(self, key: str, owner: _OwnerT, places: int) -> None:
         """Count places that an owner asks for, or no longer does if less than 0; it goes with its last one."""
         levels = self._levels
         if level := levels.get(owner.places):
@@ -185,17 +185,21 @@ class FairQueue:
         self._submitted_at = 0.0
         """Sum over all sentences."""
 
-    def ask(self, caller: CallerId, places: int) -> None:
-        """Take note that a caller asks for places, or for less than 0 when a request of it is closed.
+    def open(self, caller: CallerId, places: int) -> None:
+        """Count the places that a request of a caller asks for; its sentences may wait until it is closed."""
+        self._change(caller, places)
 
-        Its sentences wait only in between.
-        """
+    def close(self, caller: CallerId, places: int) -> None:
+        """Count the places of a request no longer; none of its sentences may wait."""
+        self._change(caller, -places)
+
+    def _change(self, caller: CallerId, places: int) -> None:
         share = self._shares.owners.get(caller.share)
         if share is None:
             share = _Share(self._left.pop(caller.share, 0.0), names=_Group(self._unnoticed))
         name = share.names.owners.get(caller.name) or _Name(self._left.pop(caller, 0.0))
-        share.names.ask(caller.name, name, places)
-        self._shares.ask(caller.share, share, places)
+        share.names.change(caller.name, name, places)
+        self._shares.change(caller.share, share, places)
         for key, owner in ((caller.share, share), (caller, name)):
             if not owner.places:
                 self._left[key] = owner.served

@@ -129,12 +129,12 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             state = self._state
             state.budget.require_possible(request.sentences)
-            state.queue.ask(request.flow.caller, request.places)
+            state.queue.open(request.flow.caller, request.places)
             try:
                 if not follows:
                     self._admit(request)
             except EngineError:
-                state.queue.ask(request.flow.caller, -request.places)
+                state.queue.close(request.flow.caller, request.places)
                 raise
             tier = state.queue.tier_of(request.flow.caller)
             others_wait = state.queue.waiting(tier) > 0
@@ -171,7 +171,7 @@ class Scheduler:
                     metrics.queue_tokens.value -= queued.cost
                 # Others may have waited for memory behind the removed ones.
                 self._tell_workers()
-            state.queue.ask(request.flow.caller, -request.places)
+            state.queue.close(request.flow.caller, request.places)
             (metrics.requests_running if request.started else metrics.requests_waiting).value -= 1
             self._calibrate(request, abandoned)
 
