@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from xuanzang.client._calls.waits import BlockingWaits, iterated, run
+from xuanzang.client._messages import requests
+from xuanzang.client._methods import core
 from xuanzang.client._methods.core import ClientCore
 from xuanzang.client._methods.stream import TEXTS_IN_FLIGHT
 from xuanzang.client._values.capsule import Capsule
@@ -22,6 +24,7 @@ from xuanzang.client._values.results import (
     StreamedTranslation,
     Translation,
 )
+from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import Model
 from xuanzang.values.options import ExplainOptions, Glossary, TranslateOptions
 
@@ -94,7 +97,7 @@ class TranslationClient(ClientCore):
         Returns:
             One translation per text, in the same order.
         """
-        return self._run(self._translated(texts, timeout, **options))
+        return self._run(self._call(core.TRANSLATE_TEXT, requests.translate_request(texts, **options), timeout))
 
     def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -168,8 +171,14 @@ class TranslationClient(ClientCore):
         Returns:
             The translation that `translate_one` returns for these options, and how it was found.
         """
-        attention = {"attention_kinds": attention_kinds, "attention_layers": attention_layers}
-        return self._run(self._explained(text, timeout, attention_heads=attention_heads, **attention, **options))
+        request = requests.explanation_request(
+            text,
+            attention_kinds=attention_kinds,
+            attention_layers=attention_layers,
+            attention_heads=attention_heads,
+            **options,
+        )
+        return self._run(self._call(core.EXPLAIN_TRANSLATION, request, timeout))
 
     def detect_languages(self, texts: Sequence[str], *, timeout: float | None = None) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -180,7 +189,7 @@ class TranslationClient(ClientCore):
         Returns:
             For each text the languages that it may be in, likeliest first; none if nothing tells its language.
         """
-        return self._run(self._detected(texts, timeout))
+        return self._run(self._call(core.DETECT_LANGUAGE, requests.detection_request(texts), timeout))
 
     def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
         """Send the requests of a capsule again and compare the answers with the recorded ones.
@@ -195,7 +204,7 @@ class TranslationClient(ClientCore):
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers."""
-        return self._run(self._models(timeout))
+        return self._run(self._call(core.LIST_MODELS, pb.ListModelsRequest(), timeout))
 
     @lists_options(TranslateOptions)
     def translate_document(
@@ -260,7 +269,7 @@ class TranslationClient(ClientCore):
 
     def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
         """List the glossaries that the server holds."""
-        return self._run(self._glossaries(timeout))
+        return self._run(self._call(core.LIST_GLOSSARIES, pb.ListGlossariesRequest(), timeout))
 
     def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
         """List the entries of a glossary, for callers who may store one.

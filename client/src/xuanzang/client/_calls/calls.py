@@ -27,7 +27,7 @@ from xuanzang.client._values.results import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 Request = TypeVar("Request", bound=Message)
-Response = TypeVar("Response")
+Value = TypeVar("Value")
 Stub: TypeAlias = translation_pb2_grpc.TranslationServiceStub
 
 
@@ -96,7 +96,7 @@ class Calls:
         twin.shared = self.shared.of_caller(without_request_id(metadata))
         return twin
 
-    async def unary(self, method: Method[Request, Response], request: Request, *, seconds: float) -> Response:
+    async def unary(self, method: Method[Request, Value], request: Request, *, seconds: float) -> Value:
         """Call a method with one request and one answer.
 
         Args:
@@ -120,8 +120,7 @@ class Calls:
                     if ended is not None and ended.error is None:
                         plan.succeeded(ended.number)
                         await self.answered(ended.call)
-                        response: Response = ended.response
-                        return response
+                        return method.read(ended.response, request)
                     if ended is not None and ended.error is not None:
                         self._fail(plan, method, ended.number, ended.error)
             finally:

@@ -15,8 +15,10 @@ from typing import Any, Unpack
 from google.protobuf.message import Message
 
 from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
+from xuanzang.client._values.explanations import AttentionKind
+from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
-from xuanzang.values.options import Glossary, TranslateOptions
+from xuanzang.values.options import ExplainOptions, Glossary, TranslateOptions
 from xuanzang.values.provenance import SamplingOptions
 
 _CODES = {"source_language": "source_language_code", "target_language": "target_language_code", "model": "model"}
@@ -33,7 +35,7 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
 
 def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationSettings:
     """Build the settings, which all requests for translations share."""
-    require_known(options, TranslateOptions.__optional_keys__)
+    _require_known(options, TranslateOptions.__optional_keys__)
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     settings = pb.TranslationSettings()
     for name, field in _CODES.items():
@@ -41,7 +43,7 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
     if "content_format" in chosen:
         settings.content_format = _content_format(chosen.pop("content_format"))
     _add_terms(settings, chosen)
-    settings.placeholders.extend(numbers(pb.PlaceholderFamily, chosen.pop("placeholders", ()), path="placeholders"))
+    settings.placeholders.extend(_numbers(pb.PlaceholderFamily, chosen.pop("placeholders", ()), path="placeholders"))
     for name, value in chosen.items():
         if name in pb.TranslationSettings.DESCRIPTOR.fields_by_name:
             _set(settings, name, value, path=name)
@@ -50,7 +52,7 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
     return settings
 
 
-def require_known(options: Mapping[str, object], known: Collection[str], *, kind: str = "option") -> None:
+def _require_known(options: Mapping[str, object], known: Collection[str], *, kind: str = "option") -> None:
     """Refuse unknown options; the message names one and the nearest known one."""
     for name in sorted(options.keys() - known):
         near = difflib.get_close_matches(name, [*sorted(known), "timeout"], n=1)
@@ -67,6 +69,27 @@ def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.Tr
     """Build the request for a progressive translation."""
     checked_text(text, path="content")
     return pb.TranslateTextProgressivelyRequest(content=text, settings=translation_settings(**options))
+
+
+def explanation_request(
+    text: str,
+    *,
+    attention_kinds: Sequence[AttentionKind | str],
+    attention_layers: Sequence[int],
+    attention_heads: bool,
+    **options: Unpack[ExplainOptions],
+) -> pb.ExplainTranslationRequest:
+    """Build the request for an explanation."""
+    _require_known(options, ExplainOptions.__optional_keys__, kind="option of an explanation")
+    content = checked_text(text, path="content")
+    request = pb.ExplainTranslationRequest(content=content, settings=translation_settings(**options))
+    request.attention_kinds.extend(_numbers(explanation_pb2.AttentionKind, attention_kinds, path="attention_kinds"))
+    try:
+        request.attention_layers.extend(attention_layers)
+    except ValueError as error:  # outside 32 bits; the server checks the range
+        raise _invalid("attention_layers", "is out of range") from error
+    request.attention_heads = attention_heads
+    return request
 
 
 def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
@@ -123,7 +146,7 @@ def _add_terms(settings: pb.TranslationSettings, chosen: dict[str, Any]) -> None
     settings.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
     settings.glossary = checked_text(chosen.pop("glossary_name", ""), path="glossary")
     patterns = chosen.pop("protected_patterns", ())
-    settings.protected_patterns.extend(numbers(pb.ProtectedPattern, patterns, path="protected_patterns"))
+    settings.protected_patterns.extend(_numbers(pb.ProtectedPattern, patterns, path="protected_patterns"))
 
 
 def _entries(glossary: Glossary, *, path: str) -> Iterator[pb.GlossaryEntry]:
@@ -133,7 +156,7 @@ def _entries(glossary: Glossary, *, path: str) -> Iterator[pb.GlossaryEntry]:
         yield pb.GlossaryEntry(source=source, targets=_checked(each, path=f"{path}[{number}].targets"))
 
 
-def numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Iterator[Any]:
+def _numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Iterator[Any]:
     """Yield the numbers of values of an enumeration of the wire, which are given by name.
 
     Args:
@@ -146,7 +169,7 @@ def numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Iterat
         name = each if isinstance(each, str) else each.value if isinstance(each.value, str) else each.name
         number = {"unspecified": 0, **known}.get(name.lower())
         if number is None:
-            raise invalid(path, f"has {name!r}, which is none of {', '.join(known)}")
+            raise _invalid(path, f"has {name!r}, which is none of {', '.join(known)}")
         yield number
 
 
@@ -160,7 +183,7 @@ def _content_format(name: object) -> Any:
         raise TypeError(f"content_format is a {type(name).__name__}, not a str")
     known = _known(pb.ContentFormat)
     if name not in known:
-        raise invalid("content_format", f"must be one of {', '.join(known)}")
+        raise _invalid("content_format", f"must be one of {', '.join(known)}")
     return known[name]
 
 
@@ -190,7 +213,7 @@ def _set(message: Message, name: str, value: Any, *, path: str) -> None:
     try:
         setattr(message, name, value)
     except ValueError as error:  # outside 32 bits; the server checks every narrower range
-        raise invalid(path, f"is out of range: {value}") from error
+        raise _invalid(path, f"is out of range: {value}") from error
     except TypeError as error:
         wanted = _KINDS.get(type(getattr(message, name)), "another type")
         raise TypeError(f"{path} is a {type(value).__name__}, not {wanted}") from error
@@ -207,11 +230,11 @@ def checked_text(text: str, *, path: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
+        raise _invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
     return text
 
 
-def invalid(path: str, description: str) -> InvalidRequestError:
+def _invalid(path: str, description: str) -> InvalidRequestError:
     """Return the error of a value that cannot be written on the wire."""
     violation = FieldViolation(field=path, description=description)
     return InvalidRequestError(f"{path} {description}", code=StatusCode.INVALID_ARGUMENT, violations=(violation,))

@@ -8,7 +8,9 @@ from xuanzang.client._calls.status import error_from_status
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
 from xuanzang.client._messages.requests import repeatable_request
 from xuanzang.client._values.capsule import Exchange
+from xuanzang.client._values.explanations import Attention, Explanation
 from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StoredGlossary, Translation
+from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.values.models import DecodingDefaults, Model
 from xuanzang.values.provenance import pivot_of, provenance_of
@@ -67,44 +69,52 @@ def whole(last: ProgressiveTranslation | None) -> Translation:
     return last.translation
 
 
-def explained_translation(response: pb.ExplainTranslationResponse) -> Translation:
-    """Read the translation of an explanation.
+def explanation(response: pb.ExplainTranslationResponse, request: pb.ExplainTranslationRequest) -> Explanation:
+    """Read an explanation.
 
     Raises:
-        ServerFaultError: It has no hypothesis.
+        ServerFaultError: There is no hypothesis, or weights are missing.
     """
-    return _translation(response.translation, response, pb.TranslationSettings(), "")
+    message = response.explanation
+    translation = _translation(response.translation, response, request.settings, request.content)
+    attention = tuple(map(_attention, message.attention))
+    return value_of(Explanation, message, translation=translation, attention=attention)
 
 
-def detections(response: pb.DetectLanguageResponse, *, expected: int) -> list[list[DetectedLanguage]]:
+def detections(response: pb.DetectLanguageResponse, request: pb.DetectLanguageRequest) -> list[list[DetectedLanguage]]:
     """Read the languages of texts.
 
     Raises:
-        ServerFaultError: The number of answers is not `expected`.
+        ServerFaultError: The number of answers is not that of the texts.
     """
-    if len(response.detections) != expected:
-        raise _fault(f"the server answered {expected} texts with {len(response.detections)} detections")
+    texts, answers = request.contents, response.detections
+    if len(answers) != len(texts):
+        raise _fault(f"the server answered {len(texts)} texts with {len(answers)} detections")
     return [
         [
             DetectedLanguage(code=each.language_code, confidence=each.confidence, script=each.script_code)
             for each in detection.languages
         ]
-        for detection in response.detections
+        for detection in answers
     ]
 
 
-def models(response: pb.ListModelsResponse) -> list[Model]:
+def models(response: pb.ListModelsResponse, _: pb.ListModelsRequest) -> list[Model]:
     """Read the models of a response."""
     return [_model(each) for each in response.models]
 
 
-def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
+def glossaries(response: pb.ListGlossariesResponse, _: pb.ListGlossariesRequest) -> list[StoredGlossary]:
     """Read the glossaries of a response."""
-    return [glossary(each) for each in response.glossaries]
+    return [_glossary(each) for each in response.glossaries]
 
 
-def glossary(message: pb.Glossary) -> StoredGlossary:
-    """Read a glossary."""
+def created_glossary(response: pb.CreateGlossaryResponse, _: pb.CreateGlossaryRequest) -> StoredGlossary:
+    """Read a new glossary."""
+    return _glossary(response.glossary)
+
+
+def _glossary(message: pb.Glossary) -> StoredGlossary:
     source, target = message.source_language_code, message.target_language_code
     return value_of(StoredGlossary, message, source_language=source, target_language=target)
 
@@ -138,6 +148,14 @@ def _translation(
         exchange=exchange,
         pivot=pivot_of(message),
     )
+
+
+def _attention(message: explanation_pb2.Attention) -> Attention:
+    weights, columns = tuple(message.weights), message.columns
+    if len(weights) != message.rows * columns:
+        raise _fault("the server answered with another number of weights than rows and columns have")
+    rows = tuple(weights[row * columns : (row + 1) * columns] for row in range(message.rows))
+    return value_of(Attention, message, weights=rows)
 
 
 def _bytes(message: Message) -> bytes:

@@ -1,4 +1,4 @@
-"""The core of both clients: connections, methods, and the table of RPCs: which may be sent again, and which hedged.
+"""The core of both clients: connections, the table of RPCs, and the methods that are more than one call.
 
 The docstrings of the methods stand in `TranslationClient`.
 """
@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, S
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from xuanzang.client._calls import channel
 from xuanzang.client._calls.calls import Calls, Session
@@ -23,16 +24,13 @@ from xuanzang.client._calls.targets import targets
 from xuanzang.client._calls.waits import Waits
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._messages import requests, responses
-from xuanzang.client._messages.explanations import explanation, explanation_request
 from xuanzang.client._methods.stream import Stream
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.tries import Method
 from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
-from xuanzang.client._values.explanations import Explanation
 from xuanzang.client._values.options import TLSConfig
 from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import (
-    DetectedLanguage,
     DocumentTranslation,
     OnUsage,
     ProgressiveTranslation,
@@ -41,36 +39,31 @@ from xuanzang.client._values.results import (
     Translation,
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
-from xuanzang.values.models import Model
 from xuanzang.values.options import Glossary, TranslateOptions
 
 if TYPE_CHECKING:
     from xuanzang.client._methods.document_jobs import ServerJob
     from xuanzang.documents import DocumentTexts, OnProgress, TranslatedTexts, TranslationMemory
 
+Request = TypeVar("Request", bound=Message)
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 Seconds = float | None
 """Time limit of a method; None: the client's."""
 
-
-TRANSLATE_TEXT: Method[pb.TranslateTextRequest, pb.TranslateTextResponse] = Method("TranslateText")
-DETECT_LANGUAGE: Method[pb.DetectLanguageRequest, pb.DetectLanguageResponse] = Method("DetectLanguage")
-LIST_MODELS: Method[pb.ListModelsRequest, pb.ListModelsResponse] = Method("ListModels")
-LIST_GLOSSARIES: Method[pb.ListGlossariesRequest, pb.ListGlossariesResponse] = Method("ListGlossaries")
-LIST_GLOSSARY_ENTRIES: Method[pb.ListGlossaryEntriesRequest, pb.ListGlossaryEntriesResponse] = Method(
-    "ListGlossaryEntries"
-)
+TRANSLATE_TEXT = Method("TranslateText", responses.translations)
+DETECT_LANGUAGE = Method("DetectLanguage", responses.detections)
+LIST_MODELS = Method("ListModels", responses.models)
 # Servers explain few translations at a time, and slowly.
-EXPLAIN_TRANSLATION: Method[pb.ExplainTranslationRequest, pb.ExplainTranslationResponse] = Method(
-    "ExplainTranslation", may_be_hedged=False
-)
+EXPLAIN_TRANSLATION = Method("ExplainTranslation", responses.explanation, may_be_hedged=False)
+LIST_GLOSSARIES = Method("ListGlossaries", responses.glossaries)
+# Its answer, which may be large, is read elsewhere.
+LIST_GLOSSARY_ENTRIES: Method[pb.ListGlossaryEntriesRequest, pb.ListGlossaryEntriesResponse]
+LIST_GLOSSARY_ENTRIES = Method("ListGlossaryEntries")
 # A second execution fails because of the first.
-CREATE_GLOSSARY: Method[pb.CreateGlossaryRequest, pb.CreateGlossaryResponse] = Method(
-    "CreateGlossary", is_repeatable=False, may_be_hedged=False
-)
-DELETE_GLOSSARY: Method[pb.DeleteGlossaryRequest, pb.DeleteGlossaryResponse] = Method(
-    "DeleteGlossary", is_repeatable=False, may_be_hedged=False
-)
+CREATE_GLOSSARY = Method("CreateGlossary", responses.created_glossary, is_repeatable=False, may_be_hedged=False)
+DELETE_GLOSSARY: Method[pb.DeleteGlossaryRequest, object]
+DELETE_GLOSSARY = Method("DeleteGlossary", is_repeatable=False, may_be_hedged=False)
 
 
 class ClientCore:
@@ -154,15 +147,14 @@ class ClientCore:
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else channel.positive_timeout(timeout)
 
-    async def _translated(self, texts: Sequence[str], limit: Seconds, **options: Any) -> list[Translation]:
-        request = requests.translate_request(texts, **options)
-        if not request.contents:
-            return []
-        response = await self._asked(TRANSLATE_TEXT, request, limit)
-        return responses.translations(response, request)
+    async def _call(self, method: Method[Request, Value], request: Request, limit: Seconds) -> Value:
+        """Call a method; a request of no texts needs no call."""
+        if not getattr(request, "contents", True):
+            return cast("Value", [])
+        return await self._open_calls.unary(method, request, seconds=self._seconds(limit))
 
     async def _translated_one(self, text: str, limit: Seconds, **options: Any) -> Translation:
-        return (await self._translated([text], limit, **options))[0]
+        return (await self._call(TRANSLATE_TEXT, requests.translate_request([text], **options), limit))[0]
 
     def _parts(self, text: str, limit: Seconds, **options: Any) -> AsyncGenerator[ProgressiveTranslation, None]:
         request = requests.progressive_request(text, **options)
@@ -185,17 +177,6 @@ class ClientCore:
         calls = self._open_calls
         return Stream(texts, settings, calls, ordered=ordered, seconds=seconds, max_in_flight=max_in_flight).run()
 
-    async def _explained(self, text: str, limit: Seconds, **options: Any) -> Explanation:
-        request = explanation_request(text, **options)
-        return explanation(await self._asked(EXPLAIN_TRANSLATION, request, limit))
-
-    async def _detected(self, texts: Sequence[str], limit: Seconds) -> list[list[DetectedLanguage]]:
-        request = requests.detection_request(texts)
-        if not request.contents:
-            return []
-        response = await self._asked(DETECT_LANGUAGE, request, limit)
-        return responses.detections(response, expected=len(request.contents))
-
     async def _replayed(self, capsule: Capsule, limit: Seconds) -> list[Replay]:
         return [compared(each, await self._repeated(each, limit)) for each in capsule.exchanges]
 
@@ -205,29 +186,22 @@ class ClientCore:
             again = requests.progressively(request)
             parts = [each async for each in _parts_of(self._open_calls, again, seconds=self._seconds(limit))]
             return responses.whole(parts[-1])
-        response = await self._asked(TRANSLATE_TEXT, request, limit)
-        return responses.translations(response, request)[0]
-
-    async def _models(self, limit: Seconds) -> list[Model]:
-        return responses.models(await self._asked(LIST_MODELS, pb.ListModelsRequest(), limit))
-
-    async def _glossaries(self, limit: Seconds) -> list[StoredGlossary]:
-        return responses.glossaries(await self._asked(LIST_GLOSSARIES, pb.ListGlossariesRequest(), limit))
+        return (await self._call(TRANSLATE_TEXT, request, limit))[0]
 
     async def _glossary_entries(self, name: str, limit: Seconds) -> dict[str, tuple[str, ...]]:
         request = pb.ListGlossaryEntriesRequest(name=requests.checked_text(name, path="name"))
         with about_glossaries():
-            response = await self._asked(LIST_GLOSSARY_ENTRIES, request, limit)
+            response = await self._call(LIST_GLOSSARY_ENTRIES, request, limit)
         return await self._apart(responses.glossary_entries, response)
 
     async def _created(self, name: str, entries: Glossary, limit: Seconds, **others: Any) -> StoredGlossary:
         request = await self._apart(requests.create_glossary, name, entries, **others)
-        return responses.glossary((await self._asked(CREATE_GLOSSARY, request, limit)).glossary)
+        return await self._call(CREATE_GLOSSARY, request, limit)
 
     async def _deleted(self, name: str, limit: Seconds) -> None:
         request = pb.DeleteGlossaryRequest(name=requests.checked_text(name, path="name"))
         with about_glossaries():
-            await self._asked(DELETE_GLOSSARY, request, limit)
+            await self._call(DELETE_GLOSSARY, request, limit)
 
     async def _document(
         self,
@@ -258,7 +232,7 @@ class ClientCore:
     ) -> TranslatedTexts:
         from xuanzang.client._methods.document_jobs import ServerJob  # noqa: PLC0415
 
-        models = await self._models(limit) if memory else []
+        models = await self._call(LIST_MODELS, pb.ListModelsRequest(), limit) if memory else []
         job = await self._apart(ServerJob, texts, models, options, memory=memory, on_progress=on_progress)
         try:
             await self._translate_pending(job, limit)
@@ -288,9 +262,6 @@ class ClientCore:
             return await self._translated_one(item.source, limit, **options)
         except TranslationError as error:
             return error
-
-    async def _asked(self, method: Method[Any, Any], request: Any, limit: Seconds) -> Any:
-        return await self._open_calls.unary(method, request, seconds=self._seconds(limit))
 
     async def _apart(self, work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
         """Do work that takes time and calls no server."""

@@ -8,26 +8,29 @@ from __future__ import annotations
 import enum
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Request = TypeVar("Request")
-Response = TypeVar("Response")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Method(Generic[Request, Response]):
-    """RPC of the service, with its request and response."""
+class Method(Generic[Request, Value]):
+    """RPC of the service with one request and one response."""
 
     rpc: str
     """Its name; latencies are compared among calls of one RPC."""
+    read: Callable[[Any, Request], Value] = lambda response, _: response
+    """Function of the response and the request that returns the value of a call."""
     is_repeatable: bool = True
     """True if a call that a server may have carried out may be sent again."""
     may_be_hedged: bool = True
     """True if a call without an answer may be sent to a second server while the first works on it."""
 
 
-STREAM: Method[object, object] = Method("stream", may_be_hedged=False)
+STREAM: Method[Any, Any] = Method("stream", may_be_hedged=False)
 """A call with many answers; its caller sends requests without an answer again."""
 
 
