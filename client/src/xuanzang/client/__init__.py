@@ -25,7 +25,7 @@ from xuanzang.client._errors import (
     TranslationError,
     UnservedLanguageError,
 )
-from xuanzang.client._values.capsule import Capsule, Exchange
+from xuanzang.client._values.capsule import Capsule, Difference, Exchange, Replay
 from xuanzang.client._values.explanations import (
     Attention,
     AttentionKind,
@@ -39,7 +39,6 @@ from xuanzang.client._values.explanations import (
     TokenAlternative,
 )
 from xuanzang.client._values.options import ProtectedPattern, TLSConfig
-from xuanzang.client._values.replay import Difference, Replay
 from xuanzang.client._values.results import (
     DetectedLanguage,
     DocumentTranslation,

@@ -12,10 +12,9 @@ from xuanzang.client._messages import requests
 from xuanzang.client._methods import core
 from xuanzang.client._methods.core import ClientCore
 from xuanzang.client._methods.stream import TEXTS_IN_FLIGHT
-from xuanzang.client._values.capsule import Capsule
+from xuanzang.client._values.capsule import Capsule, Replay
 from xuanzang.client._values.explanations import AttentionKind, Explanation
 from xuanzang.client._values.options import lists_options
-from xuanzang.client._values.replay import Replay
 from xuanzang.client._values.results import (
     DetectedLanguage,
     DocumentTranslation,

@@ -57,9 +57,9 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _missing(given: Sequence[str], commands: Mapping[str, EntryPoint]) -> str:
-    known = next((each for each in (" ".join(given[:2]), given[0]) if each in KNOWN), None)
-    if known:
-        return f"{known} is a command of the package {KNOWN[known].package}, which is not installed"
+    name = next((each for each in (" ".join(given[:2]), given[0]) if each in KNOWN), None)
+    if name:
+        return f"{name} is a command of the package {KNOWN[name].package}, which is not installed"
     names = {*KNOWN, *commands, "completion"}
     similar = get_close_matches(given[0], names, n=1)
     return f"no command {given[0]!r}{f'; did you mean {similar[0]}?' if similar else ''}; `{_PROGRAM} --help` lists all"
@@ -69,8 +69,8 @@ def _help(commands: Mapping[str, EntryPoint]) -> str:
     lines = [f"usage: {_PROGRAM} COMMAND [ARGUMENT ...]", ""]
     others = {name: entry.value for name, entry in commands.items() if name not in KNOWN}
     for heading, section in SECTIONS.items():
-        found = {name: known.summary for name, known in section.items() if name in commands}
-        lines += _section(heading, found)
+        summaries = {name: known.summary for name, known in section.items() if name in commands}
+        lines += _section(heading, summaries)
     lines += _section("of other packages", others)
     shells = " or ".join(SHELLS)
     lines += _section("this program", {"completion": f"Print what completes commands and flags in {shells}"})
@@ -94,8 +94,8 @@ def _section(heading: str, commands: Mapping[str, str]) -> list[str]:
 
 
 def _versions() -> str:
-    ours = sorted({dist.name for dist in distributions() if (dist.name or "").startswith("xuanzang")})
-    lines = [f"{name} {version(name)}" for name in ours]
+    packages = sorted({dist.name for dist in distributions() if (dist.name or "").startswith("xuanzang")})
+    lines = [f"{name} {version(name)}" for name in packages]
     for library in _LIBRARIES:
         try:
             lines.append(f"{library} {version(library)}")

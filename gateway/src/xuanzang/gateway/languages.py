@@ -188,12 +188,12 @@ def targets_by_source(models: Iterable[Model]) -> dict[str, list[str]]:
 def pivots(models: Iterable[Model]) -> dict[tuple[str, str], str]:
     """Return the language between the two models, by the pairs that no single model translates, in order."""
     listed = list(models)
-    direct, found = _direct(listed), dict[tuple[str, str], str]()
+    direct, between = _direct(listed), dict[tuple[str, str], str]()
     for model in listed:
         for source, targets in _through([model]).items():
             for target in targets - direct.get(source, set()):
-                found.setdefault((source, target), model.pivot_language)
-    return dict(sorted(found.items()))
+                between.setdefault((source, target), model.pivot_language)
+    return dict(sorted(between.items()))
 
 
 def pivoted_targets(models: Iterable[Model]) -> dict[str, list[str]]:

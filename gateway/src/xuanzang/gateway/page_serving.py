@@ -50,9 +50,9 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 
 def page_routes() -> list[Route]:
     """Return the addresses of the page: / and its files below /page/."""
-    found = dict(page_files())
-    index = _route("/", "index.html", found["index.html"])
-    return [index, *(_route(f"/page/{path}", path, content) for path, content in found.items())]
+    contents = dict(page_files())
+    index = _route("/", "index.html", contents["index.html"])
+    return [index, *(_route(f"/page/{path}", path, content) for path, content in contents.items())]
 
 
 def page_files() -> Iterator[tuple[str, bytes]]:
@@ -74,8 +74,8 @@ def _route(address: str, path: str, content: bytes) -> Route:
     headers = {**HEADERS, "content-type": _TYPES[path.rpartition(".")[2]], "etag": tag}
 
     async def answer(request: Request) -> Response:
-        known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
-        if tag in known:
+        tags = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
+        if tag in tags:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers)
 

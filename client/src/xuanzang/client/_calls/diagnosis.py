@@ -47,14 +47,14 @@ def examined(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding
     causes: list[Finding] = []
     for host, port in endpoints(target) or ():
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             causes.append(Finding(text=f"{host} has no address: {error.strerror}"))
             continue
         except UnicodeError:
             causes.append(Finding(text=f"{host} has no address: it is no name that a host can have"))
             continue
-        for address in list(dict.fromkeys((each[0], each[4]) for each in found))[:_MAX_ADDRESSES]:
+        for address in list(dict.fromkeys((each[0], each[4]) for each in addresses))[:_MAX_ADDRESSES]:
             cause = _cause(*address, host=host, tls=tls)
             if cause is None:
                 return None

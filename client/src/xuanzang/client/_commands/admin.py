@@ -155,8 +155,8 @@ def _answers(server: Administration, rpc: str, options: Namespace) -> Iterable[A
         given["name"], _, given["version"] = options.name.partition("/")
     response = server(rpc, kind(**given))
     # An evaluation is the reason for the state of the model, and stands before it.
-    found = [each for field, each in reversed(response.ListFields()) if not field.is_repeated]
-    return found or (response.models if hasattr(response, "models") else _answers(server, "ListModels", Namespace()))
+    messages = [each for field, each in reversed(response.ListFields()) if not field.is_repeated]
+    return messages or (response.models if hasattr(response, "models") else _answers(server, "ListModels", Namespace()))
 
 
 _COMMANDS = (

@@ -10,8 +10,7 @@ from pathlib import Path
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.connection_arguments import Commands
 from xuanzang.client._commands.streams import opened_output, report
-from xuanzang.client._values.capsule import MAX_EXCHANGES, Capsule
-from xuanzang.client._values.replay import Difference, Replay
+from xuanzang.client._values.capsule import MAX_EXCHANGES, Capsule, Difference, Replay
 from xuanzang.client._values.results import Translation
 
 

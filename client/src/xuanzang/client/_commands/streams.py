@@ -62,8 +62,8 @@ def undecodable(text: str, encoding: str) -> str:
         text.encode(encoding, errors="surrogateescape").decode(encoding)
     except UnicodeDecodeError as fault:
         name = encoding.removesuffix("-sig")
-        found = f"not {name.upper()}: {fault.reason} at byte {fault.start}"
-        return f"{found}; --encoding NAME, such as gb18030, says how the file is encoded"
+        reason = f"not {name.upper()}: {fault.reason} at byte {fault.start}"
+        return f"{reason}; --encoding NAME, such as gb18030, says how the file is encoded"
     except UnicodeEncodeError:
         pass  # no text of a file
     return ""

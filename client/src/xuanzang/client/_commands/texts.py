@@ -191,13 +191,13 @@ def _match_as_json(match: GlossaryMatch) -> dict[str, object]:
 
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:
-    known = asdict(hypothesis) | {"finish_reason": hypothesis.finish_reason.name}
+    fields = asdict(hypothesis) | {"finish_reason": hypothesis.finish_reason.name}
     for name in ("tokens", "lost_placeholders"):
-        if not known[name]:
-            del known[name]
+        if not fields[name]:
+            del fields[name]
     if hypothesis.quality is None:
-        del known["quality"]
+        del fields["quality"]
     else:
         names = sorted(flag.name for flag in hypothesis.quality.flags)
-        known["quality"] = {"acceptable_probability": hypothesis.quality.acceptable_probability, "flags": names}
-    return known
+        fields["quality"] = {"acceptable_probability": hypothesis.quality.acceptable_probability, "flags": names}
+    return fields

@@ -164,12 +164,12 @@ def _numbers(kind: Any, names: Sequence[enum.Enum | str], *, path: str) -> Itera
     """
     if isinstance(names, str):
         raise TypeError(f"{path} is a sequence of names")
-    known = _known(kind)
+    numbers = _known(kind)
     for each in names:
         name = each if isinstance(each, str) else each.value if isinstance(each.value, str) else each.name
-        number = {"unspecified": 0, **known}.get(name.lower())
+        number = {"unspecified": 0, **numbers}.get(name.lower())
         if number is None:
-            raise _invalid(path, f"has {name!r}, which is none of {', '.join(known)}")
+            raise _invalid(path, f"has {name!r}, which is none of {', '.join(numbers)}")
         yield number
 
 
@@ -181,10 +181,10 @@ def _known(kind: Any) -> dict[str, int]:
 def _content_format(name: object) -> Any:
     if not isinstance(name, str):
         raise TypeError(f"content_format is a {type(name).__name__}, not a str")
-    known = _known(pb.ContentFormat)
-    if name not in known:
-        raise _invalid("content_format", f"must be one of {', '.join(known)}")
-    return known[name]
+    formats = _known(pb.ContentFormat)
+    if name not in formats:
+        raise _invalid("content_format", f"must be one of {', '.join(formats)}")
+    return formats[name]
 
 
 def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:

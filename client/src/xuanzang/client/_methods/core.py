@@ -27,9 +27,8 @@ from xuanzang.client._messages import requests, responses
 from xuanzang.client._methods.stream import Stream
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.tries import Method
-from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, Replay, compared, messages
 from xuanzang.client._values.options import TLSConfig
-from xuanzang.client._values.replay import Replay, compared
 from xuanzang.client._values.results import (
     DocumentTranslation,
     OnUsage,
@@ -217,9 +216,9 @@ class ClientCore:
 
         file = await self._apart(DocumentFile.of, source, target_language=options.get("target_language"), **reading)
         texts = await self._apart(file.texts)
-        found = await self._document_texts(texts, limit, memory=memory, on_progress=on_progress, **options)
-        written = await self._apart(file.rewritten, found.translations)
-        return DocumentTranslation(content=written.content, summary=found.summary.with_refusals_of(written))
+        translated = await self._document_texts(texts, limit, memory=memory, on_progress=on_progress, **options)
+        written = await self._apart(file.rewritten, translated.translations)
+        return DocumentTranslation(content=written.content, summary=translated.summary.with_refusals_of(written))
 
     async def _document_texts(
         self,
@@ -239,7 +238,7 @@ class ClientCore:
         finally:
             if job.has_unsaved:
                 await self._apart(job.save)
-        return job.finish()
+        return job.translated()
 
     async def _translate_pending(self, job: ServerJob, limit: Seconds) -> None:
         settings, seconds = requests.translation_settings(**job.options), self._seconds(limit)
@@ -249,7 +248,7 @@ class ClientCore:
         async with aclosing(stream.run()) as items:
             async for item in items:
                 result = await self._result_or_retry(item, job.options, limit)
-                if job.record(item.source, result):
+                if job.record(item.source, job.answer(result)):
                     await self._apart(job.save)
 
     async def _result_or_retry(

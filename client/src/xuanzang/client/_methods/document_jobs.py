@@ -31,15 +31,11 @@ _IRRELEVANT = ("return_scores", "token_details", "return_provenance", "partial_o
 _COPIED = {FinishReason.UNSERVED_LANGUAGE: Copied.UNSERVED_LANGUAGE, FinishReason.COPIED: Copied.NOTHING_TO_TRANSLATE}
 
 
-class ServerJob:
+class ServerJob(Job):
     """The translation of one document by the models of a server.
 
     Args:
         models: Models of the server; needed with a memory only.
-        memory: Memory to look in and to add to; None: none.
-
-    Raises:
-        ValueError: The memory is damaged.
     """
 
     def __init__(
@@ -55,34 +51,23 @@ class ServerJob:
         """Options of its texts."""
         self._models = models
         key = key_function(models, self.options) if memory else None
-        self._job = Job(texts, memory=memory, key=key, on_progress=on_progress)
         self._sentences = 0
-        self.pending = self._job.pending
-        """Texts to ask for, each once, in the order of the document."""
-        self.save = self._job.save
-
-    @property
-    def has_unsaved(self) -> bool:
-        """True if the memory lacks translations."""
-        return self._job.has_unsaved
+        super().__init__(texts, memory=memory, key=key, on_progress=on_progress)
 
     def count(self, usage: Usage) -> None:
         """Count what a call has used."""
         self._sentences += usage.sentences
 
-    def record(self, text: str, result: Translation | TranslationError) -> bool:
-        """Record the result of a text, and return True if `save` is due.
+    def translated(self) -> TranslatedTexts:
+        """Return the translations."""
+        return self.finish(sentences=self._sentences)
+
+    def answer(self, result: Translation | TranslationError) -> Answer:
+        """Return the answer for a text.
 
         Raises:
             TranslationError: The error concerns other texts as well.
         """
-        return self._job.record(text, self._answer(result))
-
-    def finish(self) -> TranslatedTexts:
-        """Return the translations."""
-        return self._job.finish(sentences=self._sentences)
-
-    def _answer(self, result: Translation | TranslationError) -> Answer:
         if isinstance(result, TranslationError):
             # Any other error concerns the other texts as well.
             is_of_the_text = all(each.field.startswith("content") for each in result.violations)
@@ -127,8 +112,8 @@ def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyF
     manifests = sorted(model.manifest_sha256 for model in models if may_answer(model, options))
     if not all(manifests) or not manifests:
         return None
-    known = {name: value for name, value in options.items() if value is not None and name not in _IRRELEVANT}
-    request = json.dumps([manifests, known], sort_keys=True, default=asdict).encode()
+    relevant = {name: value for name, value in options.items() if value is not None and name not in _IRRELEVANT}
+    request = json.dumps([manifests, relevant], sort_keys=True, default=asdict).encode()
     return lambda text: hashlib.sha256(request + b"\0" + text.encode("utf-8", errors="surrogatepass")).digest()
 
 

@@ -104,13 +104,13 @@ class Addresses:
         """Avoid an address that failed, for longer each time."""
         with self._lock:
             address = self._addresses[number]
-            known, now = address.failures, self._clock()
+            failures, now = address.failures, self._clock()
             # Calls that failed together are one failure: the time grows only when it has passed.
-            if not known or not self._is_ejected(number):
+            if not failures or not self._is_ejected(number):
                 address.failures += 1
-                seconds = min(_LONGEST_EJECTION, _FIRST_EJECTION * 2.0 ** min(known, 16))
+                seconds = min(_LONGEST_EJECTION, _FIRST_EJECTION * 2.0 ** min(failures, 16))
                 address.avoided_until = now + seconds * (1 + 0.2 * self._random())
-        if not known:
+        if not failures:
             _LOGGER.warning("%s does not answer: %s", address.name, reason)
 
     def _is_ejected(self, number: int) -> bool:

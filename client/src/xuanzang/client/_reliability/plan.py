@@ -49,22 +49,22 @@ class Shared:
     def of_caller(self, caller: Hashable) -> Shared:
         """Return this state with throttles and a budget of one caller: servers divide their room by callers."""
         with self._lock:
-            found = self._callers.pop(caller, None)
-            if found is None:
+            state = self._callers.pop(caller, None)
+            if state is None:
                 throttles = [Throttle(self.clock) for _ in self.throttles]
-                found = replace(self, throttles=throttles, budget=RetryBudget(), _callers=OrderedDict(), _lock=Lock())
-            self._callers[caller] = found
+                state = replace(self, throttles=throttles, budget=RetryBudget(), _callers=OrderedDict(), _lock=Lock())
+            self._callers[caller] = state
             if len(self._callers) > _MAX_CALLERS:
                 self._callers.popitem(last=False)
-            return found
+            return state
 
     def waits(self, shape: CallShape) -> dict[int, float]:
         """Return the addresses that would refuse a call, each with the seconds until another try."""
         if all(each.has_refused_nothing for each in self.throttles):
             return {}
         draw = self.random()
-        found = ((number, each.wait(shape, draw)) for number, each in enumerate(self.throttles))
-        return {number: wait for number, wait in found if wait is not None}
+        waits = ((number, each.wait(shape, draw)) for number, each in enumerate(self.throttles))
+        return {number: wait for number, wait in waits if wait is not None}
 
     @property
     def missing(self) -> FirstContact | None:

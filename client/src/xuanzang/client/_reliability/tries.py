@@ -130,10 +130,10 @@ class Latencies:
             Seconds, or None while too few requests of this size have been answered.
         """
         with self._lock:
-            known = sorted(self._by_class.get((rpc, size.bit_length()), ()))
-        if len(known) < MIN_SAMPLES:
+            latencies = sorted(self._by_class.get((rpc, size.bit_length()), ()))
+        if len(latencies) < MIN_SAMPLES:
             return None
-        quantile = known[min(len(known) - 1, int(QUANTILE * len(known)))]
+        quantile = latencies[min(len(latencies) - 1, int(QUANTILE * len(latencies)))]
         return max(FLOOR_SECONDS, MULTIPLE * quantile)
 
 

@@ -1,9 +1,9 @@
-"""Replay capsules: files that hold requests, their answers, and how these were made."""
+"""Replay capsules: files that hold requests and their answers, and the comparison of answers with recorded ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
 
+from xuanzang.client._errors import ServerFaultError, StatusCode
 from xuanzang.client._output import replaced_file
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -25,6 +26,9 @@ MAX_BYTES = 64 * 2**20
 _NOTE = "This file holds the texts of a user and their translations. Share it as you would share those."
 PROGRESSIVE_METHOD = "TranslateTextProgressively"
 _METHODS = ("TranslateText", "StreamTranslateText", PROGRESSIVE_METHOD)
+# Fields that describe an answer's origin and do not change it.
+_CIRCUMSTANCES = {"provenance.method", "provenance.sentences", "provenance.pivot.sentences"}
+_EXCERPT_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +129,9 @@ def _require_replayable(request: pb.TranslateTextRequest, translation: pb.Transl
     if any(each.finish_reason == pb.FINISH_REASON_DEADLINE for each in translation.hypotheses):
         raise ValueError(f"{path}.translation was cut at its deadline and depends on the time, so it has no replay")
     if translation.provenance.method not in _METHODS:
-        known = ", ".join(_METHODS)
+        methods = ", ".join(_METHODS)
         method = translation.provenance.method
-        raise ValueError(f"{path}.translation.provenance.method must be one of {known}, is {method!r}")
+        raise ValueError(f"{path}.translation.provenance.method must be one of {methods}, is {method!r}")
 
 
 def _as_json(exchange: Exchange) -> dict[str, Any]:
@@ -172,3 +176,97 @@ def _parsed(value: object, message: Message, *, path: str) -> bytes:
     except ParseError as error:
         raise ValueError(f"{path}: {error}") from error
     return message.SerializeToString(deterministic=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A field with another value than in the capsule."""
+
+    field: str
+    """Path to the field, such as "provenance.kernels" or "hypotheses[0].text"."""
+    recorded: str
+    """Value in the capsule, text from the first difference on; floating-point numbers in hexadecimal."""
+    replayed: str
+    """Value now."""
+    first_byte: int | None = None
+    """Index of the first byte that differs in the UTF-8 of a text; None for other values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Result of one request of a capsule."""
+
+    translation: Translation
+    """The new answer."""
+    conditions: tuple[Difference, ...]
+    """Differences in what an answer depends on: model, precision, kernels, versions, options in effect."""
+    answer: tuple[Difference, ...]
+    """Differences between the answers."""
+
+    @property
+    def is_identical(self) -> bool:
+        """True if the hypotheses are the same, byte for byte."""
+        return not self.answer
+
+
+def compared(exchange: Exchange, translation: Translation) -> Replay:
+    """Compare a new answer with the recorded one.
+
+    Raises:
+        ServerFaultError: The new answer has no provenance.
+    """
+    if translation.exchange is None:
+        raise ServerFaultError("the server does not say how it translates: it is too old", code=StatusCode.INTERNAL)
+    (_, recorded), (_, replayed) = messages(exchange), messages(translation.exchange)
+    conditions = tuple(_differences("provenance", recorded.provenance, replayed.provenance))
+    for each in (recorded, replayed):
+        each.ClearField("provenance")
+    answer = tuple(_differences("", recorded, replayed))
+    return Replay(translation=translation, conditions=conditions, answer=answer)
+
+
+def _differences(path: str, old: Message, new: Message) -> Iterator[Difference]:
+    """Yield the fields of two messages of one type that differ."""
+    before, after = dict(_values(path, old)), dict(_values(path, new))
+    for name in before | after:
+        recorded, replayed = before.get(name), after.get(name)
+        if recorded == replayed:
+            continue
+        if isinstance(recorded, str) and isinstance(replayed, str) and name.endswith("].text"):
+            yield _of_texts(name, recorded, replayed)
+        else:
+            yield Difference(field=name, recorded=_shown(recorded), replayed=_shown(replayed))
+
+
+def _values(path: str, message: Message) -> Iterator[tuple[str, object]]:
+    """Yield every value that is set in a message, at any depth, with its path."""
+    for field, content in message.ListFields():
+        name = f"{path}.{field.name}".removeprefix(".")
+        if name in _CIRCUMSTANCES:
+            continue
+        elements = [(f"{name}[{index}]", each) for index, each in enumerate(content)] if field.is_repeated else []
+        for where, value in elements or [(name, content)]:
+            if isinstance(value, Message):
+                yield from _values(where, value)
+            else:
+                # Hexadecimal: the same bits, and not only numbers that look alike.
+                yield where, value.hex() if isinstance(value, float) else value
+
+
+def _of_texts(name: str, recorded: str, replayed: str) -> Difference:
+    common = _common_length(recorded, replayed)
+    return Difference(
+        field=name,
+        recorded=repr(recorded[common : common + _EXCERPT_CHARACTERS]),
+        replayed=repr(replayed[common : common + _EXCERPT_CHARACTERS]),
+        first_byte=_common_length(recorded.encode(), replayed.encode()),
+    )
+
+
+def _common_length(one: str | bytes, other: str | bytes) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else str(value)

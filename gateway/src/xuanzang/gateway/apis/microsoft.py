@@ -124,10 +124,10 @@ class Microsoft(Api):
         texts = await call.apart(partial(self._texts, call.parameters))
         pairs = targets_by_source(await call.client.list_models(timeout=call.seconds))
         detections = await call.client.detect_languages(texts, timeout=call.seconds)
-        for index, found in enumerate(detections):
-            if not found:
+        for index, languages in enumerate(detections):
+            if not languages:
                 raise bad_request(f"body[{index}]", "must be a text that tells its language")
-        return JSONResponse([_detected(found, pairs) for found in detections])
+        return JSONResponse([_detected(languages, pairs) for languages in detections])
 
     async def languages(self, call: Call) -> Response:
         """Answer /languages: those of texts to translate; there are no others."""
@@ -196,7 +196,7 @@ def _translated(row: tuple[Translated, ...], targets: list[str], *, is_detected:
     return {"detectedLanguage": detected, "translations": translations}
 
 
-def _detected(found: list[DetectedLanguage], sources: Mapping[str, Any]) -> dict[str, Any]:
+def _detected(languages: list[DetectedLanguage], sources: Mapping[str, Any]) -> dict[str, Any]:
     listed = [
         {
             "language": each.code,
@@ -204,7 +204,7 @@ def _detected(found: list[DetectedLanguage], sources: Mapping[str, Any]) -> dict
             "isTranslationSupported": source_for(each.code, sources) is not None,
             "isTransliterationSupported": False,
         }
-        for each in found
+        for each in languages
     ]
     return listed[0] | ({"alternatives": listed[1:]} if len(listed) > 1 else {})
 

@@ -74,7 +74,7 @@ class DeepLGlossaries:
     async def all(self, call: Call) -> Response:
         """List those of one pair of languages."""
         groups = _groups(await call.client.list_glossaries(timeout=call.seconds))
-        listed = [_glossary(name, held[0]) for name, held in groups.items() if len(held) == 1]
+        listed = [_glossary(name, dictionaries[0]) for name, dictionaries in groups.items() if len(dictionaries) == 1]
         return JSONResponse({"glossaries": listed})
 
     async def create(self, call: Call) -> Response:
@@ -88,21 +88,21 @@ class DeepLGlossaries:
     async def one(self, call: Call) -> Response:
         """Return one of one pair."""
         glossary_id = call.path["glossary_id"]
-        held = await _held(call, glossary_id)
-        if len(held) > 1:
+        dictionaries = await _stored(call, glossary_id)
+        if len(dictionaries) > 1:
             raise bad_request("glossary_id", "has several pairs of languages: use version 3 of the API")
-        return JSONResponse(_glossary(glossary_id, held[0]))
+        return JSONResponse(_glossary(glossary_id, dictionaries[0]))
 
     async def delete(self, call: Call) -> Response:
         """Delete one."""
-        for each in await _held(call, call.path["glossary_id"]):
+        for each in await _stored(call, call.path["glossary_id"]):
             await call.client.delete_glossary(each.name, timeout=call.seconds)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def entries(self, call: Call) -> Response:
         """Return the entries of one; of several translations of a term, the first is DeepL's one."""
-        held = await _held(call, call.path["glossary_id"])
-        return Response(await _tsv(call, held[0]), media_type=_TSV)
+        dictionaries = await _stored(call, call.path["glossary_id"])
+        return Response(await _tsv(call, dictionaries[0]), media_type=_TSV)
 
     async def pairs(self, call: Call) -> Response:
         """Return the pairs of languages that glossaries may have: those of the server's models."""
@@ -119,7 +119,9 @@ class DeepLGlossaries:
     async def all_multilingual(self, call: Call) -> Response:
         """List all."""
         groups = _groups(await call.client.list_glossaries(timeout=call.seconds))
-        return JSONResponse({"glossaries": [_multilingual(name, held) for name, held in groups.items()]})
+        return JSONResponse(
+            {"glossaries": [_multilingual(name, dictionaries) for name, dictionaries in groups.items()]}
+        )
 
     async def create_multilingual(self, call: Call) -> Response:
         """Store one."""
@@ -136,31 +138,31 @@ class DeepLGlossaries:
     async def one_multilingual(self, call: Call) -> Response:
         """Return one."""
         glossary_id = call.path["glossary_id"]
-        return JSONResponse(_multilingual(glossary_id, await _held(call, glossary_id)))
+        return JSONResponse(_multilingual(glossary_id, await _stored(call, glossary_id)))
 
     async def change_multilingual(self, call: Call) -> Response:
         """Rename one, or add entries to its dictionaries."""
         call.ignore_others(("name", "dictionaries", "auth_key"))
         changes = await call.apart(partial(_dictionaries, call.parameters))
         glossary_id, name = call.path["glossary_id"], call.parameters.text("name")
-        held = await _held(call, glossary_id)
-        for each in held if name else ():
+        dictionaries = await _stored(call, glossary_id)
+        for each in dictionaries if name else ():
             await _store(call, each.name, await _as_dictionary(call, each), name or "", replace=True)
         for dictionary in changes:
-            same = _of_pair(held, dictionary)
+            same = _of_pair(dictionaries, dictionary)
             old = await call.client.list_glossary_entries(same.name, timeout=call.seconds) if same else {}
             stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
             merged = {**dictionary, "entries": old | dictionary["entries"]}
-            await _store(call, stored_as, merged, name or _display_name(glossary_id, held), replace=True)
+            await _store(call, stored_as, merged, name or _display_name(glossary_id, dictionaries), replace=True)
         return await self.one_multilingual(call)
 
     async def entries_multilingual(self, call: Call) -> Response:
         """Return the entries of a dictionary."""
-        held = await _held(call, call.path["glossary_id"])
+        stored = await _stored(call, call.path["glossary_id"])
         source, target = (call.parameters.text(name) for name in ("source_lang", "target_lang"))
         dictionaries = [
             _languages(each) | {"entries": await _tsv(call, each), "entries_format": "tsv"}
-            for each in held
+            for each in stored
             if source in (None, each.source_language.upper(), each.source_language)
             and target in (None, each.target_language.upper(), each.target_language)
         ]
@@ -173,24 +175,24 @@ class DeepLGlossaries:
         call.ignore_others((*_DICTIONARY, "auth_key"))
         dictionary = await call.apart(partial(_dictionary, call.parameters))
         glossary_id = call.path["glossary_id"]
-        held = await _held(call, glossary_id)
-        same = _of_pair(held, dictionary)
+        dictionaries = await _stored(call, glossary_id)
+        same = _of_pair(dictionaries, dictionary)
         stored_as = same.name if same else _dictionary_name(glossary_id, dictionary)
-        name = _display_name(glossary_id, held)
+        name = _display_name(glossary_id, dictionaries)
         stored = await _store(call, stored_as, dictionary, name, replace=True)
         return JSONResponse(_languages(stored) | {"entry_count": stored.entry_count})
 
     async def delete_dictionary(self, call: Call) -> Response:
         """Delete a dictionary of one."""
-        held = await _held(call, call.path["glossary_id"])
+        dictionaries = await _stored(call, call.path["glossary_id"])
         wanted = {
             "source_language": _given(call.parameters, "source_lang").lower(),
             "target_language": _given(call.parameters, "target_lang").lower(),
         }
-        found = _of_pair(held, wanted)
-        if found is None:
+        dictionary = _of_pair(dictionaries, wanted)
+        if dictionary is None:
             raise _missing("the glossary has no such dictionary")
-        await call.client.delete_glossary(found.name, timeout=call.seconds)
+        await call.client.delete_glossary(dictionary.name, timeout=call.seconds)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -204,11 +206,11 @@ async def glossary_for(call: BaseCall, glossary_id: str, *, source: str | None, 
     Raises:
         RefusedError: There is none, or nothing in it for the pair.
     """
-    held = await _held(call, glossary_id)
-    if len(held) == 1:
+    dictionaries = await _stored(call, glossary_id)
+    if len(dictionaries) == 1:
         # The server says it, if the languages are others.
-        return held[0].name
-    for each in held:
+        return dictionaries[0].name
+    for each in dictionaries:
         if base(each.target_language) == base(target) and base(source or "") in ("", base(each.source_language)):
             return each.name
     raise bad_request("glossary_id", "has no dictionary for these languages")
@@ -291,19 +293,19 @@ def _suffix(source: str, target: str) -> str:
     return f".{source}-{target}".lower()
 
 
-async def _held(call: BaseCall, glossary_id: str) -> list[StoredGlossary]:
+async def _stored(call: BaseCall, glossary_id: str) -> list[StoredGlossary]:
     """Return the glossaries of an id, which may also be the whole name of one, such as `terms.zh-en`."""
     stored = await call.client.list_glossaries(timeout=call.seconds)
-    held = _groups(stored).get(glossary_id) or [each for each in stored if each.name == glossary_id]
-    if not held:
+    dictionaries = _groups(stored).get(glossary_id) or [each for each in stored if each.name == glossary_id]
+    if not dictionaries:
         raise _missing(_NO_GLOSSARY)
-    return held
+    return dictionaries
 
 
 async def _create(call: BaseCall, name: str, dictionaries: list[dict[str, Any]]) -> tuple[str, list[StoredGlossary]]:
     """Store dictionaries under a new id, all or none."""
-    held = await call.client.list_glossaries(timeout=call.seconds)
-    taken = _groups(held).keys() | {each.name for each in held}
+    existing = await call.client.list_glossaries(timeout=call.seconds)
+    taken = _groups(existing).keys() | {each.name for each in existing}
     glossary_id = new_id(name)
     if any(glossary_id.endswith(_suffix(each["source_language"], each["target_language"])) for each in dictionaries):
         # Otherwise it would be read as the dictionary of another glossary.
@@ -365,17 +367,19 @@ def _dictionary(given: Parameters) -> dict[str, Any]:
     }
 
 
-def _of_pair(held: Iterable[StoredGlossary], dictionary: Mapping[str, Any]) -> StoredGlossary | None:
+def _of_pair(dictionaries: Iterable[StoredGlossary], dictionary: Mapping[str, Any]) -> StoredGlossary | None:
     pair = dictionary["source_language"], dictionary["target_language"]
-    return next((each for each in held if (each.source_language.lower(), each.target_language.lower()) == pair), None)
+    return next(
+        (each for each in dictionaries if (each.source_language.lower(), each.target_language.lower()) == pair), None
+    )
 
 
 def _dictionary_name(glossary_id: str, dictionary: Mapping[str, Any]) -> str:
     return glossary_id + _suffix(dictionary["source_language"], dictionary["target_language"])
 
 
-def _display_name(glossary_id: str, held: Iterable[StoredGlossary]) -> str:
-    return next((each.display_name for each in held if each.display_name), glossary_id)
+def _display_name(glossary_id: str, dictionaries: Iterable[StoredGlossary]) -> str:
+    return next((each.display_name for each in dictionaries if each.display_name), glossary_id)
 
 
 def _given(parameters: Parameters, name: str) -> str:
@@ -419,10 +423,10 @@ def _glossary(glossary_id: str, stored: StoredGlossary) -> dict[str, Any]:
     }
 
 
-def _multilingual(glossary_id: str, held: list[StoredGlossary]) -> dict[str, Any]:
+def _multilingual(glossary_id: str, dictionaries: list[StoredGlossary]) -> dict[str, Any]:
     return {
         "glossary_id": glossary_id,
-        "name": _display_name(glossary_id, held),
-        "dictionaries": [_languages(each) | {"entry_count": each.entry_count} for each in held],
+        "name": _display_name(glossary_id, dictionaries),
+        "dictionaries": [_languages(each) | {"entry_count": each.entry_count} for each in dictionaries],
         "creation_time": _CREATION_TIME,
     }

@@ -118,11 +118,11 @@ def _translation(result: Translated, *, source: str | None, has_model: bool) -> 
     return translation
 
 
-def _likeliest(found: Sequence[DetectedLanguage], listed: Iterable[str]) -> dict[str, Any]:
-    if not found:
+def _likeliest(languages: Sequence[DetectedLanguage], listed: Iterable[str]) -> dict[str, Any]:
+    if not languages:
         return {"language": "und", "confidence": 0.0, "isReliable": False}
-    code = source_for(found[0].code, listed) or found[0].code
-    return {"language": code, "confidence": found[0].confidence, "isReliable": False}
+    code = source_for(languages[0].code, listed) or languages[0].code
+    return {"language": code, "confidence": languages[0].confidence, "isReliable": False}
 
 
 def _data(**lists: list[Any]) -> Response:

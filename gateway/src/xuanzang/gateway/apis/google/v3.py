@@ -141,8 +141,8 @@ class GoogleV3:
         _require(*parent_violations(request.parent))
         if request.filter:
             raise bad_request("filter", "must be unset: all glossaries are listed")
-        held = await call.client.list_glossaries(timeout=call.seconds)
-        page, following = page_of(held, size=request.page_size, token=request.page_token)
+        stored = await call.client.list_glossaries(timeout=call.seconds)
+        page, following = page_of(stored, size=request.page_size, token=request.page_token)
         listed = [_glossary(glossary_resource(request.parent, each.name), each) for each in page]
         return types.ListGlossariesResponse.pb()(glossaries=listed, next_page_token=following)
 

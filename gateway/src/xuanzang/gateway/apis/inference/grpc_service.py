@@ -101,11 +101,11 @@ class _InferenceService:
         return v2.ServerMetadataResponse(name=named, version=version(named), extensions=EXTENSIONS)
 
     async def model_metadata(self, request: Any, call: BaseCall) -> Message:
-        found = await self._versions(request, call)
+        models = await self._versions(request, call)
         tensor = v2.ModelMetadataResponse.TensorMetadata
         return v2.ModelMetadataResponse(
             name=request.name,
-            versions=[each.version for each in found],
+            versions=[each.version for each in models],
             platform=PLATFORM,
             inputs=[tensor(name=INPUT, datatype=BYTES, shape=[-1])],
             outputs=[tensor(name=OUTPUT, datatype=BYTES, shape=[-1])],
@@ -149,10 +149,10 @@ class _InferenceService:
 
     async def trace_setting(self, request: v2.TraceSettingRequest, call: BaseCall) -> Message:
         await self._inferences.require_served(request.model_name, call=call)
-        asked = {name: list(each.value) for name, each in request.settings.items()}
+        settings = {name: list(each.value) for name, each in request.settings.items()}
         kind = v2.TraceSettingResponse.SettingValue
         return v2.TraceSettingResponse(
-            settings={name: kind(value=values) for name, values in trace_settings(asked).items()}
+            settings={name: kind(value=values) for name, values in trace_settings(settings).items()}
         )
 
     async def log_setting(self, request: v2.LogSettingsRequest, call: BaseCall) -> Message:

@@ -113,11 +113,11 @@ class InferenceHttp:
 
     async def model_metadata(self, call: Call) -> Response:
         """Answer /v2/models/NAME."""
-        found = await self._inferences.versions(*_named(call), call=call)
+        models = await self._inferences.versions(*_named(call), call=call)
         return JSONResponse(
             {
                 "name": call.path["name"],
-                "versions": [each.version for each in found],
+                "versions": [each.version for each in models],
                 "platform": PLATFORM,
                 "inputs": [{"name": INPUT, "datatype": BYTES, "shape": [-1]}],
                 "outputs": [{"name": OUTPUT, "datatype": BYTES, "shape": [-1]}],
@@ -193,11 +193,11 @@ class InferenceHttp:
     def _read(self, call: Call) -> tuple[Inference, bool]:
         """Return an inference, and whether to answer in binary."""
         header, tensors = _parted(call)
-        asked = json_object(header)
-        _require_members(asked, _INFERENCE, "")
-        if asked.get("model_name", call.path["name"]) != call.path["name"]:
+        members = json_object(header)
+        _require_members(members, _INFERENCE, "")
+        if members.get("model_name", call.path["name"]) != call.path["name"]:
             raise bad_request("model_name", "must be that of the address")
-        inputs, outputs = (_list_of_objects(asked, name) for name in ("inputs", "outputs"))
+        inputs, outputs = (_list_of_objects(members, name) for name in ("inputs", "outputs"))
         require_tensor(
             [str(tensor.get("name")) for tensor in inputs],
             datatype=str(inputs[0].get("datatype")) if inputs else "",
@@ -209,9 +209,9 @@ class InferenceHttp:
         for index, each in enumerate(outputs):
             _require_members(each, _OUTPUT, f"outputs[{index}].")
         name, wanted = _named(call)
-        parameters = _parameters(asked)
+        parameters = _parameters(members)
         inference = Inference(
-            id=_text(asked, "id"),
+            id=_text(members, "id"),
             model=name,
             version=wanted,
             elements=_elements(tensor, tensors, self._inferences.max_texts),
@@ -291,15 +291,15 @@ def _parameters(of: Mapping[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def _list_of_objects(asked: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    value = asked.get(name) or []
+def _list_of_objects(members: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    value = members.get(name) or []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise bad_request(name, "must be a list of objects")
     return value
 
 
-def _text(asked: Mapping[str, Any], name: str) -> str:
-    value = asked.get(name) or ""
+def _text(members: Mapping[str, Any], name: str) -> str:
+    value = members.get(name) or ""
     if not isinstance(value, str):
         raise bad_request(name, "must be a string")
     return value

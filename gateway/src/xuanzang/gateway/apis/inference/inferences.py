@@ -195,10 +195,10 @@ class Inferences:
             TranslationError: The server refused the call, or failed.
         """
         models = await call.client.list_models(timeout=call.seconds)
-        found = [each for each in models if is_among((each,), name, version)]
-        if not found:
+        matching = [each for each in models if is_among((each,), name, version)]
+        if not matching:
             raise not_found(f"model {served_model(name, version)!r} is not served")
-        return found
+        return matching
 
     async def require_served(self, name: str, *, call: BaseCall) -> None:
         """Refuse callers whom the server would not answer, and a model that it does not have.

@@ -95,70 +95,73 @@ class JsonApi(Api):
 
     async def translate(self, call: Call) -> Response:
         """Answer /v1/translate."""
-        asked = await call.apart(partial(_read, messages.TranslateRequest, call))
+        request = await call.apart(partial(_read, messages.TranslateRequest, call))
         return await answered(
-            call.limited(asked.timeout_seconds),
-            lambda _: self._job(asked),
+            call.limited(request.timeout_seconds),
+            lambda _: self._job(request),
             lambda _, results: {"translations": [rendered(each) for each in results]},
         )
 
-    def _job(self, asked: messages.TranslateRequest) -> TranslationJob:
-        texts = checked_texts(asked.texts, field="texts", maximum=self._max_texts)
-        source, target = asked.source_language, asked.target_language
-        return TranslationJob(texts=texts, source=source, target=target, options=_options(asked))
+    def _job(self, request: messages.TranslateRequest) -> TranslationJob:
+        texts = checked_texts(request.texts, field="texts", maximum=self._max_texts)
+        source, target = request.source_language, request.target_language
+        return TranslationJob(texts=texts, source=source, target=target, options=_options(request))
 
     async def stream(self, call: Call) -> Response:
         """Answer /v1/translate/stream; an error before the first part sets the HTTP status."""
-        asked = await call.apart(partial(_read, messages.StreamRequest, call))
-        source = asked.source_language
-        options = _options(asked) | {"source_language": source, "target_language": asked.target_language}
-        seconds = call.limited(asked.timeout_seconds).seconds
-        parts = call.client.translate_progressively(asked.text, timeout=seconds, **options)
+        request = await call.apart(partial(_read, messages.StreamRequest, call))
+        source = request.source_language
+        options = _options(request) | {"source_language": source, "target_language": request.target_language}
+        seconds = call.limited(request.timeout_seconds).seconds
+        parts = call.client.translate_progressively(request.text, timeout=seconds, **options)
         first = await anext(parts)
         return _stream(_events(call, first, parts, source))
 
     async def explain(self, call: Call) -> Response:
         """Answer /v1/explain."""
-        asked = await call.apart(partial(_read, messages.ExplainRequest, call))
+        request = await call.apart(partial(_read, messages.ExplainRequest, call))
         explanation = await call.client.explain(
-            asked.text,
-            source_language=asked.source_language,
-            target_language=asked.target_language,
-            model=asked.model,
-            attention_kinds=asked.attention_kinds,
-            attention_layers=asked.attention_layers,
-            attention_heads=asked.attention_heads,
-            timeout=call.limited(asked.timeout_seconds).seconds,
-            **asked.options.model_dump(exclude_none=True),
+            request.text,
+            source_language=request.source_language,
+            target_language=request.target_language,
+            model=request.model,
+            attention_kinds=request.attention_kinds,
+            attention_layers=request.attention_layers,
+            attention_heads=request.attention_heads,
+            timeout=call.limited(request.timeout_seconds).seconds,
+            **request.options.model_dump(exclude_none=True),
         )
         log_models(call, [explanation.translation])
-        source = asked.source_language or explanation.translation.detected_language
+        source = request.source_language or explanation.translation.detected_language
         return await _explained(explanation, source)
 
     async def detect(self, call: Call) -> Response:
         """Answer /v1/detect."""
-        asked = await call.apart(partial(_read, messages.DetectRequest, call))
-        texts = checked_texts(asked.texts, field="texts", maximum=self._max_texts)
-        found = await call.client.detect_languages(texts, timeout=call.seconds)
+        request = await call.apart(partial(_read, messages.DetectRequest, call))
+        texts = checked_texts(request.texts, field="texts", maximum=self._max_texts)
+        detections = await call.client.detect_languages(texts, timeout=call.seconds)
         listed = [
-            [{"language": each.code, "confidence": each.confidence, "script": each.script or None} for each in some]
-            for some in found
+            [
+                {"language": each.code, "confidence": each.confidence, "script": each.script or None}
+                for each in languages
+            ]
+            for languages in detections
         ]
         return JSONResponse({"detections": listed})
 
     async def models(self, call: Call) -> Response:
         """Answer /v1/models."""
         names = messages.Model.model_fields
-        found = await call.client.list_models(timeout=call.seconds)
-        models = [{name: getattr(each, name) for name in names} for each in found]
+        served = await call.client.list_models(timeout=call.seconds)
+        listed = [{name: getattr(each, name) for name in names} for each in served]
         # OpenAI's API has the same address.
-        return JSONResponse({"models": models, "object": "list", "data": listed_pairs(found)})
+        return JSONResponse({"models": listed, "object": "list", "data": listed_pairs(served)})
 
     async def glossaries(self, call: Call) -> Response:
         """Answer /v1/glossaries."""
         names = messages.Glossary.model_fields
-        held = await call.client.list_glossaries(timeout=call.seconds)
-        return JSONResponse({"glossaries": [{name: getattr(each, name) for name in names} for each in held]})
+        stored = await call.client.list_glossaries(timeout=call.seconds)
+        return JSONResponse({"glossaries": [{name: getattr(each, name) for name in names} for each in stored]})
 
     async def openapi(self, _: object) -> Response:
         """Answer /openapi.json."""
@@ -170,9 +173,9 @@ def _read(kind: type[Asked], call: Call) -> Asked:
     return validated(kind, call.body, names={"glossary": "glossary_entries"})
 
 
-def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:
-    given = asked.options.model_dump(exclude_none=True)
-    given |= asked.model_dump(include=_BESIDE_OPTIONS, exclude_none=True)
+def _options(request: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:
+    given = request.options.model_dump(exclude_none=True)
+    given |= request.model_dump(include=_BESIDE_OPTIONS, exclude_none=True)
     if "sampling" in given:
         given["sampling"] = SamplingOptions(**given["sampling"])
     return cast("TranslateOptions", given)

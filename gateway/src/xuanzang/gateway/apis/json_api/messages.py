@@ -423,5 +423,5 @@ def schemas(kinds: Iterable[type[Message]]) -> dict[str, Any]:
 
     pairs = [(kind, "validation") for kind in kinds]
     _, definitions = models_json_schema(pairs, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    found: dict[str, Any] = definitions["$defs"]
-    return found
+    schemas_by_name: dict[str, Any] = definitions["$defs"]
+    return schemas_by_name
