@@ -204,7 +204,7 @@ def client(client_type: type[Client], script: Script) -> Client:
 
 
 def environment(address: Any, *, measured: bool = True) -> Any:
-    # A process with limits of its own cannot write coverage data.
+    # Coverage data would not fit into the limits of a process.
     dropped = ("PYTHON", "LC_", "LANG", *(() if measured else ("COVERAGE_",)))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     return clean | {"XUANZANG_ADDRESS": address}
@@ -224,7 +224,7 @@ def run(script: Script) -> Any:
         address: Any = script.address,
         before: str | None = None,
     ) -> Any:
-        """`before` is a command of the shell; `preexec_fn` would fork a process in which gRPC's threads run."""
+        """`before` is a command of the shell; `preexec_fn` would fork this process while gRPC's threads run."""
         content = given if isinstance(given, bytes) else given.encode()
         shell = ("sh", "-c", f'{before}; exec "$@"', "sh") if before else ()
         done: subprocess.CompletedProcess[bytes] = subprocess.run(

@@ -20,7 +20,7 @@ class _Own(_Shared):
     """Serve something."""
 
     name: str = Field(default="", description="Name that is shown.")
-    """What readers of the source see."""
+    """Text that readers of the source see."""
     port: int = 2
     """Another port, 10% off."""
 

@@ -42,7 +42,7 @@ def test_every_name_stays_in_its_folder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the current folder, with models and a letter, inside of which and beside which nothing is to change."""
+    """Return the current folder, with models and a letter; commands must change nothing in it or around it."""
     for folder in ("beside", "home", "home/models", "home/models/zh-en", "home/models/zh-en/1"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "letter.txt").write_text("mine\n")

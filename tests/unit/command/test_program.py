@@ -1,4 +1,4 @@
-"""The program `xuanzang`: what its commands are, and what it says of those that are missing."""
+"""The program `xuanzang`: its commands, and its messages about missing ones."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def ended_with(arguments: list[str]) -> object:
 
 @pytest.fixture(params=["folder", "missing", "bytes", "long"])
 def wrong(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Return a path of what is no file of text."""
+    """Return a path that is not a text file."""
     path = tmp_path / ("x" * 300 if request.param == "long" else f"{request.param}.md")
     if request.param == "folder":
         path.mkdir()

@@ -14,7 +14,7 @@ async def test_an_open_loop_that_is_behind_gets_no_further_behind(monkeypatch: p
     now = 0.0
 
     def slow_clock() -> float:
-        """Return the time on a machine on which five milliseconds pass between any two looks at the clock."""
+        """Return the time of a clock that advances by five milliseconds whenever it is read."""
         nonlocal now
         now += 0.005
         return now

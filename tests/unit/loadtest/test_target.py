@@ -1,4 +1,4 @@
-"""Which connection a call of a load test takes."""
+"""Connections of a load test."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_addresses_in_turn()
     other = asyncio.create_task(begin("other"))
     cancelled = asyncio.create_task(begin("third"))
     await asyncio.sleep(0)
-    # What has begun without waiting.
+    # Calls that have begun without waiting.
     assert begun == ["crowd"] * 4
     cancelled.cancel()
     await other

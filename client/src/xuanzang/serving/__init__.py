@@ -1,1 +1,1 @@
-"""What the commands that serve share: the order of calls, the networks of callers, log lines."""
+"""Parts that server and gateway share: the order of calls, networks of callers, log lines."""

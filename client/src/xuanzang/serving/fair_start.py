@@ -1,4 +1,4 @@
-"""The order in which commands that serve begin calls: network addresses take turns, so a crowd delays no other."""
+"""Order in the beginning of calls: network addresses take turns, so that a crowd delays no other address."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 
 _BEGUN_AT_ONCE: Final = 4
 MAX_WAITING: Final = 4096
-"""Maximum calls that have arrived and not begun, for those who wait for room."""
+"""Maximum calls that have arrived and not begun; `room` waits for fewer."""
 # Calls in progress of a large caller, such as a gateway, may all fail at once while many others have pauses.
 _LONGEST_PAUSE = 5.0
 _SEVERAL_SECONDS = 1.0
-# Beyond this delay of a turn, in which earlier calls go on, one waiting call begins, the next ones after as long again.
+# If a turn is later than this, because earlier calls run, it begins one call, and the next turn is as much later.
 _LATE_SECONDS = 0.003
 
 Key = tuple[str, bool]
@@ -170,7 +170,7 @@ class FairStart:
         self._next = self._loop.call_later(pause, self._go_on) if pause else self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Begin the next calls, one of each line after the other, of those that do not pause."""
+        """Begin the next calls: one of each line that does not pause, in turn."""
         now = self._loop.time()
         late, self._begun, self._next = now - self._due, 0, None
         if now < self._late_until:

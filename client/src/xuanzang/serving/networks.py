@@ -24,7 +24,7 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 @lru_cache(1024)
 def network_of(host: str) -> str:
-    """Return the network by which a caller is counted: the first 64 bits of an IPv6 address, else the host itself.
+    """Return the network that counts a caller: the first 64 bits of an IPv6 address, else the host itself.
 
     Args:
         host: Host as `ip_of` takes it, without a port.

@@ -27,6 +27,20 @@ _STATUSES: Mapping[StatusCode, HTTPStatus] = MappingProxyType(
         StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
+_CODES: Mapping[HTTPStatus, StatusCode] = MappingProxyType(
+    {
+        HTTPStatus.BAD_REQUEST: StatusCode.INVALID_ARGUMENT,
+        HTTPStatus.UNAUTHORIZED: StatusCode.UNAUTHENTICATED,
+        HTTPStatus.FORBIDDEN: StatusCode.PERMISSION_DENIED,
+        HTTPStatus.NOT_FOUND: StatusCode.NOT_FOUND,
+        HTTPStatus.CONFLICT: StatusCode.ALREADY_EXISTS,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: StatusCode.RESOURCE_EXHAUSTED,
+        HTTPStatus.TOO_MANY_REQUESTS: StatusCode.RESOURCE_EXHAUSTED,
+        HTTPStatus.NOT_IMPLEMENTED: StatusCode.UNIMPLEMENTED,
+        HTTPStatus.SERVICE_UNAVAILABLE: StatusCode.UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT: StatusCode.DEADLINE_EXCEEDED,
+    }
+)
 _UNAVAILABLE_SECONDS = 1.0
 SHOWN_FAULTS = 10
 _SHOWN_CHARACTERS = 200
@@ -64,6 +78,11 @@ class Fault:
         object.__setattr__(self, "violation_count", count)
         object.__setattr__(self, "violations", shown)
         object.__setattr__(self, "reason", self.reason or self.status.name.lower())
+
+    @property
+    def code(self) -> StatusCode:
+        """Canonical code of the status, for APIs that have these."""
+        return _CODES.get(self.status, StatusCode.INTERNAL)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -137,8 +156,10 @@ def not_offered(message: str) -> RefusedError:
     return RefusedError(Fault(status=HTTPStatus.NOT_IMPLEMENTED, message=message))
 
 
-def fault_of(error: TranslationError) -> Fault:
-    """Return what a failed call of the gRPC service is in HTTP."""
+def fault_of(error: RefusedError | TranslationError) -> Fault:
+    """Return the fault of a refused request, or of a failed call of the gRPC service."""
+    if isinstance(error, RefusedError):
+        return error.fault
     status = _STATUSES.get(error.code, HTTPStatus.BAD_GATEWAY)
     retry_after = error.retry_after
     if status is HTTPStatus.TOO_MANY_REQUESTS and retry_after is None:

@@ -1,4 +1,4 @@
-"""What callers are told who give the wrong address, port or TLS settings."""
+"""Messages about a wrong address, port or TLS settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def credentials(*, ask_client: bool = False) -> grpc.ServerCredentials:
 
 @pytest.fixture
 def free_port() -> Iterator[int]:
-    """Return a port that refuses connections: it is bound, and nobody listens."""
+    """Return a port that refuses connections: it is bound, and nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -73,7 +73,7 @@ def closing_port() -> Iterator[int]:
 
 
 def refusal(client_type: type[Client], address: Any, tls: TLSConfig | None = None) -> str:
-    """Call a server in vain, and return what is said of it."""
+    """Call a server in vain, and return the message."""
     with pytest.raises(ServerUnavailableError) as raised:
         client_type(address, tls=tls).translate_one("a")
     return raised.value.message
@@ -129,7 +129,7 @@ def test_every_address_is_named_with_what_is_wrong_there(
 def test_a_wrong_port_is_told_long_before_the_timeout(run: Any, free_port: int) -> None:
     began = time.monotonic()
     code, _, error = run("translate", "a", address=f"127.0.0.1:{free_port}")
-    # The timeout is a minute; what is measured is that nobody waits for it.
+    # Half of the timeout, which is a minute.
     assert time.monotonic() - began < 30
     assert code == 3
     assert f"no server answers: 127.0.0.1:{free_port} refuses connections" in error

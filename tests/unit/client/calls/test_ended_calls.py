@@ -1,4 +1,4 @@
-"""What a call leaves behind: its gRPC object must not wait for the garbage collector.
+"""Ended calls: their gRPC objects must not wait for the garbage collector.
 
 The collector runs once more while Python ends. gRPC's threads are gone then, and the object's end waits for ever for a
 lock that one of them held.

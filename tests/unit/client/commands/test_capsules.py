@@ -1,4 +1,4 @@
-"""How translations were made: written with them as JSON, or kept in a capsule and replayed."""
+"""Provenance of translations: written with them as JSON, or kept in a capsule and replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `xuanzang`: what it sends, writes and exits with."""
+"""The command `xuanzang`: requests, output, exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clients ask of an explanation, and what they make of the answer."""
+"""Requests for explanations, and the reading of the answers."""
 
 from __future__ import annotations
 

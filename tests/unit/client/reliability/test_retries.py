@@ -151,7 +151,7 @@ def test_a_call_that_one_server_never_answers_is_answered_by_another(
 
 
 def stop_after_two(script: Script, received: Callable[[Any], Iterator[Any]] = iter) -> None:
-    """Let a server answer two texts of a stream, of those that are received, and stop."""
+    """Let a server answer two of the texts of a stream, and stop."""
     answer = script.on_stream
 
     def stop(requests: Any, context: Any) -> Iterator[Any]:
@@ -165,7 +165,7 @@ def test_texts_without_an_answer_are_sent_once_more_to_another_address(
     client_type: type[Client], serve: Callable[..., Script]
 ) -> None:
     stopping, other = serve(), serve()
-    # It stops when nothing is being sent any more.
+    # It stops once no message is on its way.
     stop_after_two(stopping, lambda requests: iter(list(requests)))
     results = client_type([stopping.address, other.address]).translate_stream(iter("abcde"), max_in_flight=5)
     assert [(each.index, each.translation.text) for each in results] == list(enumerate("ABCDE"))

@@ -65,7 +65,7 @@ class World:
         return plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=delay))
 
     def sends(self, *, timeout: float = 2.0, size: int = 100) -> bool:
-        """Whether a new call would be sent now; it is not answered."""
+        """Return whether a new call would be sent now; it is not answered."""
         plan = self.plan(timeout=timeout, size=size)
         try:
             return bool(plan.step().tries)
@@ -197,7 +197,7 @@ def test_a_call_that_can_wait_is_sent_when_the_server_asked() -> None:
 
 @dataclass(slots=True)
 class Crowd:
-    """What became of calls that came faster than they could be answered."""
+    """Results of calls that came faster than the server could answer them."""
 
     tries: int = 0
     failed: int = 0
@@ -205,7 +205,7 @@ class Crowd:
 
 
 def crowd(world: World, *, calls: int, per_second: float, capacity: float, timeout: float) -> Crowd:
-    """Let calls come to a server that answers in turn, and refuses what it would not answer within a second."""
+    """Let calls come to a server that answers in turn, and refuses any that would wait longer than a second."""
     found, free_at, order = Crowd(), world.now, itertools.count()
     # Time, order among equals, plan of the call if it has begun, number of its try if that is answered then.
     events: list[tuple[float, int, CallPlan | None, int | None]] = []

@@ -1,4 +1,4 @@
-"""Replay capsules: what they keep, which files are refused, and how answers are compared."""
+"""Replay capsules: content, refused files, comparison of answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def changed(**fields: Any) -> pb.Translation:
 
 @pytest.fixture
 def answering(script: Script) -> Script:
-    """Return a server that answers every text as it is recorded."""
+    """Return a server that gives every text its recorded answer."""
     script.on_translate = lambda request, context: pb.TranslateTextResponse(
         translations=[ANSWER] * len(request.contents), model="zh-en", model_version="2"
     )

@@ -15,7 +15,7 @@ USED = Usage(characters=12, sentences=3)
 
 @pytest.fixture
 def counting(script: Script) -> Script:
-    """Return a server that says of every call what it has used."""
+    """Return a server that reports the usage of every call."""
     for name in ("on_translate", "on_stream", "on_progressive"):
         setattr(script, name, counted(getattr(script, name)))
     return script

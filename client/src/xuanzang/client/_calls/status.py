@@ -189,7 +189,7 @@ def _retry_after(status: status_pb2.Status) -> float | None:
 
 
 def _details(status: status_pb2.Status, name: str) -> Iterator[Any]:
-    """Yield the details of one type of google.rpc, for which our messages have the same encoding."""
+    """Yield the details of one type of google.rpc; our messages have the same encoding."""
     for detail in status.details:
         if detail.type_url.rpartition("/")[2] == f"google.rpc.{name}":
             with suppress(DecodeError):

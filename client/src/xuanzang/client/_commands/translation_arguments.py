@@ -83,23 +83,46 @@ _TEXTS: Mapping[str, Mapping[str, Any]] = {
 }
 TEXTS = tuple(_TEXTS)
 """Flags for texts over a limit, and for languages and pairs without a model."""
-_DETAILS: Mapping[str, Mapping[str, Any]] = {
+_SAMPLING: Mapping[str, Mapping[str, Any]] = {
+    "--sample": {"action": "store_true", "help": "draw tokens at random; implied by the options below"},
+    "--top-k": _value("top_k", "N", "draw among the N most likely tokens", type=int),
+    "--top-p": _value("top_p", "X", "draw among the most likely tokens that together reach probability X", type=float),
+    "--temperature": _value("temperature", "X", "below 1: more likely tokens; above 1: rarer tokens", type=float),
+    "--seed": _value("seed", "N", "repeat the draws of an earlier call with the same seed", type=int),
+}
+_OUTPUT: Mapping[str, Mapping[str, Any]] = {
+    "-o --output": _value(
+        "output",
+        "FILE",
+        "file to write instead of standard output; it is replaced once the results are whole",
+        type=Path,
+    ),
+    "--scores": _switch("return_scores", "write the score in nats and a tab before each hypothesis"),
+    "--json": {"action": "store_true", "help": "write one JSON object per text"},
+    "--token-details": _switch("token_details", "with --json: write score and source span of every token"),
+    "--provenance": _switch("return_provenance", "with --json: write how each translation was made"),
+    "--quality": _switch("return_quality", "with --json: write how far to trust each hypothesis"),
+    "--capsule": _value(
+        "capsule",
+        "FILE",
+        "file to write the requests and their answers to, for `xuanzang replay`; it holds the texts",
+        type=Path,
+    ),
+    "--progressive": {"action": "store_true", "help": "write each part of a translation as soon as it is final"},
+}
+_PARTS: Mapping[str, Mapping[str, Any]] = {
     "--alternatives": _switch("return_alternatives", "write hypotheses that differ right after the target prefix"),
     "--partial-on-deadline": _switch(
         "partial_on_deadline", "with --progressive: when time runs out, end with the best translation so far"
     ),
-    "--scores": _switch("return_scores", "write the score in nats and a tab before each hypothesis"),
-    "--token-details": _switch("token_details", "with --json: write score and source span of every token"),
-    "--provenance": _switch("return_provenance", "with --json: write how each translation was made"),
-    "--quality": _switch("return_quality", "with --json: write how far to trust each hypothesis"),
 }
-_FLAGS = {**_SEARCH, **_TERMS, **_TEXTS, **_DETAILS}
+_FLAGS = {**_SEARCH, **_TERMS, **_TEXTS, **_SAMPLING, **_OUTPUT, **_PARTS}
 
 
 def add_options(group: argparse._ArgumentGroup, flags: Iterable[str]) -> None:
     """Add flags of options."""
     for flag in flags:
-        group.add_argument(flag, **_FLAGS[flag])
+        group.add_argument(*flag.split(), **_FLAGS[flag])
 
 
 def given_options(arguments: argparse.Namespace) -> TranslateOptions:
@@ -199,43 +222,11 @@ def add_translate(commands: Commands, shared: argparse.ArgumentParser) -> argpar
         choices=("text", "html", "xml"),
         help="how texts are written; a file or standard input with html or xml is one text",
     )
-    options = "--alternatives", "--partial-on-deadline", *TEXTS
-    add_options(command.add_argument_group("translation"), (*SEARCH, *options))
-    add_options(command.add_argument_group("terms"), TERMS)
-    _add_sampling(command.add_argument_group("sampling"))
-    _add_output(command.add_argument_group("output"))
+    for title, flags in (
+        ("translation", (*SEARCH, *_PARTS, *TEXTS)),
+        ("terms", TERMS),
+        ("sampling", _SAMPLING),
+        ("output", _OUTPUT),
+    ):
+        add_options(command.add_argument_group(title), flags)
     return command
-
-
-def _add_sampling(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--sample", action="store_true", help="draw tokens at random; implied by the options below")
-    group.add_argument("--top-k", type=int, metavar="N", help="draw among the N most likely tokens")
-    group.add_argument(
-        "--top-p", type=float, metavar="X", help="draw among the most likely tokens that together reach probability X"
-    )
-    group.add_argument(
-        "--temperature", type=float, metavar="X", help="below 1: more likely tokens; above 1: rarer tokens"
-    )
-    group.add_argument("--seed", type=int, metavar="N", help="repeat the draws of an earlier call with the same seed")
-
-
-def _add_output(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="file to write instead of standard output; it is replaced once the results are whole",
-    )
-    add_options(group, ("--scores",))
-    group.add_argument("--json", action="store_true", help="write one JSON object per text")
-    add_options(group, ("--token-details", "--provenance", "--quality"))
-    group.add_argument(
-        "--capsule",
-        type=Path,
-        metavar="FILE",
-        help="file to write the requests and their answers to, for `xuanzang replay`; it holds the texts",
-    )
-    group.add_argument(
-        "--progressive", action="store_true", help="write each part of a translation as soon as it is final"
-    )

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from xuanzang.client import StatusCode, TranslateOptions, TranslationError
 from xuanzang.gateway.apis.deeplx import KEY_HINT
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, routes_of
 from xuanzang.gateway.entry.parameters import UNSERVED, required_text, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, chinese_name_of, code_of, targets_by_source, unless_automatic
@@ -36,7 +36,7 @@ class Hcfy(Api):
     def routes(self) -> list[Route]:
         """Address of the call."""
         style = ApiStyle(name="hcfy", render=render, key_parameters=("token",), key_hint=KEY_HINT)
-        return [Route("/hcfy", Endpoint(self.translate, style, self._state), methods=["POST"])]
+        return routes_of([("POST", "/hcfy", self.translate)], style, self._state)
 
     async def translate(self, call: Call) -> Response:
         """Answer /hcfy: into the first language of two or, if the text is in it, into the second."""

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.apis.deeplx import KEY_HINT
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, SharedState, Variant, routes_of
 from xuanzang.gateway.entry.parameters import (
     UNSERVED,
     Parameters,
@@ -54,7 +54,7 @@ class ImmersiveTranslate(Api):
     @property
     def routes(self) -> list[Route]:
         """Addresses that are only its own, which are MTranServer's."""
-        return [Route("/imme", Endpoint(self.translate, self._style, self._state), methods=["POST"])]
+        return routes_of([("POST", "/imme", self.translate)], self._style, self._state)
 
     async def translate(self, call: Call) -> Response:
         """Answer /imme."""

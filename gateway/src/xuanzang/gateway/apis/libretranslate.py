@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.documents import SUFFIXES
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, SharedState, Variant, routes_of
 from xuanzang.gateway.entry.parameters import UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, RefusedError
 from xuanzang.gateway.languages import listed_pivots, name_of, pivoted_targets, targets_by_source
@@ -101,17 +101,11 @@ class LibreTranslate(Api):
             ("GET", "/languages", self.languages, opened),
             ("GET", "/frontend/settings", self.frontend_settings, opened),
         ]
-        return [
-            *(
-                Route(
-                    path,
-                    Endpoint(handler, keys, self._state, variants=self._variants.get(path, ())),
-                    methods=methods.split(),
-                )
-                for methods, path, handler, keys in calls
-            ),
-            Route("/spec", self.spec, methods=["GET"]),
+        routes = [
+            routes_of([(methods, path, handler)], keys, self._state, variants=self._variants.get(path, ()))[0]
+            for methods, path, handler, keys in calls
         ]
+        return [*routes, Route("/spec", self.spec, methods=["GET"])]
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate."""

@@ -10,14 +10,14 @@ from http import HTTPStatus
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.client import DocumentTranslation, TranslateOptions, TranslationError
+from xuanzang.client import TranslateOptions
 from xuanzang.gateway.apis.libretranslate import STYLE
 from xuanzang.gateway.documents.store import DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
-from xuanzang.gateway.entry.endpoints import Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Call, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import UNSERVED, unserved
-from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+from xuanzang.gateway.errors import Fault, RefusedError
 
 _READ = frozenset({"source", "target", UNSERVED})
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
@@ -41,19 +41,16 @@ class LibreTranslateFiles:
     def routes(self) -> list[Route]:
         """Addresses of files."""
         style = replace(STYLE, key_parameters=(), key_hint=_HEADER_HINT, reads_parameters=False)
-        upload = Endpoint(
-            self.translate,
-            style,
-            self._state,
-            limit=self._state.limits.uploads,
-            max_bytes=self._settings.max_document_bytes,
-            seconds=self._settings.document_timeout_seconds,
-        )
+        limits = {
+            "limit": self._state.limits.uploads,
+            "max_bytes": self._settings.max_document_bytes,
+            "seconds": self._settings.document_timeout_seconds,
+        }
         # The address has the secret of the file, so a browser can open it; logs have addresses without parameters.
-        download = Endpoint(self.download, replace(STYLE, needs_key=False), self._state)
+        opened = replace(STYLE, needs_key=False)
         return [
-            Route("/translate_file", upload, methods=["POST"]),
-            Route("/download_file/{name}", download, methods=["GET"]),
+            *routes_of([("POST", "/translate_file", self.translate)], style, self._state, **limits),
+            *routes_of([("GET", "/download_file/{name}", self.download)], opened, self._state),
         ]
 
     async def translate(self, call: Call) -> Response:
@@ -62,20 +59,15 @@ class LibreTranslateFiles:
         self._store.require_room(holder)
         upload = await call.apart(partial(read_upload, call.headers, call.body))
         options, address = _options(upload, call.ignored), self._address(call)
-
-        async def work() -> DocumentTranslation:
-            try:
-                return await self._translator.translate(
-                    upload.content,
-                    options,
-                    suffix=upload.suffix,
-                    client=call.client,
-                    holder=holder,
-                    columns=upload.columns,
-                )
-            except TranslationError as error:
-                raise RefusedError(fault_of(error)) from error
-
+        work = partial(
+            self._translator.translate,
+            upload.content,
+            options,
+            suffix=upload.suffix,
+            client=call.client,
+            holder=holder,
+            columns=upload.columns,
+        )
         document = self._store.add(work, holder=holder, suffix=upload.suffix)
         try:
             await document.settled.wait()

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from xuanzang.client import DetectedLanguage, TranslateOptions
 from xuanzang.gateway.entry.callers import key_in
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Variant, routes_of
 from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import (
@@ -84,9 +84,8 @@ class Microsoft(Api):
     def routes(self) -> list[Route]:
         """Address that is only its own."""
         style = ApiStyle(name="microsoft", render=render, key_parameters=("subscription-key",), key_hint=_KEY_HINT)
-        token = Endpoint(self.issue_token, style, self._state)
         paths = ("/sts/v1.0/issueToken", "/sts/v1.0/issuetoken")
-        return [Route(path, token, methods=["GET", "POST"]) for path in paths]
+        return routes_of([("GET POST", path, self.issue_token) for path in paths], style, self._state)
 
     async def translate(self, call: Call) -> Response:
         """Answer /translate: each text in each target language, one after the other, within the call's deadline."""

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.apis.deeplx import KEY_HINT
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState, Variant
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, SharedState, Variant, routes_of
 from xuanzang.gateway.entry.parameters import (
     TRUTH_VALUES,
     UNSERVED,
@@ -50,8 +50,8 @@ class MTranServer(Api):
         """Addresses that are only its own."""
         kiss = ApiStyle(name="kiss_translator", render=render, key_parameters=("token",), key_hint=KEY_HINT)
         return [
-            Route("/translate/batch", Endpoint(self.batch, self._style, self._state), methods=["POST"]),
-            Route("/kiss", Endpoint(self.kiss, kiss, self._state), methods=["POST"]),
+            *routes_of([("POST", "/translate/batch", self.batch)], self._style, self._state),
+            *routes_of([("POST", "/kiss", self.kiss)], kiss, self._state),
         ]
 
     async def translate(self, call: Call) -> Response:

@@ -156,10 +156,8 @@ def _reason(error: Exception) -> str:
     match error:
         case DocumentError():
             return str(error).removeprefix("the document: ")[:_REASON_CHARACTERS]
-        case TranslationError():
+        case RefusedError() | TranslationError():
             return fault_of(error).description
-        case RefusedError():
-            return error.fault.description
         case TimeoutError():
             return "the translation took too long"
         case _:

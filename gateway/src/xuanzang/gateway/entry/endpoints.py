@@ -7,7 +7,7 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any, Final, Self, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
@@ -180,6 +181,21 @@ class _Request:
     """Names of parameters without an effect."""
 
 
+def routes_of(
+    calls: Iterable[tuple[str, str, Handler]], style: ApiStyle, state: SharedState, **limits: Any
+) -> list[Route]:
+    """Return the routes of calls.
+
+    Args:
+        calls: Methods with spaces between them, or "" for any; address; handler.
+        limits: Keyword arguments of `Endpoint`.
+    """
+    return [
+        Route(path, Endpoint(handler, style, state, **limits), methods=methods.split() or None)
+        for methods, path, handler in calls
+    ]
+
+
 class Api:
     """Handlers of one API."""
 
@@ -274,9 +290,7 @@ class Endpoint:
             held.enter_context(self._limit.held(call.caller.holder))
             work = self._handled(request.variant.handler, call)
             return await within(work, deadline=call.deadline, health=self._state.health, hung_up=receive)
-        except RefusedError as error:
-            fault = error.fault
-        except TranslationError as error:
+        except (RefusedError, TranslationError) as error:
             fault = fault_of(error)
         except HungUpError:
             raise

@@ -17,7 +17,6 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -39,18 +38,6 @@ _LOGGER = logging.getLogger(__name__)
 _IDLE_SECONDS = 60.0
 """Time that a stream waits for its next message."""
 _Context: TypeAlias = "grpc.ServicerContext"
-_CODES: Mapping[int, grpc.StatusCode] = {
-    HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
-    HTTPStatus.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
-    HTTPStatus.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
-    HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    HTTPStatus.CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    HTTPStatus.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    HTTPStatus.NOT_IMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
-    HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
-}
 _OPTIONS = (
     # A second gateway on the same port must fail, not get half of the callers.
     ("grpc.so_reuseport", 0),
@@ -205,7 +192,7 @@ class _Entry(grpc.GenericRpcHandler):
                 try:
                     yield self._admitted(method, metadata, log, context, peer, held)
                 except (RefusedError, TranslationError) as error:
-                    fault = error.fault if isinstance(error, RefusedError) else fault_of(error)
+                    fault = fault_of(error)
                 except (_GoneError, CancelledError):
                     code = grpc.StatusCode.CANCELLED
                 except GeneratorExit:
@@ -333,7 +320,7 @@ def _key_in(metadata: Mapping[str, str]) -> str | None:
 
 def code_of(fault: Fault) -> grpc.StatusCode:
     """Return the code of a fault."""
-    return _CODES.get(fault.status, grpc.StatusCode.INTERNAL)
+    return grpc.StatusCode[fault.code.name]
 
 
 class _Status(NamedTuple):

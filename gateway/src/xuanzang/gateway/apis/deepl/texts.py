@@ -16,7 +16,7 @@ from starlette.routing import Route
 from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.apis.deepl.documents import FORMALITIES, DeepLDocuments
 from xuanzang.gateway.apis.deepl.glossaries import NAMES, DeepLGlossaries, glossary_for
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, Handler, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Handler, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import TRUTH_VALUES, UNSERVED, Choice, Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import base, listed_pivots, name_of, pivots, targets_by_source, unless_automatic
@@ -100,18 +100,15 @@ class DeepL(Api):
             *DeepLGlossaries().calls,
             *self._documents.calls,
         ]
-        routes = [
-            Route(path, Endpoint(handler, style, self._state), methods=methods.split())
-            for methods, path, handler in calls
-        ]
         uploading = replace(style, key_parameters=(), reads_parameters=False)
         max_bytes = self._state.settings.max_document_bytes + FORM_BYTES
-        upload = Endpoint(
-            self._documents.upload, uploading, self._state, limit=self._state.limits.uploads, max_bytes=max_bytes
-        )
-        routes.append(Route("/v2/document", upload, methods=["POST"]))
-        refusal = Endpoint(self.refuse, style, self._state)
-        return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
+        upload, limit = ("POST", "/v2/document", self._documents.upload), self._state.limits.uploads
+        refused = [("", "/v2/{rest:path}", self.refuse), ("", "/v3/{rest:path}", self.refuse)]
+        return [
+            *routes_of(calls, style, self._state),
+            *routes_of([upload], uploading, self._state, limit=limit, max_bytes=max_bytes),
+            *routes_of(refused, style, self._state),
+        ]
 
     async def translate(self, call: Call) -> Response:
         """Answer /v2/translate."""

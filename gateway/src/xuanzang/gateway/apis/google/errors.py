@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import TRUTH_VALUES, Parameters
 from xuanzang.gateway.errors import Fault, bad_request, not_offered
-
-_WORDS: Mapping[int, str] = MappingProxyType(
-    {
-        HTTPStatus.BAD_REQUEST: "INVALID_ARGUMENT",
-        HTTPStatus.UNAUTHORIZED: "UNAUTHENTICATED",
-        HTTPStatus.FORBIDDEN: "PERMISSION_DENIED",
-        HTTPStatus.NOT_FOUND: "NOT_FOUND",
-        HTTPStatus.CONFLICT: "ALREADY_EXISTS",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "RESOURCE_EXHAUSTED",
-        HTTPStatus.TOO_MANY_REQUESTS: "RESOURCE_EXHAUSTED",
-        HTTPStatus.NOT_IMPLEMENTED: "UNIMPLEMENTED",
-        HTTPStatus.SERVICE_UNAVAILABLE: "UNAVAILABLE",
-        HTTPStatus.GATEWAY_TIMEOUT: "DEADLINE_EXCEEDED",
-    }
-)
 
 
 def render(fault: Fault) -> Response:
     """Return an error in Google's form."""
-    word = _WORDS.get(fault.status, "INTERNAL")
     error: dict[str, Any] = {
         "code": fault.status.value,
         "message": fault.description,
-        "status": word,
+        "status": fault.code.name,
         # Version 2 has these; clients of version 3 leave them.
         "errors": [{"message": fault.description, "domain": "global", "reason": _reason(fault)}],
     }
@@ -81,7 +63,7 @@ def refusals(state: SharedState) -> list[Route]:
         await asyncio.sleep(0)
         raise not_offered("the gateway has no such call of Google's API, or lacks the extra google")
 
-    return [Route("/v3/projects/{rest:path}", Endpoint(refuse, STYLE, state))]
+    return routes_of([("", "/v3/projects/{rest:path}", refuse)], STYLE, state)
 
 
 def _reason(fault: Fault) -> str:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from xuanzang.client import ContentFormat, DetectedLanguage, TranslateOptions
 from xuanzang.gateway.apis.google.errors import STYLE, render, require_json
 from xuanzang.gateway.apis.google.names import Languages, display_names, served_model
-from xuanzang.gateway.entry.endpoints import Api, Call, Endpoint, Handler
+from xuanzang.gateway.entry.endpoints import Api, Call, routes_of
 from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.languages import listed_pivots, source_for, unless_automatic
@@ -45,15 +45,8 @@ class GoogleV2(Api):
         """Addresses of the API."""
         style = replace(STYLE, render=_render)
         root = "/language/translate/v2"
-        handlers: dict[str, Handler] = {
-            root: self.translate,
-            f"{root}/detect": self.detect,
-            f"{root}/languages": self.languages,
-        }
-        return [
-            Route(path, Endpoint(handler, style, self._state), methods=["GET", "POST"])
-            for path, handler in handlers.items()
-        ]
+        handlers = (("", self.translate), ("/detect", self.detect), ("/languages", self.languages))
+        return routes_of([("GET POST", root + path, handler) for path, handler in handlers], style, self._state)
 
     async def translate(self, call: Call) -> Response:
         """Answer /language/translate/v2."""

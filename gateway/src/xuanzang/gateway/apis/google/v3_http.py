@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from xuanzang.gateway.apis.google.errors import STYLE, require_json
 from xuanzang.gateway.apis.google.v3 import GoogleV3
-from xuanzang.gateway.entry.endpoints import Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Call, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_number
 from xuanzang.gateway.errors import Fault, RefusedError
 
@@ -58,7 +58,7 @@ class GoogleV3Http:
             made = await answer(request, call)
             return await call.apart(lambda: JSONResponse(json_format.MessageToDict(made)))
 
-        return Route(path, Endpoint(handle, style, self._state), methods=[method])
+        return routes_of([(method, path, handle)], style, self._state)[0]
 
 
 def _read(kind: type[Message], call: Call) -> Message:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.apis.google.errors import STYLE, render
 from xuanzang.gateway.apis.google.names import google_code
-from xuanzang.gateway.entry.endpoints import Api, Call, Endpoint
+from xuanzang.gateway.entry.endpoints import Api, Call, routes_of
 from xuanzang.gateway.entry.parameters import UNSERVED, checked_texts, required_text, unserved
 from xuanzang.gateway.errors import Fault
 from xuanzang.gateway.languages import unless_automatic
@@ -34,11 +34,8 @@ class GoogleWeb(Api):
     def routes(self) -> list[Route]:
         """Addresses of the calls."""
         style = replace(STYLE, render=lambda fault: render(_named(fault)))
-        handlers = {"/translate_a/single": self.single, "/translate_a/t": self.several}
-        return [
-            Route(path, Endpoint(handler, style, self._state), methods=["GET", "POST"])
-            for path, handler in handlers.items()
-        ]
+        calls = [("GET POST", "/translate_a/single", self.single), ("GET POST", "/translate_a/t", self.several)]
+        return routes_of(calls, style, self._state)
 
     async def single(self, call: Call) -> Response:
         """Answer /translate_a/single: one text, as an object with `dj=1`, else as nested lists."""

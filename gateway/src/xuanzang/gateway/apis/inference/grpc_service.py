@@ -7,24 +7,30 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from xuanzang.client import TranslationError
+from xuanzang.gateway.apis.inference.descriptions import (
+    EXTENSIONS,
+    config_of,
+    index_of,
+    log_settings,
+    metadata_of,
+    statistics_of,
+    trace_settings,
+)
 from xuanzang.gateway.apis.inference.inferences import (
     BYTES,
-    EXTENSIONS,
     INPUT,
     OUTPUT,
-    PLATFORM,
     Inference,
     Inferences,
     Inferred,
     is_among,
     joined_raw,
-    log_settings,
     require_tensor,
     split_raw,
-    trace_settings,
 )
 from xuanzang.gateway.entry.endpoints import BaseCall
 from xuanzang.gateway.entry.grpc_calls import GrpcHandler, GrpcMethod, GrpcService, code_of
@@ -101,51 +107,19 @@ class _InferenceService:
         return v2.ServerMetadataResponse(name=named, version=version(named), extensions=EXTENSIONS)
 
     async def model_metadata(self, request: Any, call: BaseCall) -> Message:
-        models = await self._versions(request, call)
-        tensor = v2.ModelMetadataResponse.TensorMetadata
-        return v2.ModelMetadataResponse(
-            name=request.name,
-            versions=[each.version for each in models],
-            platform=PLATFORM,
-            inputs=[tensor(name=INPUT, datatype=BYTES, shape=[-1])],
-            outputs=[tensor(name=OUTPUT, datatype=BYTES, shape=[-1])],
-        )
+        return ParseDict(metadata_of(request.name, await self._versions(request, call)), v2.ModelMetadataResponse())
 
     async def model_config(self, request: Any, call: BaseCall) -> Message:
         await self._versions(request, call)
-        config = v2.ModelConfig(
-            name=request.name,
-            platform=PLATFORM,
-            backend="xuanzang",
-            input=[v2.ModelInput(name=INPUT, data_type=v2.TYPE_STRING, dims=[-1])],
-            output=[v2.ModelOutput(name=OUTPUT, data_type=v2.TYPE_STRING, dims=[-1])],
-        )
-        return v2.ModelConfigResponse(config=config)
+        return ParseDict({"config": config_of(request.name)}, v2.ModelConfigResponse())
 
     async def model_statistics(self, request: Any, call: BaseCall) -> Message:
         counted = await self._inferences.counted(request.name, request.version, call=call)
-        return v2.ModelStatisticsResponse(
-            model_stats=[
-                v2.ModelStatistics(
-                    name=model.name,
-                    version=model.version,
-                    last_inference=counts.last_milliseconds,
-                    inference_count=counts.texts,
-                    execution_count=counts.inferences,
-                    inference_stats=v2.InferStatistics(
-                        success=v2.StatisticDuration(count=counts.inferences, ns=counts.nanoseconds)
-                    ),
-                )
-                for model, counts in counted
-            ]
-        )
+        return ParseDict(statistics_of(counted), v2.ModelStatisticsResponse())
 
     async def repository_index(self, _request: Message, call: BaseCall) -> Message:
         models = await call.client.list_models(timeout=call.seconds)
-        index = v2.RepositoryIndexResponse.ModelIndex
-        return v2.RepositoryIndexResponse(
-            models=[index(name=each.name, version=each.version, state="READY") for each in models]
-        )
+        return ParseDict({"models": index_of(models)}, v2.RepositoryIndexResponse())
 
     async def trace_setting(self, request: v2.TraceSettingRequest, call: BaseCall) -> Message:
         await self._inferences.require_served(request.model_name, call=call)
@@ -175,7 +149,7 @@ class _InferenceService:
             return v2.ModelStreamInferResponse(infer_response=await self.model_infer(request, call))
         except (RefusedError, TranslationError) as error:
             # One bad request must not end the stream of the others.
-            fault = error.fault if isinstance(error, RefusedError) else fault_of(error)
+            fault = fault_of(error)
             message = f"{code_of(fault).name}: {fault.description}"
             response = v2.ModelInferResponse(id=request.id)
             return v2.ModelStreamInferResponse(error_message=message, infer_response=response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -12,23 +13,27 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from xuanzang.gateway.apis.inference.descriptions import (
+    EXTENSIONS,
+    config_of,
+    index_of,
+    log_settings,
+    metadata_of,
+    statistics_of,
+    trace_settings,
+)
 from xuanzang.gateway.apis.inference.inferences import (
     BYTES,
-    EXTENSIONS,
-    INPUT,
     OUTPUT,
-    PLATFORM,
     Inference,
     Inferences,
     Inferred,
     is_among,
     joined_raw,
-    log_settings,
     require_tensor,
     split_raw,
-    trace_settings,
 )
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Handler, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import MAX_INT32, json_object, whole_number
 from xuanzang.gateway.entry.patience import Health
 from xuanzang.gateway.errors import Fault, bad_request, not_offered
@@ -57,39 +62,35 @@ class InferenceHttp:
     @property
     def routes(self) -> list[Route]:
         """Addresses of the calls."""
-        keyed = ApiStyle(name="inference", render=render, reads_parameters=False)
-        opened = ApiStyle(name="inference", render=render, reads_parameters=False, needs_key=False)
-        routes = [
-            Route("/v2", Endpoint(self.server_metadata, opened, self._state), methods=["GET"]),
-            Route("/v2/health/live", Endpoint(self.live, opened, self._state), methods=["GET"]),
-            Route("/v2/health/ready", Endpoint(self.ready, opened, self._state), methods=["GET"]),
-            Route("/v2/models/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
-            Route("/v2/repository/index", Endpoint(self.repository_index, keyed, self._state), methods=["POST"]),
-            Route("/v2/logging", Endpoint(self.logging, keyed, self._state), methods=["GET", "POST"]),
-            Route("/v2/trace/setting", Endpoint(self.tracing, keyed, self._state), methods=["GET", "POST"]),
-            Route(
-                "/v2/models/{name}/trace/setting", Endpoint(self.tracing, keyed, self._state), methods=["GET", "POST"]
-            ),
+        opened: list[tuple[str, str, Handler]] = [
+            ("GET", "/v2", self.server_metadata),
+            ("GET", "/v2/health/live", self.live),
+            ("GET", "/v2/health/ready", self.ready),
+        ]
+        keyed: list[tuple[str, str, Handler]] = [
+            ("GET", "/v2/models/stats", self.statistics),
+            ("POST", "/v2/repository/index", self.repository_index),
+            ("GET POST", "/v2/logging", self.logging),
+            ("GET POST", "/v2/trace/setting", self.tracing),
+            ("GET POST", "/v2/models/{name}/trace/setting", self.tracing),
         ]
         for memory in ("/v2/systemsharedmemory", "/v2/cudasharedmemory"):
             for region in ("", "/region/{region}"):
-                listing = Endpoint(self.no_regions, keyed, self._state)
-                forgetting = Endpoint(self.forget_regions, keyed, self._state)
-                routes += [
-                    Route(f"{memory}{region}/status", listing, methods=["GET"]),
-                    Route(f"{memory}{region}/unregister", forgetting, methods=["POST"]),
-                ]
+                keyed.append(("GET", f"{memory}{region}/status", self.no_regions))
+                keyed.append(("POST", f"{memory}{region}/unregister", self.forget_regions))
         for model in ("/v2/models/{name}/versions/{version}", "/v2/models/{name}"):
-            routes += [
-                Route(model, Endpoint(self.model_metadata, keyed, self._state), methods=["GET"]),
-                Route(f"{model}/ready", Endpoint(self.model_ready, opened, self._state), methods=["GET"]),
-                Route(f"{model}/config", Endpoint(self.model_config, keyed, self._state), methods=["GET"]),
-                Route(f"{model}/stats", Endpoint(self.statistics, keyed, self._state), methods=["GET"]),
-                Route(f"{model}/infer", Endpoint(self.infer, keyed, self._state), methods=["POST"]),
+            opened.append(("GET", f"{model}/ready", self.model_ready))
+            keyed += [
+                ("GET", model, self.model_metadata),
+                ("GET", f"{model}/config", self.model_config),
+                ("GET", f"{model}/stats", self.statistics),
+                ("POST", f"{model}/infer", self.infer),
             ]
-        refusal = Endpoint(self.refuse, keyed, self._state)
         folders = ("repository", "models", "trace", "systemsharedmemory", "cudasharedmemory")
-        return [*routes, *(Route(f"/v2/{folder}/{{rest:path}}", refusal) for folder in folders)]
+        keyed += [("", f"/v2/{folder}/{{rest:path}}", self.refuse) for folder in folders]
+        style = ApiStyle(name="inference", render=render, reads_parameters=False)
+        unkeyed = replace(style, needs_key=False)
+        return [*routes_of(opened, unkeyed, self._state), *routes_of(keyed, style, self._state)]
 
     async def live(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer /v2/health/live."""
@@ -114,53 +115,20 @@ class InferenceHttp:
     async def model_metadata(self, call: Call) -> Response:
         """Answer /v2/models/NAME."""
         models = await self._inferences.versions(*_named(call), call=call)
-        return JSONResponse(
-            {
-                "name": call.path["name"],
-                "versions": [each.version for each in models],
-                "platform": PLATFORM,
-                "inputs": [{"name": INPUT, "datatype": BYTES, "shape": [-1]}],
-                "outputs": [{"name": OUTPUT, "datatype": BYTES, "shape": [-1]}],
-            }
-        )
+        return JSONResponse(metadata_of(call.path["name"], models))
 
     async def model_config(self, call: Call) -> Response:
         """Answer /v2/models/NAME/config."""
         await self._inferences.versions(*_named(call), call=call)
-        return JSONResponse(
-            {
-                "name": call.path["name"],
-                "platform": PLATFORM,
-                "backend": "xuanzang",
-                "max_batch_size": 0,
-                "input": [{"name": INPUT, "data_type": "TYPE_STRING", "dims": [-1]}],
-                "output": [{"name": OUTPUT, "data_type": "TYPE_STRING", "dims": [-1]}],
-            }
-        )
+        return JSONResponse(config_of(call.path["name"]))
 
     async def statistics(self, call: Call) -> Response:
         """Answer /v2/models/stats and /v2/models/NAME/stats."""
-        counted = await self._inferences.counted(*_named(call), call=call)
-        return JSONResponse(
-            {
-                "model_stats": [
-                    {
-                        "name": model.name,
-                        "version": model.version,
-                        "last_inference": counts.last_milliseconds,
-                        "inference_count": counts.texts,
-                        "execution_count": counts.inferences,
-                        "inference_stats": {"success": {"count": counts.inferences, "ns": counts.nanoseconds}},
-                    }
-                    for model, counts in counted
-                ]
-            }
-        )
+        return JSONResponse(statistics_of(await self._inferences.counted(*_named(call), call=call)))
 
     async def repository_index(self, call: Call) -> Response:
         """Answer /v2/repository/index."""
-        models = await call.client.list_models(timeout=call.seconds)
-        return JSONResponse([{"name": each.name, "version": each.version, "state": "READY"} for each in models])
+        return JSONResponse(index_of(await call.client.list_models(timeout=call.seconds)))
 
     async def tracing(self, call: Call) -> Response:
         """Answer /v2/trace/setting and /v2/models/NAME/trace/setting."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 import re
 import time
@@ -18,16 +16,14 @@ from xuanzang.gateway.entry.parameters import MAX_INT32, checked_texts, finite_n
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, invalid, not_found
 from xuanzang.gateway.translation import log_models, with_served_codes
 
-PLATFORM = "xuanzang_onnxruntime"
 BYTES = "BYTES"
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository(index)", "statistics")
 INPUT = "text"
 OUTPUT = "translation"
 MAX_ID_BYTES = 256
 SIZE_BYTES = 4
 """Size of the length before each element of a raw tensor, least significant byte first."""
 _MAX_MICROSECONDS = 2**53
-_MAX_NAME_CHARACTERS = 64
+MAX_NAME_CHARACTERS = 64
 
 _NAMES = (
     (re.compile(r"^model$"), "model_name"),
@@ -92,7 +88,6 @@ _HINTS: Mapping[str, Callable[[Any, str], Any]] = MappingProxyType(
         "triton_enable_empty_final_response": _truth,
     }
 )
-_LOGGER = logging.getLogger(__name__)
 TENSOR_PARAMETERS = frozenset({"binary_data_size", "binary_data"})
 """Parameters of tensors that say how their elements are written; others ask for shared memory or classes."""
 
@@ -213,7 +208,7 @@ class Inferences:
         """
         models = await call.client.list_models(timeout=call.seconds)
         if name and not is_among(models, name, ""):
-            raise not_found(f"model {name[:_MAX_NAME_CHARACTERS]!r} is not served")
+            raise not_found(f"model {name[:MAX_NAME_CHARACTERS]!r} is not served")
 
     async def counted(self, name: str, version: str, *, call: BaseCall) -> list[tuple[Model, Statistics]]:
         """Return the statistics of one or all of the caller's models.
@@ -305,49 +300,8 @@ def require_tensor(names: Sequence[str], *, datatype: str, parameters: Iterable[
     if others := [name for name in outputs if name != OUTPUT]:
         raise bad_request("outputs", f"must be {OUTPUT} or nothing, has {len(others)} others")
     for name in sorted(set(parameters) - TENSOR_PARAMETERS):
-        shown = name[:_MAX_NAME_CHARACTERS]
+        shown = name[:MAX_NAME_CHARACTERS]
         raise bad_request(f"parameters.{shown}", "is not supported: there are neither classes nor shared memory")
-
-
-def trace_settings(changes: Mapping[str, Any]) -> Mapping[str, list[str]]:
-    """Return Triton's settings of traces: this protocol switches none on.
-
-    Args:
-        changes: Settings that are to change; null or nothing asks for the default.
-
-    Raises:
-        RefusedError: One would change.
-    """
-    settings = {"trace_level": ["OFF"]}
-    listed = {name: value if isinstance(value, list) else [value] for name, value in changes.items()}
-    _require_unchanged(settings, {name: None if value in ([], [None]) else value for name, value in listed.items()})
-    return settings
-
-
-def log_settings(changes: Mapping[str, Any]) -> Mapping[str, bool | int]:
-    """Return Triton's settings of the log: the operator has chosen the level.
-
-    Args:
-        changes: Settings that are to change; null asks for the default.
-
-    Raises:
-        RefusedError: One would change.
-    """
-    levels = {"log_info": logging.INFO, "log_warning": logging.WARNING, "log_error": logging.ERROR}
-    settings: dict[str, bool | int] = {name: _LOGGER.isEnabledFor(level) for name, level in levels.items()}
-    settings["log_verbose_level"] = 0
-    _require_unchanged(settings, changes)
-    return settings
-
-
-def _require_unchanged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
-    for name, value in changes.items():
-        current = settings.get(name)
-        if current is None:
-            shown = name[:_MAX_NAME_CHARACTERS]
-            raise bad_request(f"settings.{shown}", f"does not exist here; those are {', '.join(settings)}")
-        if value is not None and (type(value) is not type(current) or value != current):
-            raise bad_request(f"settings.{name}", f"is {json.dumps(current)}, which only the operator changes")
 
 
 def _texts(inference: Inference) -> list[str]:
@@ -367,7 +321,7 @@ def _options(parameters: Mapping[str, Any]) -> tuple[TranslateOptions, float | N
     for name, value in parameters.items():
         reads = PARAMETERS.get(name) or _HINTS.get(name)
         if reads is None:
-            shown, known = name[:_MAX_NAME_CHARACTERS], ", ".join(PARAMETERS)
+            shown, known = name[:MAX_NAME_CHARACTERS], ", ".join(PARAMETERS)
             violations.append(FieldViolation(field=f"parameters.{shown}", description=f"is unknown; known: {known}"))
             continue
         try:

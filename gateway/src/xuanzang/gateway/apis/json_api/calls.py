@@ -27,7 +27,7 @@ from xuanzang.client import (
 from xuanzang.gateway.apis.json_api import messages
 from xuanzang.gateway.apis.json_api.openapi import document
 from xuanzang.gateway.apis.openai.completions import listed_pairs
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Handler, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import Asked, checked_texts, validated
 from xuanzang.gateway.errors import Fault, fault_of
 from xuanzang.gateway.translation import Translated, TranslationJob, answered, log_models, size_of
@@ -76,21 +76,18 @@ class JsonApi(Api):
     def routes(self) -> list[Route]:
         """Addresses of the API."""
         style = ApiStyle(name="json", render=render, reads_parameters=False)
-        calls = {
-            ("POST", "/v1/translate"): self.translate,
-            ("POST", "/v1/translate/stream"): self.stream,
-            ("POST", "/v1/detect"): self.detect,
-            ("GET", "/v1/models"): self.models,
-            ("GET", "/v1/glossaries"): self.glossaries,
-        }
-        explaining = Endpoint(self.explain, style, self._state, limit=self._state.limits.explanations)
+        calls: list[tuple[str, str, Handler]] = [
+            ("POST", "/v1/translate", self.translate),
+            ("POST", "/v1/translate/stream", self.stream),
+            ("POST", "/v1/detect", self.detect),
+            ("GET", "/v1/models", self.models),
+            ("GET", "/v1/glossaries", self.glossaries),
+        ]
+        explaining, limit = ("POST", "/v1/explain", self.explain), self._state.limits.explanations
         return [
             Route("/openapi.json", self.openapi, methods=["GET"]),
-            Route("/v1/explain", explaining, methods=["POST"]),
-            *(
-                Route(path, Endpoint(handler, style, self._state), methods=[method])
-                for (method, path), handler in calls.items()
-            ),
+            *routes_of([explaining], style, self._state, limit=limit),
+            *routes_of(calls, style, self._state),
         ]
 
     async def translate(self, call: Call) -> Response:

@@ -16,7 +16,7 @@ from xuanzang.client import DocumentTranslation, TranslateOptions
 from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary
 from xuanzang.gateway.apis.json_api.calls import render
 from xuanzang.gateway.documents.translator import DocumentTranslator
-from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, SharedState, routes_of
 from xuanzang.gateway.entry.parameters import UNSERVED, unserved
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
@@ -43,15 +43,14 @@ class Documents:
     def routes(self) -> list[Route]:
         """Address of documents."""
         style = ApiStyle(name="json", render=render, reads_parameters=False)
-        endpoint = Endpoint(
-            self.translate,
+        return routes_of(
+            [("POST", "/v1/documents", self.translate)],
             style,
             self._state,
             limit=self._state.limits.uploads,
             max_bytes=self._settings.max_document_bytes,
             seconds=self._settings.document_timeout_seconds,
         )
-        return [Route("/v1/documents", endpoint, methods=["POST"])]
 
     async def translate(self, call: Call) -> Response:
         """Answer /v1/documents."""

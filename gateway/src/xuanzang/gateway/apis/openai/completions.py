@@ -17,7 +17,7 @@ from starlette.routing import Route
 from xuanzang.client import Model, ProgressiveTranslation, TranslateOptions, TranslationError
 from xuanzang.gateway.apis.openai.prompts import Prompt, directions, is_instruction, read_prompt
 from xuanzang.gateway.apis.openai.responses import ResponseEvents
-from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Endpoint
+from xuanzang.gateway.entry.endpoints import Api, ApiStyle, Call, Handler, routes_of
 from xuanzang.gateway.entry.parameters import FailFastList, Message, validated
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.languages import base, code_of, pivots, targets_by_source, unless_automatic
@@ -139,11 +139,12 @@ class OpenAI(Api):
     def routes(self) -> list[Route]:
         """Addresses of the API, but for the list of models, which is that of the gateway's own API."""
         style = ApiStyle(name="openai", render=render, reads_parameters=False)
-        return [
-            Route("/v1/chat/completions", Endpoint(self.complete, style, self._state), methods=["POST"]),
-            Route("/v1/responses", Endpoint(self.respond, style, self._state), methods=["POST"]),
-            Route("/v1/models/{id:path}", Endpoint(self.model, style, self._state), methods=["GET"]),
+        calls: list[tuple[str, str, Handler]] = [
+            ("POST", "/v1/chat/completions", self.complete),
+            ("POST", "/v1/responses", self.respond),
+            ("GET", "/v1/models/{id:path}", self.model),
         ]
+        return routes_of(calls, style, self._state)
 
     async def model(self, call: Call) -> Response:
         """Answer /v1/models/ID."""
