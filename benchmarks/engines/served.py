@@ -19,9 +19,12 @@ from benchmarks.harness.processes import ServerProcess, free_address
 
 CALLERS = 128
 """Callers of a closed loop, enough for two full batches and as many sentences waiting."""
+NAMES = (20, 64)
+"""Numbers of names that the callers of further closed loops have."""
 SHARES = (0.3, 0.6, 0.9, 1.0)
 """Arrival rates of the open loops, as shares of the rate that saturates CTranslate2."""
 CLOSED = "closed"
+"""Closed loop of callers with one name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class ServedRow:
     """Results of a load on both servers, medians of the rounds."""
 
     load: str
-    """Name of the load: "closed", or the arrivals of an open loop as a share of CTranslate2's saturation."""
+    """Name of the load: "closed", with the number of names, or the arrivals as a share of CTranslate2's saturation."""
     rate: float | None
     """Arrivals per second of the open loop."""
     results: Mapping[str, LoadResult]
@@ -142,6 +145,7 @@ def measure_served(model: ComparedModel, effort: Effort, scratch: Path, flags: S
         }
         rows = [_measure_row(CLOSED, None, servers, effort, callers)]
         saturated = rows[0].results["ctranslate2"].sentences_per_second
+        rows += [_measure_row(f"{CLOSED}, {names} names", None, servers, effort, callers, names) for names in NAMES]
         rows += [
             _measure_row(f"{share:.0%}", share * saturated, servers, effort, callers)
             for share in tqdm(SHARES, desc=f"{model.name} served", unit="load")
@@ -183,7 +187,12 @@ def best_batching(model: ComparedModel, effort: Effort, callers: Callers) -> Bat
 
 
 def _measure_row(
-    name: str, rate: float | None, servers: Mapping[str, ServerProcess], effort: Effort, callers: Callers
+    name: str,
+    rate: float | None,
+    servers: Mapping[str, ServerProcess],
+    effort: Effort,
+    callers: Callers,
+    names: int = 1,
 ) -> ServedRow:
     results: dict[str, list[LoadResult]] = {engine: [] for engine in ENGINES}
     for seed in range(effort.rounds):
@@ -195,6 +204,7 @@ def _measure_row(
                 seconds=effort.seconds,
                 warm_up_seconds=effort.warm_up_seconds,
                 seed=seed,
+                names=names,
             )
             results[engine].append(callers.call(load))
     return ServedRow(load=name, rate=rate, results={engine: medians(found) for engine, found in results.items()})

@@ -30,6 +30,8 @@ class Load:
     """Part of the duration at the start that does not count."""
     seed: int
     """Seed of the arrivals and of the order of sentences."""
+    names: int = 1
+    """Names that the callers have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ class Callers:
         """
         kind = ("--callers", load.callers) if load.rate is None else ("--rate", load.rate)
         flags = ("--seconds", load.seconds, "--warm-up", load.warm_up_seconds, "--seed", load.seed, "--connections", 1)
-        command = ("-m", "xuanzang.loadtest", self._texts, "--address", load.address, *kind, *flags)
+        where = ("--address", load.address, "--names", load.names)
+        command = ("-m", "xuanzang.loadtest", self._texts, *where, *kind, *flags)
         self._figures.unlink(missing_ok=True)
         subprocess.run(
             [sys.executable, *map(str, command), "--json", str(self._figures)], stdout=subprocess.DEVNULL, check=False
