@@ -17,8 +17,6 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from xuanzang.export.exporter import export
-from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.metadata import METADATA_FILE
 from xuanzang.model.inspection.attention_maps import attention_maps
@@ -242,23 +240,13 @@ def test_only_the_layers_and_kinds_that_are_asked_for_are_returned(explain: Expl
 
 
 def test_a_forced_end_is_the_last_step_of_its_explanation_and_costs_nothing(
-    tiny_checkpoint: Path, toy_files: tuple[Path, Path], provider: str, tmp_path: Path
+    tiny_checkpoint: Path, export_tiny: Callable[..., Path], provider: str, tmp_path: Path
 ) -> None:
     forcing = tmp_path / "checkpoint"
     shutil.copytree(tiny_checkpoint, forcing)
     metadata = json.loads((forcing / METADATA_FILE).read_text(encoding="utf-8"))
     (forcing / METADATA_FILE).write_text(json.dumps(metadata | {"forces_end": True}), encoding="utf-8")
-    export(
-        ExportSettings(
-            checkpoint=forcing,
-            repository=tmp_path / "models",
-            model="tiny",
-            precision="float32",
-            valid=toy_files[1],
-            parity_sentences=5,
-            evaluation_sentences=8,
-        )
-    )
+    export_tiny(checkpoint=forcing, repository=tmp_path / "models")
     with started(tmp_path / "models", provider=provider) as explain:
         explained = explain(TEXTS[4], max_target_length=4, min_target_length=3, num_hypotheses=2)
     explanation, best = explained.explanation, explained.hypotheses[0]

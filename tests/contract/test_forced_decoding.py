@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from decoded import decoded
 from search_options import search_options
 
-from xuanzang.export.exporter import export
-from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.shortlist import Shortlist, save_shortlist
+from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
@@ -39,43 +39,25 @@ CASES = [
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def opened(
     request: pytest.FixtureRequest,
-    tiny_checkpoint: Path,
     checkpoint: Checkpoint,
-    toy_files: tuple[Path, Path],
-    tmp_path_factory: pytest.TempPathFactory,
+    export_tiny: Callable[..., Path],
     provider: str,
 ) -> tuple[AttentionGraphs, float]:
     """Return the graphs of the tiny model in one form, and how far its log-probabilities may differ."""
     precision, kernels, shortlist, tolerance = request.param
-    folder = tmp_path_factory.mktemp("forced")
-    wanted: dict[str, Any] = {
-        "checkpoint": tiny_checkpoint,
-        "repository": folder / "models",
-        "model": "tiny",
-        "precision": precision,
-        "valid": toy_files[1],
-        "parity_sentences": 5,
-        "evaluation_sentences": 8,
-        "max_bleu_change": 100.0,  # of random weights they mean nothing
-        "max_chrf_change": 100.0,
-    }
+    chosen = None
     if shortlist:
-        wanted["shortlist"] = folder / "shortlist.safetensors"
         suggested = (np.arange(checkpoint.model.config.source_vocab_size)[:, None] + np.arange(3)) % 300
         always = np.array([*range(4), *range(270, 300)], np.int32)
-        save_shortlist(wanted["shortlist"], Shortlist(suggested.astype(np.int32), always), tiny_checkpoint)
-    bundle = load_bundle(export(ExportSettings.model_validate(wanted)))
+        chosen = Shortlist(suggested.astype(np.int32), always)
+    bundle = load_bundle(export_tiny(precision=precision, shortlist=chosen))
     sessions = Sessions(bundle, provider=provider, intra_op_threads=1, shortlist=shortlist, kernels=kernels)
     model: Any = SimpleNamespace(sessions=sessions, bundle=bundle)
     return AttentionGraphs(model), tolerance
 
 
 def searched(sessions: Sessions, source_ids: list[int], options: SearchOptions) -> TargetHypothesis:
-    decoder = Decoder(sessions)
-    decoder.admit([Sentence(source_ids=source_ids, options=options)])
-    while not (done := decoder.step()):
-        pass
-    [(_, [best])] = done
+    [[best]] = decoded(Decoder(sessions), [(0, Sentence(source_ids=source_ids, options=options))]).values()
     return best
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decoded import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_options import search_options
 
-from xuanzang.kernels.decode import ONE_STEP, Interrupt, StepLimit
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.kernels.graphs import GraphBinding
-from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.phrase_automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
@@ -32,31 +32,6 @@ LONGEST = 200
 def options(beam_size: int, **changes: Any) -> SearchOptions:
     plain = {"num_hypotheses": beam_size, "max_target_length": LIMIT}
     return search_options(beam_size=beam_size, **{**plain, **changes})
-
-
-@pytest.fixture(scope="module")
-def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list[int]]:
-    sources = [source for source, _ in toy_pairs[::60]] + ["Ann有一只猫。我有两只狗。你有三只鸟。" * 2, "狗"]
-    return checkpoint.source_tokenizer.encode_all(sources)
-
-
-def decode(
-    decoder: Decoder,
-    arrivals: Sequence[tuple[int, Sentence]],
-    leavers: Sequence[tuple[int, Sentence]] = (),
-    limit: StepLimit = ONE_STEP,
-) -> dict[Sentence, list[TargetHypothesis]]:
-    """Admit and discard each sentence at its turn, of one step each if there is no other limit; return hypotheses."""
-    found: dict[Sentence, list[TargetHypothesis]] = {}
-    step = 0
-    while len(decoder) or step <= max(arrival for arrival, _ in arrivals):
-        if newcomers := [sentence for arrival, sentence in arrivals if arrival == step]:
-            decoder.admit(newcomers)
-        decoder.discard([sentence for leaving, sentence in leavers if leaving == step and sentence not in found])
-        if len(decoder):
-            found.update(decoder.advance(limit).done)
-        step += 1
-    return found
 
 
 def _sentences(ids: list[int], kinds: Sequence[SearchOptions]) -> list[Sentence]:
@@ -114,7 +89,7 @@ def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str, bool], 
 def alone(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
     """Return the hypotheses of each text with each set of options, decoded alone."""
     return {
-        (text, kind): next(iter(decode(Decoder(runtime), [(0, Sentence(source_ids=ids, options=options))]).values()))
+        (text, kind): next(iter(decoded(Decoder(runtime), [(0, Sentence(source_ids=ids, options=options))]).values()))
         for text, ids in enumerate(texts)
         for kind, options in enumerate(KINDS)
     }
@@ -139,7 +114,7 @@ def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
         steps_after_done=data.draw(st.sampled_from((0, 1, 3, 64))),
     )
     decoder = Decoder(runtime)
-    found = decode(decoder, asked, leavers, limit)
+    found = decoded(decoder, asked, leavers, limit)
     assert len(decoder) == 0
     for index, ((_, sentence), (_, text, kind)) in enumerate(zip(asked, plan, strict=True)):
         if index not in leaving or sentence in found:
@@ -211,9 +186,9 @@ def test_a_translation_of_many_pages_is_the_same_in_any_batch_and_alone(
     ids = texts[0]
     lengths = (LONGEST, 175, 150, 100, 10)
     kinds = [options(4, min_target_length=length, max_target_length=length + 2) for length in lengths]
-    expected = [decode(Decoder(runtime), [(0, sentence)])[sentence] for sentence in _sentences(ids, kinds)]
+    expected = [decoded(Decoder(runtime), [(0, sentence)])[sentence] for sentence in _sentences(ids, kinds)]
     sentences = _sentences(ids, kinds[: len(steps)])
-    found = decode(Decoder(runtime), list(zip(steps, sentences, strict=True)))
+    found = decoded(Decoder(runtime), list(zip(steps, sentences, strict=True)))
     for sentence, hypotheses in zip(sentences, expected, strict=False):
         assert found[sentence] == hypotheses
 
@@ -243,7 +218,7 @@ def test_sentences_reuse_the_memory_of_those_that_have_left(runtime: Sessions, t
     decoder = Decoder(runtime)
     sizes = []
     for _ in range(6):
-        found = decode(decoder, [(step, Sentence(source_ids=ids, options=KINDS[0])) for step, ids in enumerate(texts)])
+        found = decoded(decoder, [(step, Sentence(source_ids=ids, options=KINDS[0])) for step, ids in enumerate(texts)])
         assert len(found) == len(texts)
         sizes.append(sum(decoder.held_bytes.values()))
     assert len(set(sizes[2:])) == 1

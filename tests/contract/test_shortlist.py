@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from decoded import decoded
 from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from search_options import search_options
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.kernels.decode import ONE_STEP, Interrupt, StepLimit
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.shortlist import Shortlist, save_shortlist
@@ -79,33 +80,11 @@ Export = Callable[[str, Shortlist], Bundle]
 
 
 @pytest.fixture(scope="module")
-def export_with(
-    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Export:
+def export_with(export_tiny: Callable[..., Path]) -> Export:
     def export_with(precision: str, shortlist: Shortlist) -> Bundle:
-        folder = tmp_path_factory.mktemp(precision)
-        save_shortlist(folder / "shortlist.safetensors", shortlist, tiny_checkpoint)
-        wanted = {
-            "checkpoint": tiny_checkpoint,
-            "repository": folder / "models",
-            "model": "tiny",
-            "precision": precision,
-            "valid": toy_files[1],
-            "shortlist": folder / "shortlist.safetensors",
-            "parity_sentences": 5,
-            "evaluation_sentences": 48,
-            "max_bleu_change": 100.0,  # of random weights they mean nothing
-            "max_chrf_change": 100.0,
-        }
-        return load_bundle(export(ExportSettings.model_validate(wanted)))
+        return load_bundle(export_tiny(precision=precision, shortlist=shortlist, evaluation_sentences=48))
 
     return export_with
-
-
-@pytest.fixture(scope="module")
-def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list[int]]:
-    sources = [source for source, _ in toy_pairs[::60]] + ["Ann有一只猫。我有两只狗。你有三只鸟。" * 2, "狗"]
-    return checkpoint.source_tokenizer.encode_all(sources)
 
 
 OpenGraphs = Callable[[Bundle, bool], Sessions]
@@ -120,29 +99,8 @@ def open_graphs(provider: str) -> OpenGraphs:
     return open_graphs
 
 
-def decode(
-    runtime: Sessions,
-    arrivals: Sequence[tuple[int, Sentence]],
-    leavers: Mapping[int, Sentence] | None = None,
-    limit: StepLimit = ONE_STEP,
-) -> dict[Sentence, list[TargetHypothesis]]:
-    """Admit each sentence at its turn and discard some; return the hypotheses."""
-    decoder = Decoder(runtime)
-    found: dict[Sentence, list[TargetHypothesis]] = {}
-    step = 0
-    while len(decoder) or step <= max(arrival for arrival, _ in arrivals):
-        if newcomers := [sentence for arrival, sentence in arrivals if arrival == step]:
-            decoder.admit(newcomers)
-        if leavers and step in leavers:
-            decoder.discard([leavers[step]])
-        if len(decoder):
-            found.update(decoder.advance(limit).done)
-        step += 1
-    return found
-
-
 def alone(runtime: Sessions, ids: list[int], options: SearchOptions) -> list[TargetHypothesis]:
-    [hypotheses] = decode(runtime, [(0, Sentence(source_ids=ids, options=options))]).values()
+    [hypotheses] = decoded(Decoder(runtime), [(0, Sentence(source_ids=ids, options=options))]).values()
     return hypotheses
 
 
@@ -202,7 +160,8 @@ def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
     steps, after_done = data.draw(st.sampled_from((1, 2, 5, 64))), data.draw(st.sampled_from((0, 1, 3, 64)))
     limit = StepLimit(steps, math.inf, Interrupt(), after_done)
-    found = decode(runtime, asked, {asked[index][0] + 2: asked[index][1] for index in leaving}, limit)
+    leavers = [(asked[index][0] + 2, asked[index][1]) for index in leaving]
+    found = decoded(Decoder(runtime), asked, leavers, limit)
     for index, ((_, sentence), (_, text, kind)) in enumerate(zip(asked, plan, strict=True)):
         if index not in leaving or sentence in found:
             # Equal to the last bit, scores too.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decoded import decoded
 from search_options import search_options
 from sentencepiece import SentencePieceProcessor
 from synthetic_students import float_student, quantized
@@ -45,7 +46,6 @@ def sentences(toy_student: Toy, toy_pairs: list[tuple[str, str]]) -> Callable[[b
 
 def decode(sessions: Sessions, sources: list[list[int]], **options: Any) -> list[list[TargetHypothesis]]:
     """Decode sentences together by the rules of students."""
-    decoder, found = Decoder(sessions), dict[Sentence, list[TargetHypothesis]]()
     asked = [
         Sentence(
             source_ids=ids,
@@ -53,9 +53,7 @@ def decode(sessions: Sessions, sources: list[list[int]], **options: Any) -> list
         )
         for ids in sources
     ]
-    decoder.admit(asked)
-    while len(decoder):
-        found.update(decoder.step())
+    found = decoded(Decoder(sessions), [(0, sentence) for sentence in asked])
     return [found[sentence] for sentence in asked]
 
 

@@ -19,46 +19,10 @@ RUNTIME: dict[str, Any] = manifests.read(FOLDER / "serving-runtime.yaml")
 SERVICE: dict[str, Any] = manifests.read(FOLDER / "inference-service.yaml")
 CONTAINER, GATEWAY = RUNTIME["spec"]["containers"]
 
-# Written by hand after KServe's documentation: the fields in use, and no others. The container has Kubernetes' schema.
-FIELDS = {
-    "ServingRuntime": {
-        "apiVersion": str,
-        "kind": str,
-        "metadata": {"name": str},
-        "spec": {
-            "supportedModelFormats": [{"name": str, "version": str, "autoSelect": bool}],
-            "protocolVersions": list,
-            "multiModel": bool,
-            "containers": list,
-        },
-    },
-    "InferenceService": {
-        "apiVersion": str,
-        "kind": str,
-        "metadata": {"name": str},
-        "spec": {
-            "predictor": {
-                "minReplicas": int,
-                "model": {
-                    "modelFormat": {"name": str, "version": str},
-                    "protocolVersion": str,
-                    "runtime": str,
-                    "storageUri": str,
-                },
-            }
-        },
-    },
-}
-
 
 def settings() -> Settings:
     models = f"={manifests.ROOT / 'server/models'}"
     return read_settings([argument.replace("=/mnt/models", models) for argument in CONTAINER["args"]])
-
-
-@pytest.mark.parametrize("resource", [RUNTIME, SERVICE], ids=["runtime", "service"])
-def test_resources_have_known_fields_only(resource: dict[str, Any]) -> None:
-    assert list(manifests.unknown_fields(resource, FIELDS[resource["kind"]])) == []
 
 
 def test_the_server_takes_its_arguments() -> None:

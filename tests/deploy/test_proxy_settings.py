@@ -49,15 +49,6 @@ def test_deadlines_are_left_to_callers_and_servers() -> None:
     assert {route["route"]["timeout"] for route in routes().values() if "route" in route} == {"0s"}
 
 
-def test_only_failures_without_an_answer_are_tried_again() -> None:
-    assert set(HOST["retry_policy"]["retry_on"].split(",")) == {
-        "connect-failure",
-        "refused-stream",
-        "reset",
-        "unavailable",
-    }
-
-
 def test_health_is_that_of_the_translation_service() -> None:
     (check,) = SERVERS["health_checks"]
     assert check["grpc_health_check"]["service_name"] == TRANSLATION_SERVICE

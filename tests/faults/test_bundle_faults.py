@@ -11,14 +11,18 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from subprocess import PIPE
 
+import onnx
 import pytest
+from damages.content import CONTENT_DAMAGES
 from damages.damaged_bundle import Damaged
-from damages.damaged_bundles import damage
-from damages.hostile_graphs import HARMS, with_harm
+from damages.files import FILE_DAMAGES
+from damages.manifest import MANIFEST_DAMAGES
+from onnx import TensorProto, helper
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.calls.record import Call
@@ -28,6 +32,102 @@ from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
+
+DAMAGES = (*FILE_DAMAGES, *MANIFEST_DAMAGES, *CONTENT_DAMAGES)
+
+
+def damage(original: Path, directory: Path, number: int) -> tuple[str, str]:
+    """Make one damaged bundle.
+
+    Args:
+        original: Folder of a sound bundle.
+        directory: Folder of the damaged one, to be made; its name is its version.
+        number: Number of the damage; the same number gives the same one.
+
+    Returns:
+        Name of the damage, and a regular expression of what the reasons of its refusal must name.
+    """
+    kind = DAMAGES[number % len(DAMAGES)]
+    return kind.__name__, kind(Damaged(original, directory, Random(number)))
+
+
+def _constant(name: str, *values: int) -> onnx.NodeProto:
+    tensor = helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+    return helper.make_node("Constant", [], [name], value=tensor)
+
+
+def _overflowing_division() -> list[onnx.NodeProto]:
+    """onnxruntime divides the smallest number by -1 as the processor does, which raises SIGFPE."""
+    return [
+        _constant("smallest", -(1 << 63)),
+        _constant("minus_one", -1),
+        helper.make_node("Sub", ["source_lengths", "source_lengths"], ["zero"]),
+        helper.make_node("Add", ["zero", "smallest"], ["dividend"]),
+        helper.make_node("Div", ["dividend", "minus_one"], ["harm"]),
+    ]
+
+
+def _endless_loop() -> list[onnx.NodeProto]:
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go_on"], ["goes_on"]),
+            helper.make_node("Sub", ["value", "value"], ["next_value"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("round", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", TensorProto.INT64, [None]),
+        ],
+        [
+            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next_value", TensorProto.INT64, [None]),
+        ],
+    )
+    always = helper.make_tensor("always", TensorProto.BOOL, [], [True])
+    return [
+        helper.make_node("Constant", [], ["always"], value=always),
+        helper.make_node("Loop", ["", "always", "source_lengths"], ["harm"], body=body),
+    ]
+
+
+def _all_memory() -> list[onnx.NodeProto]:
+    return [
+        _constant("side", 1 << 20),
+        helper.make_node("ReduceMax", ["source_lengths"], ["longest"], keepdims=1),
+        helper.make_node("Mul", ["longest", "side"], ["many"]),
+        helper.make_node("Mul", ["many", "side"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
+        helper.make_node("ReduceMax", ["zeros"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["harm"], to=TensorProto.INT64),
+    ]
+
+
+HARMS: dict[str, Callable[[], list[onnx.NodeProto]]] = {
+    "a crash": _overflowing_division,
+    "an endless loop": _endless_loop,
+    "all memory": _all_memory,
+}
+
+
+def with_harm(encoder: bytes, harm: str) -> bytes:
+    """Add nodes to an encoder that compute from `source_lengths`, and let all others depend on them.
+
+    Args:
+        encoder: Graph of a sound bundle.
+        harm: One of `HARMS`.
+
+    Returns:
+        The graph with the same inputs and outputs.
+    """
+    model = onnx.ModelProto.FromString(encoder)
+    for node in model.graph.node:
+        node.input[:] = ["lengths" if name == "source_lengths" else name for name in node.input]
+    nodes = [*HARMS[harm](), helper.make_node("Add", ["source_lengths", "harm"], ["lengths"]), *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model.SerializeToString()
+
 
 SETTINGS = EngineSettings(workers=1, provider="cpu")
 OPTIONS = DecodingOptions(

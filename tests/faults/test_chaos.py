@@ -29,16 +29,6 @@ pytestmark = pytest.mark.slow
 TEXT = "我有一只猫。"
 
 
-def test_no_call_fails_when_one_of_two_replicas_is_stopped(replicas: tuple[Replica, Replica]) -> None:
-    stopped, other = replicas
-    faults = Faults((50, lambda: stopped.send(signal.SIGTERM)))
-    texts = call_from_threads([stopped.address, other.address], 300, faults)
-    assert faults.all_happened()
-    assert len(texts) == 300
-    assert len(set(texts)) == 1
-    assert stopped.process.wait(timeout=60) == 0
-
-
 def test_replicas_replaced_one_after_the_other_lose_no_call(
     start: Callable[..., Replica], replicas: tuple[Replica, Replica]
 ) -> None:

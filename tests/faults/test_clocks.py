@@ -53,22 +53,3 @@ def test_only_what_is_dated_knows_the_calendar(room: str) -> None:
     assert len(modules) > 10
     read = {path.name for path in modules if list(wall_clocks(path.read_text(encoding="utf-8")))}
     assert read <= CALENDAR
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import time\ntime.time()",
-        "import time as t\nt.time()",
-        "from time import time\ntime()",
-        "from time import time as now\nclock = now",
-        "import datetime\ndatetime.datetime.now()",
-        "from datetime import datetime\ndatetime.utcnow()",
-    ],
-)
-def test_every_way_to_read_the_wall_clock_is_seen(source: str) -> None:
-    assert list(wall_clocks(source))
-
-
-def test_monotonic_clocks_are_no_wall_clocks() -> None:
-    assert not list(wall_clocks("import time\ntime.monotonic(), time.perf_counter(), time.sleep"))

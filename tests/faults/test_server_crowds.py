@@ -45,15 +45,6 @@ async def test_idle_connections_leave_room_for_others(attack: Any, first: bytes)
         await server.check()
 
 
-async def test_half_open_connections_of_the_metrics_take_no_threads(attack: Any) -> None:
-    async with attack() as server:
-        before = _threads(server)
-        async with connections(server.metrics_port, 400, b"GET /metrics HT"):
-            assert await _codes(server, 20) == {grpc.StatusCode.OK}
-            assert _threads(server) <= before + 4
-            await server.check()
-
-
 async def test_rapid_resets_cancel_no_call_of_others(attack: Any) -> None:
     async with attack() as server:
         resets = opening()
@@ -96,7 +87,3 @@ async def test_health_is_answered_while_every_place_is_taken(attack: Any) -> Non
         assert b"grpc-status\x010" in await exchange(server.port, opening() + Request(path=HEALTH).frames())
         for stream in streams:
             stream.cancel()
-
-
-def _threads(server: Any) -> int:
-    return len(list(Path(f"/proc/{server.process.pid}/task").iterdir()))

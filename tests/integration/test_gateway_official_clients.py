@@ -73,41 +73,6 @@ async def test_deepl_lists_languages_that_it_accepts(gateway: RunningGateway) ->
     assert not (await asyncio.to_thread(client.get_usage)).any_limit_reached
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"ignore_tags": "x"}, "ignore_tags: needs tag_handling"),
-        ({"custom_instructions": ["be brief"]}, "custom_instructions: is not supported by this gateway"),
-        ({"style_rule": "one"}, "style_id: is not supported by this gateway"),
-        ({"tag_handling": "markdown"}, 'tag_handling: must be "html" or "xml"'),
-        ({"source_lang": "JA"}, "source_lang: 'JA' is not supported"),
-        ({"target_lang": "FR"}, "target_lang: 'FR' is not supported"),
-    ],
-)
-async def test_deepl_is_told_what_is_not_supported(gateway: RunningGateway, options: Any, message: str) -> None:
-    given = {"source_lang": "ZH", "target_lang": "EN-GB"} | options
-    error = await failed(official(gateway).translate_text, "猫", **given)
-    assert error.http_status_code == 400
-    assert message in str(error)
-
-
-async def test_deepl_accepts_options_without_an_effect(gateway: RunningGateway, expected: list[str]) -> None:
-    found = await asyncio.to_thread(
-        official(gateway).translate_text,
-        TEXTS[0],
-        source_lang="ZH",
-        target_lang="EN-GB",
-        formality="more",
-        context="weather",
-        model_type="quality_optimized",
-        preserve_formatting=True,
-        split_sentences="1",
-        outline_detection=True,
-    )
-    assert isinstance(found, deepl.TextResult)
-    assert (found.text, found.model_type_used) == (expected[0], "latency_optimized")
-
-
 async def test_deepl_is_told_that_nothing_is_stored(gateway: RunningGateway) -> None:
     client = official(gateway)
     created = await failed(client.create_glossary, "terms", "ZH", "EN", {"猫": "cat"})

@@ -60,13 +60,6 @@ async def test_keys_reach_the_server_whatever_the_api(start_server: Any, tmp_pat
         assert (await gateway.get("/health")).json == {"status": "ok", "models": {}}
 
 
-async def test_a_gateway_without_anonymous_callers_asks_for_a_key(running: Any) -> None:
-    async with running_gateway(running.address, anonymous=False) as gateway:
-        assert (await gateway.post("/v1/translate", json=ASK)).status == 401
-        assert (await gateway.post("/v1/translate", json=ASK, authorization="Bearer key")).status == 200
-        assert (await gateway.post("/v1/translate", json=ASK, authorization="Basic key")).status == 401
-
-
 async def test_a_request_keeps_its_id_down_to_the_server(start_server: Any, tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     async with start_server(access_log=str(log)) as running, running_gateway(running.address) as gateway:
@@ -92,17 +85,6 @@ async def test_bodies_are_limited_in_size_and_time(running: Any) -> None:
         # A head that does not end, and none at all.
         assert await raw(gateway.port, b"GET /v1/models HTTP/1.1\r\nhost: ") == b""
         assert await raw(gateway.port) == b""
-        assert (await gateway.get("/v1/models")).status == 200
-
-
-async def test_an_endless_head_is_cut(running: Any) -> None:
-    async with running_gateway(running.address) as gateway:
-        head = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx: "
-        try:
-            answer = await raw(gateway.port, head, *[b"x" * 16_384] * 8)
-        except ConnectionError:
-            answer = b""
-        assert b" 200 " not in answer
         assert (await gateway.get("/v1/models")).status == 200
 
 
@@ -136,20 +118,6 @@ async def test_pages_of_other_origins_may_call_only_if_listed(running: Any) -> N
     assert listed.headers["access-control-allow-origin"] == "https://a.example"
     assert other.status == 403
     assert "access-control-allow-origin" not in other.headers
-
-
-async def test_a_form_that_a_foreign_page_sends_is_not_worked_on(running: Any) -> None:
-    form = [("text", "猫"), ("target_lang", "EN-GB")]
-    pages: list[dict[str, Any]] = [
-        {"origin": "https://b.example"},
-        {"sec_fetch_site": "cross-site"},
-        {"origin": "null"},
-    ]
-    async with running_gateway(running.address) as gateway:
-        for foreign in pages:
-            assert (await gateway.post("/v2/translate", form=form, **foreign)).status == 403
-            assert (await gateway.get("/v2/translate?text=a&target_lang=EN-GB", **foreign)).status == 403
-    assert (await running.scrape()).value("nmt_requests_running") == 0
 
 
 @pytest.mark.parametrize(("length", "status"), [(100, b"408"), (2**21, b"413")])

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.client import TranslationClient
-from xuanzang.text.language_detection import is_installed
 
 exceptions = pytest.importorskip("google.api_core.exceptions", reason="needs the extra `google`")
 api_key = pytest.importorskip("google.auth.api_key", reason="needs the extra `google`")
@@ -103,14 +102,3 @@ async def test_an_api_key_goes_the_way_that_googles_client_sends_it(start_server
         with pytest.raises(exceptions.ResourceExhausted, match="1 request") as over:
             await asyncio.to_thread(call, gateway.grpc_address, key)
         assert any(getattr(detail, "retry_delay", None) for detail in over.value.details)
-
-
-@pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
-async def test_the_language_of_a_text_is_detected(running: Any) -> None:
-    def detect(address: str) -> Any:
-        with grpc.insecure_channel(address) as channel:
-            return client_of(channel).detect_language(parent=PARENT, content="Der Hund schläft unter dem Tisch.")
-
-    async with running_gateway(running.address, grpc_address="127.0.0.1:0") as gateway:
-        answer = await asyncio.to_thread(detect, gateway.grpc_address)
-    assert answer.languages[0].language_code == "de"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from markup_fragments import fragment, tags, text_of
 from tests.integration.conftest import StartServer
 
-from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient
+from xuanzang.client import AsyncTranslationClient, InvalidRequestError
 
 
 def cases(name: str) -> list[dict[str, Any]]:
@@ -62,16 +61,6 @@ async def test_every_face_writes_the_same_markup(client: AsyncTranslationClient)
     *_, last = parts = [part async for part in client.translate_progressively(content, content_format="html")]
     assert last.translation
     assert streamed.text == last.translation.text == "".join(part.text_delta for part in parts) == unary
-
-
-async def test_the_blocking_client_takes_xml(start_server: StartServer, bundled_zh_en: Path) -> None:
-    async with start_server(models=bundled_zh_en) as running:
-
-        def call() -> str:
-            with TranslationClient(running.address) as blocking:
-                return blocking.translate_one("<s>我有<g id='1'>一只猫</g>。</s>", content_format="xml").text
-
-        assert await asyncio.to_thread(call) == "<s>I have <g id='1'>a cat</g>.</s>"
 
 
 async def test_hypotheses_of_one_sentence_all_have_the_tags(client: AsyncTranslationClient) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import time
 from typing import Any
@@ -168,11 +169,17 @@ async def test_tokens_point_into_their_own_sentence_of_the_text(client: AsyncTra
     ]
 
 
-async def test_token_details_are_returned_only_on_request(client: AsyncTranslationClient) -> None:
-    assert (await client.translate_one(TEXT)).hypotheses[0].tokens == ()
+@pytest.mark.parametrize("option", ["token_details", "partial_on_deadline"])
+async def test_what_is_not_in_effect_or_only_shown_changes_no_translation(
+    client: AsyncTranslationClient, option: str
+) -> None:
+    asked: Any = {option: True}
+    [plain] = (await client.translate_one(TEXT)).hypotheses
+    [other] = (await client.translate_one(TEXT, **asked)).hypotheses
+    assert plain == dataclasses.replace(other, tokens=())
 
 
-async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslationClient) -> None:
+async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslationClient, running: Any) -> None:
     long: Any = {"beam_size": 16, "min_target_length": 250, "max_target_length": 254, "partial_on_deadline": True}
     started = time.perf_counter()
     # Long enough that so many tokens may be forced.
@@ -191,6 +198,9 @@ async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslat
             break
     assert FinishReason.DEADLINE in reasons
     assert 0 < partial.hypotheses[0].token_count < whole.hypotheses[0].token_count
+    scrape = await running.scrape()
+    in_vain = scrape.value("nmt_request_failures_total", reason="deadline")
+    assert scrape.value("nmt_requests_total", finish_reason="deadline") == in_vain + 1
 
 
 async def test_a_single_text_does_not_wait_for_the_texts_of_another_caller(running: Any) -> None:

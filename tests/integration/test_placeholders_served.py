@@ -7,12 +7,11 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import polib
 import pytest
 from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept
 from tests.integration.conftest import BUNDLED, StartServer
 
-from xuanzang.client import AsyncTranslationClient, FinishReason, InvalidRequestError
+from xuanzang.client import AsyncTranslationClient, FinishReason
 from xuanzang.documents import TranslationMemory
 
 DIRECTIONS = pytest.mark.parametrize(
@@ -52,23 +51,6 @@ async def test_a_file_of_json_keeps_every_kind(
     assert found.summary.remembered > 0
 
 
-@DIRECTIONS
-async def test_a_catalogue_keeps_every_kind(
-    client: AsyncTranslationClient, source: str, target: str, sentences: tuple[str, ...]
-) -> None:
-    cases = {text: kind for kind, text in messages(sentences, seed=12)}
-    catalogue = polib.POFile()
-    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
-    catalogue.extend(polib.POEntry(msgid=text, msgstr="") for text in cases)
-    found = await client.translate_document(
-        str(catalogue).encode(), suffix=".po", source_language=source, target_language=target
-    )
-    written = polib.pofile(found.content.decode())
-    done = [entry for entry in written if entry.msgstr]
-    assert [each.msgid for each in done if not is_kept(cases[each.msgid], each.msgid, each.msgstr)] == []
-    assert len(done) + len(found.summary.refusals) >= 0.97 * len(cases)
-
-
 async def test_a_stream_says_which_placeholder_was_lost(client: AsyncTranslationClient) -> None:
     texts = ["Your password was changed by %s on %d.", "{name} is here.", "1 2 3"]
     results = {
@@ -82,8 +64,3 @@ async def test_a_stream_says_which_placeholder_was_lost(client: AsyncTranslation
     first = results[texts[0]]
     if first.finish_reason is FinishReason.PLACEHOLDER_LOST:
         assert (first.text, first.lost_placeholders) == (texts[0], ("%d",))
-
-
-async def test_an_unknown_family_is_refused_by_name(client: AsyncTranslationClient) -> None:
-    with pytest.raises(InvalidRequestError, match="placeholders"):
-        await client.translate_one("a", target_language="zh", placeholders=["other"])

@@ -107,32 +107,6 @@ async def test_processes_share_an_address_and_are_measured_together(start_proces
     assert len(process.logged("stopped")) == 2
 
 
-async def test_a_killed_process_is_started_again_and_no_call_fails(start_process: StartProcess) -> None:
-    async with start_process("--processes=2") as process:
-        before = await serving(process)
-        failed: Counter[str] = Counter()
-
-        async def calls(client: AsyncTranslationClient) -> None:
-            for _ in range(10):
-                try:
-                    await client.translate(SENTENCES, timeout=30)
-                except Exception as error:  # noqa: BLE001 - any is a failure of the test
-                    failed[repr(error)] += 1
-
-        async with AsyncTranslationClient(process.address) as client:
-            calling = asyncio.gather(*(calls(client) for _ in range(4)))
-            os.kill(before[0], signal.SIGKILL)
-            ended = await process.until("a server ended and is started again")
-            await calling
-        assert failed == {}
-        assert ended["reason"] == "signal SIGKILL"
-        while (await scrape(process)).value("nmt_process_up") < 2:
-            await process.until_next()
-        assert set(children(process.process.pid)) - set(before)
-        assert (await scrape(process)).value("nmt_process_restarts_total") == 1
-        assert await process.stop() == 0
-
-
 @asynccontextmanager
 async def live_load(address: str, **options: Any) -> AsyncIterator[Counter[str]]:
     """Call from four tasks while the context lasts; yields the answers by version, and fails if a call fails."""

@@ -19,16 +19,17 @@ async def test_every_kind_of_call_gives_the_same_translation(client: AsyncTransl
     assert together == alone == streamed == await asyncio.to_thread(synchronous)
 
 
-async def test_hypotheses_come_best_first_with_their_scores(client: AsyncTranslationClient) -> None:
+async def test_hypotheses_come_best_first_with_their_scores_if_asked_for(client: AsyncTranslationClient) -> None:
     translation = await client.translate_one("你好。", beam_size=4, num_hypotheses=4, return_scores=True)
     scores = [hypothesis.score for hypothesis in translation.hypotheses]
     assert len(scores) == 4
     assert all(score is not None and score <= 0 for score in scores)
     assert scores == sorted(scores, key=lambda score: -(score or 0.0))
+    assert (await client.translate_one("你好。")).hypotheses[0].score is None
 
 
 async def test_blank_texts_are_answered_unchanged(client: AsyncTranslationClient) -> None:
-    blank = ["", "  ", "\n\t"]
+    blank = ["", "  ", "\n\t\u3000", "\u200b"]
     translations = await client.translate(blank)
     assert [translation.text for translation in translations] == blank
     assert {translation.hypotheses[0].finish_reason for translation in translations} == {FinishReason.COPIED}

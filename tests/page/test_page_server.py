@@ -133,12 +133,3 @@ def test_what_takes_long_is_said(page: Any) -> None:
     expect(page.locator("#progress")).to_be_visible()
     page.wait_for_selector(".word")
     expect(page.locator("#progress")).to_be_hidden()
-
-
-def test_a_failure_is_said_and_forgotten_with_the_next_translation(page: Any, faults: list[str]) -> None:
-    page.route("**/v1/translate/stream", lambda route: route.abort(), times=1)
-    page.fill("#source", SENTENCE)
-    expect(page.locator("#failure")).to_be_visible()
-    assert translated(page, "我有一只猫。")
-    expect(page.locator("#failure")).to_be_hidden()
-    assert only_refusals(faults)

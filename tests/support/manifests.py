@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +60,3 @@ def render(kubectl: str, folder: Path) -> list[Resource]:
     # What kustomize says besides, such as a deprecated field.
     assert run.stderr == ""
     return list(yaml.safe_load_all(run.stdout))
-
-
-def unknown_fields(resource: Any, known: Any, place: str = "") -> Iterator[str]:
-    """Yield the places of a resource that differ from a description: of unknown fields and of other types.
-
-    A description is a type, a list of one description, or a dictionary of them; the key "*" stands for any other.
-    """
-    if isinstance(known, type):
-        if type(resource) is not known:
-            yield place
-    elif isinstance(known, list) and isinstance(resource, list):
-        for number, each in enumerate(resource):
-            yield from unknown_fields(each, known[0], f"{place}[{number}]")
-    elif isinstance(known, dict) and isinstance(resource, dict):
-        for key, each in resource.items():
-            yield from unknown_fields(each, known.get(key, known.get("*")), f"{place}.{key}")
-    else:
-        yield place

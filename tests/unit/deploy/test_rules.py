@@ -27,20 +27,6 @@ def test_a_rule_asks_for_series_that_servers_have(rule: dict[str, Any], samples:
     assert unknown(rule["expr"], samples) == []
 
 
-@pytest.mark.parametrize(
-    "expr",
-    [
-        "rate(nmt_sentence_total[5m])",
-        'nmt_request_failures_total{reason="overload"}',
-        'grpc_server_handled_total{grpc_code=~"UNAVAILABEL"}',
-        "sum by (modell) (nmt_queue_tokens)",
-        'nmt_model_ready{grpc_code="OK"}',
-    ],
-)
-def test_a_misspelt_metric_label_or_value_is_found(expr: str, samples: Sequence[Sample]) -> None:
-    assert unknown(expr, samples)
-
-
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_links_to_a_section_that_says_what_to_do(alert: str) -> None:
     assert ALERTS[alert]["annotations"]["runbook"] == f"docs/alerts.md#{alert.lower()}"

@@ -181,22 +181,3 @@ LOOPBACK, PUBLIC = "127.0.0.1:0", "0.0.0.0:0"
 )
 def test_names_are_checked_wherever_no_key_is_asked_for(settings: Any, hosts: tuple[str, ...]) -> None:
     assert Settings(server="127.0.0.1:1", **settings).hosts == hosts
-
-
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("evil.example:8080", 421),
-        ("localhost.evil.example", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("", 421),
-        ("localhost:8080", 404),
-        ("page.localhost", 404),
-        ("192.168.1.5:8080", 404),
-        ("[fd00::1]:8080", 404),
-    ],
-)
-async def test_a_page_cannot_point_its_name_at_a_gateway_without_keys(host: str, status: int) -> None:
-    async with running_gateway("127.0.0.1:1", anonymous=True, allowed_hosts="loopback,addresses") as gateway:
-        assert (await gateway.get("/nothing", host=host)).status == status
-        assert (await gateway.get("/livez", host=host)).status == 200

@@ -82,12 +82,6 @@ def test_a_switch_has_a_flag_for_on_and_one_for_off(tmp_path: Path, arguments: l
     assert read_settings([f"--models={tmp_path}", *arguments]).kernels == kernels
 
 
-def test_settings_can_be_logged_as_json(tmp_path: Path) -> None:
-    logged = read_settings([f"--models={tmp_path}"]).model_dump(mode="json")
-    assert logged["models"] == str(tmp_path)
-    assert set(logged) == set(Settings.model_fields)
-
-
 @pytest.mark.parametrize(
     ("address", "parts"),
     [("127.0.0.1:50051", ("127.0.0.1", 50051)), ("[::]:0", ("::", 0)), ("localhost:65535", ("localhost", 65535))],

@@ -210,67 +210,6 @@ async def test_requests_of_a_crowd_begin_a_few_at_a_time_and_addresses_in_turn()
     await asyncio.wait_for(begin("later"), 60)
 
 
-@pytest.mark.parametrize(("other", "pauses"), [("b", True), ("", False), ("a", False)])
-async def test_failed_calls_have_pauses_while_another_address_calls(
-    other: str, pauses: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, start, now, paused = asyncio.get_running_loop(), new_start(), 100.0, list[float]()
-
-    def call_later(seconds: float, call: Callable[[], None]) -> asyncio.Handle:
-        nonlocal now
-        paused.append(seconds)
-        now += seconds
-        return loop.call_soon(call)
-
-    async def begin(address: str) -> None:
-        await start.turn(address)
-        start.refused(address)
-
-    monkeypatch.setattr(loop, "time", lambda: now)
-    monkeypatch.setattr(loop, "call_later", call_later)
-    await start.turn("a")
-    await start.turn(other, is_probe=not other)
-    await begin("a")
-    await asyncio.gather(*(begin("a") for _ in range(20)))
-    monkeypatch.undo()
-    # The last four may begin together.
-    assert sum(paused) >= 16 * REFUSAL_SECONDS if pauses else not paused
-
-
-async def test_a_pause_of_one_address_keeps_no_other_waiting() -> None:
-    start = new_start()
-    for address in ("a", "b"):
-        await start.turn(address)
-    for _ in range(100_000):
-        start.refused("a")
-    crowd = [asyncio.create_task(start.turn("a")) for _ in range(8)]
-    async with asyncio.timeout(30):
-        for _ in range(20):
-            await start.turn("b")
-    assert not any(task.done() for task in crowd)
-    for task in crowd:
-        task.cancel()
-
-
-async def test_many_refusals_at_once_pause_an_address_for_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
-    start = new_start()
-    for address in ("a", "b"):
-        await start.turn(address)
-    for _ in range(10_000):
-        start.refused("a")
-    assert start._lines["a", False].paused_until == pytest.approx(105)
-
-
-async def test_a_lone_request_begins_at_once() -> None:
-    start = new_start()
-    for _ in range(3):
-        waiting = start.turn("any")
-        with pytest.raises(StopIteration):
-            waiting.send(None)
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("pauses", [False, True])
 async def test_a_turn_costs_as_much_beside_thousands_of_waiting_addresses_as_beside_a_few(pauses: bool) -> None:
     def cost(addresses: int) -> float:

@@ -70,25 +70,6 @@ REQUESTS = {
     "DeepL with a formality": deepl({"text": ["hello"], "target_lang": "ZH", "formality": "less"}, JSON),
     "DeepL, GET": deepl(None, path="/v2/translate?text=hello&target_lang=ZH"),
     "DeepL with a new option": deepl({"text": ["hello"], "target_lang": "ZH", "show_something": True}, JSON),
-    "DeepLX": Request(
-        path=f"/translate?token={KEY}",
-        body={"text": "hello", "source_lang": "auto", "target_lang": "ZH", "quality": "fast"},
-        read=lambda got: got["data"],
-    ),
-    "immersive-translate": Request(
-        path="/imme",
-        body={"text_list": ["hello"], "source_lang": "auto", "target_lang": "zh-CN", "model": "x"},
-        read=lambda got: got["translations"][0]["text"],
-    ),
-    "MTranServer": Request(
-        path="/translate", body={"text": "hello", "from": "en", "to": "zh-Hans"}, read=lambda got: got["result"]
-    ),
-    "MTranServer's batches": Request(
-        path="/translate/batch", body={"texts": ["hello"], "from": "en", "to": "zh"}, read=lambda got: got["results"][0]
-    ),
-    "kiss-translator": Request(
-        path="/kiss", body={"text": "hello", "from": "auto", "to": "zh-CN"}, read=lambda got: got["text"]
-    ),
     "hcfy": Request(
         path="/hcfy",
         body={"name": "x", "text": "hello", "destination": ["英语", "中文(简体)"], "source": "英语"},
@@ -205,6 +186,8 @@ async def test_a_client_gets_the_translation_of_its_text(name: str, gateway: Run
         "翻译：王小明",
         "Translate into Chinese",
         "Translate this into plain words: they lie.",
+        "Translated into figures:\n5",
+        "把猫放下。",
         "他把这本书译成了英文，ABC 出版社出版。",
         "As a translator, he went to English lessons.\n\nThen home.",
         "The committee translated the Bible into Chinese.\n\nIt took years.",

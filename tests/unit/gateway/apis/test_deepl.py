@@ -11,8 +11,8 @@ from typing import Any
 import deepl
 import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
-from gateways import RunningGateway, running_gateway
-from stand_in_server import KEY, StandIn, standing_in
+from gateways import RunningGateway
+from stand_in_server import StandIn
 
 BEAM = {"en": "proton beam", "de": "Protonenstrahl", "fr": "faisceau de protons"}
 Entries = MultilingualGlossaryDictionaryEntries
@@ -128,13 +128,6 @@ async def test_usage_counts_what_was_translated_and_names_a_limit(client: deepl.
     assert not usage.any_limit_reached
 
 
-@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-async def test_a_wrong_method_is_told(gateway: RunningGateway, method: str) -> None:
-    answer = await asyncio.to_thread(gateway._send, method, "/v2/translate?text=a&target_lang=DE", None, {})
-    assert answer.status == 405
-    assert (await gateway.get("/v2/nothing")).status == 404
-
-
 def use_glossaries(client: deepl.DeepLClient) -> None:
     name = "Meine Begriffe: alle, 日本 (2026)"
     made = client.create_multilingual_glossary(
@@ -163,41 +156,6 @@ def use_glossaries(client: deepl.DeepLClient) -> None:
 
 async def test_multilingual_glossaries_are_made_used_changed_and_deleted(client: deepl.DeepLClient) -> None:
     await asyncio.to_thread(use_glossaries, client)
-
-
-def use_old_glossaries(client: deepl.DeepLClient) -> None:
-    first, second = (client.create_glossary("My Terms", "EN", "DE", {"beam": word}) for word in ("Balken", "Strahl"))
-    assert (first.name, second.name) == ("My Terms", "My Terms")
-    assert first.glossary_id != second.glossary_id
-    assert client.get_glossary(first.glossary_id).name == "My Terms"
-    assert translated(client, "a beam", glossary=second) == "a Strahl"
-    assert client.get_glossary_entries(first) == {"beam": "Balken"}
-    client.delete_glossary(first)
-    with pytest.raises(deepl.GlossaryNotFoundException):
-        client.get_glossary(first.glossary_id)
-    with pytest.raises(deepl.DeepLException):
-        translated(client, "a beam", glossary=first.glossary_id)
-
-
-async def test_names_of_glossaries_come_back_as_given_and_need_not_differ(client: deepl.DeepLClient) -> None:
-    await asyncio.to_thread(use_old_glossaries, client)
-
-
-async def test_a_glossary_is_made_of_a_csv_file_whose_lines_name_their_languages(client: deepl.DeepLClient) -> None:
-    made = await asyncio.to_thread(client.create_glossary_from_csv, "Terms", "EN", "DE", "beam,Balken,en,de\n")
-    assert await asyncio.to_thread(client.get_glossary_entries, made) == {"beam": "Balken"}
-
-
-async def test_a_key_is_needed_where_the_server_asks_for_one() -> None:
-    async with standing_in(StandIn(needs_key=True)) as address, running_gateway(address, anonymous=False) as gateway:
-        for key, fits in ((KEY, True), ("xz_wrong", False)):
-            client = deepl.DeepLClient(key, server_url=gateway.url)
-            if fits:
-                await asyncio.to_thread(client.translate_text, "a", target_lang="EN-US")
-            else:
-                with pytest.raises(deepl.AuthorizationException):
-                    await asyncio.to_thread(client.translate_text, "a", target_lang="EN-US")
-            client.close()  # type: ignore[no-untyped-call]
 
 
 def document(client: deepl.DeepLClient, text: str, **options: Any) -> bytes:

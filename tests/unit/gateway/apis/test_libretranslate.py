@@ -14,31 +14,6 @@ def server() -> StandIn:
     return StandIn(sources=("en", "es"), targets=("en", "es", "zh-Hant"), detected={"Hello": "en", "World": "en"})
 
 
-def form(**fields: str) -> list[tuple[str, str]]:
-    return list(fields.items())
-
-
-async def test_texts_are_translated_from_forms_and_json(gateway: RunningGateway) -> None:
-    one = await gateway.post("/translate", form=form(q="Hello", source="en", target="es", format="text"))
-    assert (one.status, one.json) == (200, {"translatedText": "HELLO"})
-    batch = {"q": ["Hello", "World"], "source": "en", "target": "es", "format": "text"}
-    several = await gateway.post("/translate", json=batch)
-    assert several.json == {"translatedText": ["HELLO", "WORLD"]}
-
-
-async def test_errors_have_librettranslates_words(gateway: RunningGateway) -> None:
-    wrong = await gateway.post("/translate", form=form(q="Hello", source="en", target="zz", format="text"))
-    assert (wrong.status, wrong.json) == (400, {"error": "zz is not supported"})
-    missing = await gateway.post("/translate", form=form(source="en", target="es"))
-    assert (missing.status, missing.json) == (400, {"error": "Invalid request: missing q parameter"})
-    assert (await gateway.post("/detect")).status == 400
-
-
-async def test_languages_are_detected(gateway: RunningGateway) -> None:
-    answer = await gateway.post("/detect", form=form(q="Hello"))
-    assert answer.json[0]["language"] == "en"
-
-
 @pytest.mark.parametrize("path", ["/languages", "/frontend/settings", "/spec", "/health"])
 async def test_what_is_asked_for_is_not_sent(gateway: RunningGateway, path: str) -> None:
     assert (await gateway.get(path)).status == 200

@@ -46,13 +46,6 @@ async def test_what_would_have_no_effect_is_refused_by_name(
     assert named in answer.body.decode()
 
 
-@pytest.mark.parametrize(
-    "text", ["Translate this into plain words: they lie.", "Translated into figures:\n5", "把猫放下。"]
-)
-async def test_a_text_about_translation_is_no_instruction(gateway: RunningGateway, text: str) -> None:
-    assert (await gateway.post(CHAT, json=chat(text))).status == 200
-
-
 async def test_google_names_the_model_that_was_used(gateway: RunningGateway) -> None:
     for model in ("nmt", "base", "tiny"):
         answer = await gateway.get(f"/language/translate/v2?q=a&target=en&model={model}")

@@ -67,6 +67,11 @@ DICTIONARY = {"source_lang": "zh", "target_lang": "en", "entries": "猫\tcat"}
             "ignore_tags: must be at most 64 names of tags, of letters",
         ),
         (
+            "/v2/translate",
+            {"text": ["猫"], "target_lang": "EN", "ignore_tags": ["x"]},
+            "ignore_tags: needs tag_handling",
+        ),
+        (
             "/v3/glossaries",
             {"name": "n", "dictionaries": [DICTIONARY, {"source_lang": "zh", "target_lang": "en"}]},
             "dictionaries[1].entries: must be given",

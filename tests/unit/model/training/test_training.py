@@ -269,12 +269,6 @@ def test_a_run_of_another_shape_or_other_data_is_refused(settings: TrainingSetti
         Trainer(settings).run()
 
 
-def test_a_run_of_another_optimiser_is_refused(settings: TrainingSettings) -> None:
-    RecordingTrainer(settings).train()
-    with pytest.raises(CheckpointError, match=r"of another shape \(optimizer adam → muon\)"):
-        Trainer(change(settings, optimizer="muon")).run()
-
-
 def test_validations_count_the_target_tokens_seen(settings: TrainingSettings) -> None:
     settings = change(settings, max_steps=4, validate_every=2)
     RecordingTrainer(settings, 3).train()
@@ -311,11 +305,11 @@ def test_a_resume_that_forgets_a_setting_is_refused(settings: TrainingSettings) 
     )
 
 
-def test_a_run_that_was_saved_without_its_settings_is_resumed(settings: TrainingSettings) -> None:
+def test_a_run_that_an_older_version_saved_is_resumed(settings: TrainingSettings) -> None:
     RecordingTrainer(settings, 3).train()
     path = settings.output / "last" / "state.json"
     state = json.loads(path.read_text())
-    del state["settings"], state["threads"]
+    del state["settings"], state["threads"], state["data_sha256"]
     path.write_text(json.dumps(state))
     assert len(RecordingTrainer(change(settings, batch_tokens=128)).train()) == 3
     assert json.loads(path.read_text())["settings"]["batch_tokens"] == 128
@@ -357,15 +351,6 @@ def test_a_resumed_run_keeps_its_threads_and_a_flag_sets_others(
     assert "training with 2 of 2 CPU threads: as this run began (--threads sets another)" in caplog.messages
     Trainer(settings).set_threads(1)
     assert torch.get_num_threads() == 1
-
-
-def test_a_state_without_the_digest_of_its_data_is_resumed(settings: TrainingSettings) -> None:
-    RecordingTrainer(settings, 3).train()
-    path = settings.output / "last" / "state.json"
-    state = json.loads(path.read_text())
-    del state["data_sha256"]
-    path.write_text(json.dumps(state))
-    assert len(RecordingTrainer(settings).train()) == 3
 
 
 def test_an_epoch_too_small_for_one_step_is_refused(settings: TrainingSettings) -> None:

@@ -42,28 +42,19 @@ async def began(work: HeldWork) -> None:
     assert await asyncio.to_thread(work.began.wait, 10)
 
 
-async def test_a_caller_with_much_work_leaves_a_thread_to_others(pool: CallerThreads) -> None:
-    mine = [HeldWork() for _ in range(8)]
-    running = [asyncio.ensure_future(pool.run(work, caller=MANY)) for work in mine]
-    await began(mine[0])
-    await pool.run(lambda: None, caller=OTHER)
-    assert not any(work.began.is_set() for work in mine[1:])
-    for work in mine:
-        work.release()
-    assert all(name.startswith("messages") for name in await asyncio.gather(*running))
-
-
-async def test_many_names_of_an_address_leave_a_thread_to_others(pool: CallerThreads) -> None:
+@pytest.mark.parametrize("name", ["", "{}"], ids=["one caller", "names of an address"])
+async def test_a_caller_with_much_work_leaves_a_thread_to_others(pool: CallerThreads, name: str) -> None:
     mine = [HeldWork() for _ in range(8)]
     running = [
-        asyncio.ensure_future(pool.run(work, caller=CallerId("many", str(number)))) for number, work in enumerate(mine)
+        asyncio.ensure_future(pool.run(work, caller=CallerId("many", name.format(number))))
+        for number, work in enumerate(mine)
     ]
     await began(mine[0])
     await pool.run(lambda: None, caller=OTHER)
     assert not any(work.began.is_set() for work in mine[1:])
     for work in mine:
         work.release()
-    await asyncio.gather(*running)
+    assert all(name.startswith("messages") for name in await asyncio.gather(*running))
 
 
 async def test_a_name_with_much_work_lets_the_other_names_of_its_address_go_between(pool: CallerThreads) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import math
 import random
-import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -16,14 +15,10 @@ import pytest
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls import call, preparation
 from xuanzang.server.engine.calls.record import Call
-from xuanzang.server.engine.calls.rendering import SentenceRenderer
-from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
-    DrainingError,
     InvalidInputError,
-    ModelNotFoundError,
     OverloadedError,
 )
 from xuanzang.server.engine.scheduling import worker
@@ -71,13 +66,6 @@ async def test_texts_are_answered_in_their_order_with_their_white_space_kept(tra
     assert [hypotheses[0].text for hypotheses in answer] == ["hello world", "  我有一只猫。 你好,世界!\n\n a cat ", ""]
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000", "\u200b"])
-async def test_a_text_with_nothing_to_translate_is_copied(translate: Translate, script: Script, text: str) -> None:
-    [[hypothesis]] = await translate(text, num_hypotheses=2)
-    assert hypothesis == Hypothesis(text=text, score=0.0, token_count=0, finish_reason=FinishReason.COPIED)
-    assert script.batches == []
-
-
 @pytest.mark.parametrize(("seconds", "shrinks"), [(0.0, True), (math.inf, False)])
 async def test_a_worker_that_never_rests_frees_memory_from_time_to_time(
     translate: Translate, script: Script, monkeypatch: pytest.MonkeyPatch, seconds: float, shrinks: bool
@@ -86,12 +74,6 @@ async def test_a_worker_that_never_rests_frees_memory_from_time_to_time(
     [[hypothesis]] = await translate("hello world")
     assert hypothesis.text == "hello world"
     assert (script.shrunk > 0) == shrinks
-
-
-async def test_several_hypotheses_come_best_first_each_with_the_white_space(translate: Translate) -> None:
-    [hypotheses] = await translate(" hello world\n", num_hypotheses=2)
-    assert [hypothesis.text for hypothesis in hypotheses] == [" hello world\n"] * 2
-    assert [hypothesis.score for hypothesis in hypotheses] == [-1.0, -2.0]
 
 
 async def test_a_text_of_sentences_has_their_tokens_and_the_first_unusual_finish_reason(translate: Translate) -> None:
@@ -116,55 +98,6 @@ async def test_all_texts_over_a_limit_are_named_with_limit_and_length(make_engin
     assert second.field == "contents[2]"
     assert "at most 24 source tokens" in second.description
     assert third.field == "contents[4]"
-
-
-async def test_several_hypotheses_of_several_sentences_are_refused_by_option_name(
-    translate: Translate,
-) -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        await translate("hello", "你好。再见。", num_hypotheses=2)
-    [violation] = refusal.value.violations
-    assert violation.field == "options.num_hypotheses"
-    assert "contents[1] has 2" in violation.description
-
-
-async def test_a_request_that_no_queue_could_hold_is_bad_input_and_not_overload(
-    make_engine: MakeEngine, options: Any
-) -> None:
-    engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 10}))
-    await engine.start()
-    with pytest.raises(InvalidInputError, match="contents: must need at most 5 tokens together"):
-        await engine.translate(Call(texts=("我有一只猫。",) * 5, model=engine.models[0], options=options))
-
-
-async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted(
-    make_engine: MakeEngine, script: Script, options: Any, metrics: Metrics
-) -> None:
-    engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 120, "max_batch_sentences": 1}))
-    await engine.start()
-    script.allow(0)
-
-    def translate() -> asyncio.Task[list[list[Hypothesis]]]:
-        return asyncio.ensure_future(
-            engine.translate(Call(texts=("hello world",), model=engine.models[0], options=options))
-        )
-
-    running = translate()
-    await script.until(lambda script: script.blocked)
-    waiting = [translate() for _ in range(16)]
-    refused, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
-    assert value(metrics, "queue_tokens") <= 120
-    script.allow(math.inf)
-    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    overloads = [outcome for outcome in outcomes if isinstance(outcome, OverloadedError)]
-    answers = [outcome for outcome in outcomes if isinstance(outcome, list)]
-    assert overloads
-    assert answers
-    assert len(overloads) + len(answers) == 16
-    first_refusals = [task.exception() for task in refused]
-    assert all(getattr(refusal, "retry_after_seconds", 0) == 1.0 for refusal in first_refusals)  # nothing is measured
-    assert [answer[0][0].text for answer in [*answers, await running]] == ["hello world"] * (len(answers) + 1)
-    assert value(metrics, "request_failures_total", reason="overloaded") == len(overloads)
 
 
 async def test_a_deadline_ends_a_sentence_in_the_queue_which_is_never_started(
@@ -203,46 +136,6 @@ async def test_a_deadline_that_has_passed_is_told_without_work(translate: Transl
     assert script.batches == []
 
 
-async def test_a_cancelled_sentence_leaves_its_batch_before_the_next_step(
-    translate: Translate, script: Script, metrics: Metrics
-) -> None:
-    script.allow(0)
-    blocker = asyncio.ensure_future(translate("a dog", max_target_length=1))
-    await script.until(lambda script: script.blocked)
-    kept = asyncio.ensure_future(translate("hello world"))
-    cancelled = asyncio.ensure_future(translate("the weather is fine"))
-    await until_waiting(metrics, 2)
-    script.allow(2)
-    await script.until(lambda script: len(script.batches) == 2 and script.blocked and not script.permits)
-    cancelled.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-    script.allow(math.inf)
-    assert (await blocker)[0][0].token_count == 1
-    assert (await kept)[0][0].text == "hello world"
-    assert len(script.discarded) == 1
-    assert value(metrics, "wasted_decode_tokens_total") == 2
-    assert value(metrics, "rows_retired_total", reason="cancelled") == 1
-    assert value(metrics, "requests_waiting") == value(metrics, "requests_running") == 0
-
-
-async def test_a_request_that_is_cancelled_in_the_queue_is_never_started(
-    translate: Translate, script: Script, metrics: Metrics
-) -> None:
-    script.allow(0)
-    running = asyncio.ensure_future(translate("hello"))
-    await script.until(lambda script: script.blocked)
-    cancelled = asyncio.ensure_future(translate("a cat", "a dog"))
-    await until_waiting(metrics, 1)
-    cancelled.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-    assert value(metrics, "queue_tokens") == 0
-    script.allow(math.inf)
-    await running
-    assert len(script.batches) == 1
-
-
 async def test_a_fault_of_a_worker_reaches_all_who_wait_and_the_worker_goes_on(
     translate: Translate, script: Script, metrics: Metrics
 ) -> None:
@@ -251,27 +144,6 @@ async def test_a_fault_of_a_worker_reaches_all_who_wait_and_the_worker_goes_on(
     assert [type(outcome) for outcome in outcomes] == [ArithmeticError] * 2
     assert value(metrics, "request_failures_total", reason="backend") == 2
     script.fault = None
-    assert (await translate("hello"))[0][0].text == "hello"
-
-
-async def test_a_sentence_that_cannot_be_rendered_ends_its_own_call_alone(
-    translate: Translate, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    render = SentenceRenderer.render
-
-    def fail_for_one(renderer: SentenceRenderer, sentence: Sentence, *found: Any, **named: Any) -> Hypothesis:
-        made = render(renderer, sentence, *found, **named)
-        if made.text == "a cat":
-            raise ArithmeticError("cannot be rendered")
-        return made
-
-    monkeypatch.setattr(SentenceRenderer, "render", fail_for_one)
-    script.allow(0)
-    calls = [asyncio.ensure_future(translate(text)) for text in ("a cat", "hello world", "hello", "a cat")]
-    await script.until(lambda script: script.blocked)
-    script.allow(math.inf)
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert [isinstance(outcome, ArithmeticError) for outcome in outcomes] == [True, False, False, True]
     assert (await translate("hello"))[0][0].text == "hello"
 
 
@@ -301,37 +173,6 @@ async def test_a_fault_is_named_under_load_too(
         await engine.translate(several)
     script.allow(math.inf)
     await asyncio.gather(running, waiting)
-
-
-async def test_draining_refuses_what_is_new_and_finishes_what_was_accepted(
-    engine: Engine, translate: Translate, script: Script, metrics: Metrics
-) -> None:
-    script.allow(0)
-    accepted = asyncio.ensure_future(translate("hello world"))
-    await script.until(lambda script: script.blocked)
-    engine.drain()
-    with pytest.raises(DrainingError):
-        await translate("too late")
-    assert value(metrics, "model_ready") == 0
-    joining = asyncio.ensure_future(engine.join(60))
-    script.allow(math.inf)
-    assert (await accepted)[0][0].text == "hello world"
-    assert await joining
-
-
-async def test_what_is_not_done_when_the_time_is_up_is_answered_with_an_error(
-    engine: Engine, translate: Translate, script: Script
-) -> None:
-    script.allow(0)
-    running, waiting = asyncio.ensure_future(translate("hello")), asyncio.ensure_future(translate("a cat"))
-    await script.until(lambda script: script.blocked)
-    joining = asyncio.ensure_future(engine.join(0))
-    with pytest.raises(DrainingError):
-        await running
-    with pytest.raises(DrainingError):
-        await waiting
-    script.allow(math.inf)
-    assert not await joining
 
 
 async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answered(
@@ -377,28 +218,6 @@ async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answ
     assert ended[0] == sum(answered)
 
 
-async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
-    engine: Engine, script: Script, options: Any, metrics: Metrics
-) -> None:
-    script.allow(0)
-
-    def translate(texts: list[str], caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
-        call = engine.translate(
-            Call(texts=tuple(texts), model=engine.models[0], options=options), caller=CallerId(caller)
-        )
-        return asyncio.ensure_future(call)
-
-    many = translate(["hello world"] * 500, "many")
-    await script.until(lambda script: script.blocked)
-    one = translate(["a cat"], "one")
-    await until_waiting(metrics, 1)
-    script.allow(60)  # the many take hundreds
-    assert (await one)[0][0].text == "a cat"
-    assert not many.done()
-    script.allow(math.inf)
-    assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
-
-
 async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
     engine: Engine, options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,15 +259,3 @@ async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(
     with pytest.raises(BundleError, match=r"cannot be loaded: MemoryError in the opening .*: no room"):
         await engine.start()
     assert engine.models == ()
-
-
-async def test_an_engine_without_any_bundle_does_not_start(repository: Path, make_engine: MakeEngine) -> None:
-    shutil.rmtree(repository / "small")
-    with pytest.raises(BundleError, match="no bundle"):
-        await make_engine(SETTINGS).start()
-
-
-async def test_a_model_that_is_not_served_is_not_found(engine: Engine, options: Any) -> None:
-    other = dataclasses.replace(engine.models[0], name="other")
-    with pytest.raises(ModelNotFoundError, match="other/1"):
-        await engine.translate(Call(texts=("hello",), model=other, options=options))

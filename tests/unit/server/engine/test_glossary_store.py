@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import (
     GlossaryExistsError,
-    GlossaryNotFoundError,
     GlossaryStateError,
     InvalidInputError,
 )
@@ -74,22 +73,6 @@ async def test_a_faulty_file_of_the_operator_is_not_overwritten(store: GlossaryS
     (folder.path / "animals.tsv").write_text("no glossary", encoding="utf-8")
     with pytest.raises(GlossaryExistsError):
         await store.create(file(CAT))
-
-
-async def test_a_deleted_glossary_is_gone_at_once(store: GlossaryStore, folder: GlossaryFolder) -> None:
-    await store.create(file(CAT))
-    await store.delete("animals")
-    assert folder.glossaries == []
-    with pytest.raises(GlossaryNotFoundError):
-        await store.delete("animals")
-
-
-@pytest.mark.parametrize("name", ["", "Animals", "../animals", "a/b", ".animals", "a" * 64, "a\n", "猫"])
-async def test_a_name_that_is_no_file_name_is_refused(store: GlossaryStore, folder: GlossaryFolder, name: str) -> None:
-    with pytest.raises(InvalidInputError) as error:
-        await store.create(file(CAT, name=name))
-    assert [violation.field for violation in error.value.violations] == ["name"]
-    assert not folder.path.exists()
 
 
 @pytest.mark.parametrize(

@@ -25,19 +25,14 @@ async def call_every_way(served: Any, metadata: Any = ()) -> None:
 ADDRESS = CallerId("ipv4:127.0.0.1")
 
 
-async def test_callers_are_identified_by_their_address_without_the_port(serve: Any) -> None:
-    async with serve() as served:
-        await call_every_way(served)
-    assert served.engine.asked_for("caller") == [ADDRESS] * 4
-
-
-async def test_a_name_counts_within_its_address_and_is_never_logged(
-    serve: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("metadata", "name"), [((), ""), ((("x-client-id", ""),), ""), (NAMED, "nightly")])
+async def test_a_name_counts_within_the_address_of_its_caller_and_is_never_logged(
+    serve: Any, caplog: pytest.LogCaptureFixture, metadata: Any, name: str
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        async with serve() as served:
-            await call_every_way(served, NAMED)
-    assert served.engine.asked_for("caller") == [ADDRESS._replace(name="nightly")] * 4
+        async with serve(trusted_proxies="10.0.0.0/8") as served:
+            await call_every_way(served, metadata)
+    assert served.engine.asked_for("caller") == [ADDRESS._replace(name=name)] * 4
     assert not any("nightly" in str(vars(record)) for record in caplog.records if record.name.startswith("xuanzang"))
 
 
@@ -49,18 +44,6 @@ async def test_a_trusted_proxy_names_callers_that_have_shares_of_their_own(serve
     shares = {caller.share for caller in served.engine.asked_for("caller")}
     assert len(shares) == 3
     assert {caller.name for caller in served.engine.asked_for("caller")} == {""}
-
-
-async def test_a_proxy_that_is_not_trusted_names_nobody_outside_its_share(serve: Any) -> None:
-    async with serve(trusted_proxies="10.0.0.0/8") as served:
-        await call_every_way(served, NAMED)
-    assert {caller.share for caller in served.engine.asked_for("caller")} == {ADDRESS.share}
-
-
-async def test_an_empty_name_is_ignored(serve: Any) -> None:
-    async with serve() as served:
-        await call_every_way(served, (("x-client-id", ""),))
-    assert set(served.engine.asked_for("caller")) == {ADDRESS}
 
 
 async def test_a_name_that_is_too_long_is_refused(serve: Any) -> None:

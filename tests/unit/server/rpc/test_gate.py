@@ -52,17 +52,6 @@ async def test_rpcs_beyond_the_limit_are_refused_with_a_retry_delay(serve: Any) 
     assert dict(caught.value.trailing_metadata() or ())["grpc-retry-pushback-ms"] == "1000"
 
 
-async def test_nothing_is_translated_before_the_opening_or_after_the_close(serve: Any) -> None:
-    async with serve(opened=False) as served:
-        codes = []
-        for change in (None, served.rpc.open(["tiny"]), served.rpc.close()):
-            if change is not None:
-                await change
-            call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-            codes.append(await call.code())
-    assert codes == [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE]
-
-
 async def _translated(served: Any, text: str) -> str:
     response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]))
     translated: str = response.translations[0].hypotheses[0].text

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +9,6 @@ from xuanzang.server.engine.types import CallerId
 from xuanzang.server.observation.callers import sender_of
 from xuanzang.server.rpc.admission import Occupancy, Place
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.translation.v1 import translation_pb2 as pb
 
 LIMITS = RpcLimits(
     max_concurrent_rpcs=40,
@@ -122,16 +117,3 @@ def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -
 )
 def test_the_network_of_a_peer_has_no_port(peer: str, address: str) -> None:
     assert sender_of(peer).network == address
-
-
-async def test_idle_streams_of_one_caller_leave_room_for_others(serve: Any) -> None:
-    async with serve(max_concurrent_rpcs=16, max_caller_streams=4) as served:
-        streams = [served.stub.StreamTranslateText() for _ in range(16)]
-        endings = asyncio.as_completed([stream.code() for stream in streams])
-        assert [await next(endings) for _ in range(12)] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 12
-        ended = [stream for stream in streams if stream.done()]
-        assert {await stream.details() for stream in ended} == {"the limit of 4 streams of one caller is reached"}
-        await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-        for stream in streams:
-            stream.cancel()
-        await served.rpc.join()

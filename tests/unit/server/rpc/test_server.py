@@ -30,32 +30,11 @@ async def health(served: Any, service: str) -> int:
     return status
 
 
-async def test_health_follows_the_life_of_the_server(serve: Any) -> None:
-    async with serve(opened=False) as served:
-        assert [await health(served, name) for name in ("", TRANSLATION_SERVICE)] == [NOT_SERVING, NOT_SERVING]
-        await served.rpc.open(["tiny"])
-        assert [await health(served, name) for name in ("", TRANSLATION_SERVICE, "tiny")] == [SERVING] * 3
-        await served.rpc.close()
-        assert [await health(served, name) for name in ("", TRANSLATION_SERVICE, "tiny")] == [NOT_SERVING] * 3
-
-
 async def test_health_of_an_unknown_service_is_not_found(serve: Any) -> None:
     async with serve() as served:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await health(served, "nothing")
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-
-
-async def test_a_watcher_receives_each_change(serve: Any) -> None:
-    async with serve(opened=False) as served:
-        stub = health_pb2_grpc.HealthStub(served.channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service="tiny"))
-        seen = [(await watch.read()).status]
-        await served.rpc.open(["tiny"])
-        seen.append((await watch.read()).status)
-        await served.rpc.close()
-        seen.append((await watch.read()).status)
-    assert seen == [health_pb2.HealthCheckResponse.SERVICE_UNKNOWN, SERVING, NOT_SERVING]
 
 
 async def test_a_watcher_does_not_delay_the_stop(serve: Any) -> None:
@@ -66,16 +45,6 @@ async def test_a_watcher_does_not_delay_the_stop(serve: Any) -> None:
         await served.rpc.close()
         await served.rpc.join()
         assert await served.rpc.stop() == 0
-
-
-async def test_a_stop_cancels_and_counts_the_rpcs_that_still_run(serve: Any) -> None:
-    async with serve() as served:
-        served.engine.hold("a")
-        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-        await served.engine.until(served.engine.running, {"a"})
-        assert await served.rpc.stop() == 1
-        assert await call.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
-        assert served.engine.cancelled == ["a"]
 
 
 async def test_an_rpc_that_arrives_during_the_stop_is_refused_not_cancelled(serve: Any) -> None:
@@ -132,15 +101,6 @@ async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: 
             await _enter(serve(address=f"127.0.0.1:{served.rpc.port}"))
 
 
-async def test_the_probe_succeeds_only_while_the_server_is_serving(serve: Any) -> None:
-    async with serve(opened=False) as served:
-        address = f"0.0.0.0:{served.rpc.port}"
-        assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
-        await served.rpc.open(["tiny"])
-        assert await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
-    assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
-
-
 @pytest.fixture
 def authority() -> trustme.CA:
     return trustme.CA()
@@ -154,18 +114,6 @@ def tls(authority: trustme.CA, tmp_path: Path) -> TLSFiles:
     certificate.private_key_pem.write_to_path(files.key)
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     return files
-
-
-async def test_mutual_tls_admits_only_clients_with_a_certificate(
-    serve: Any, tls: TLSFiles, authority: trustme.CA
-) -> None:
-    own = authority.issue_cert("client.example.com")
-    chain = b"".join(blob.bytes() for blob in own.cert_chain_pems)
-    root = authority.cert_pem.bytes()
-    async with serve(tls=tls) as served:
-        certified = grpc.ssl_channel_credentials(root, own.private_key_pem.bytes(), chain)
-        assert await _translate_over(certified, served.rpc.port) == grpc.StatusCode.OK
-        assert await _translate_over(grpc.ssl_channel_credentials(root), served.rpc.port) == grpc.StatusCode.UNAVAILABLE
 
 
 async def test_new_files_are_shown_to_new_connections_and_old_connections_stay(
@@ -252,15 +200,6 @@ async def test_the_probe_connects_over_tls_with_the_servers_certificate(serve: A
         assert await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
         await served.rpc.close()
         assert not await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
-
-
-async def _translate_over(credentials: grpc.ChannelCredentials, port: int) -> grpc.StatusCode:
-    options = (("grpc.ssl_target_name_override", "translate.example.com"),)
-    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
-        stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
-        call = stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-        code: grpc.StatusCode = await call.code()
-        return code
 
 
 async def _enter(manager: Any) -> None:

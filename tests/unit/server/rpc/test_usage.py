@@ -15,13 +15,6 @@ async def usage_of(call: Any) -> dict[str, str]:
     return {key.removeprefix("x-usage-"): value for key, value in metadata.items()}
 
 
-async def test_a_call_says_how_many_characters_and_sentences_it_has_used(serve: Any) -> None:
-    async with serve() as served:
-        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["abc", "猫猫"]))
-        await call
-        assert await usage_of(call) == {"characters": "5", "sentences": "2"}
-
-
 async def test_a_progressive_call_says_what_it_has_used(serve: Any) -> None:
     async with serve() as served:
         call = served.stub.TranslateTextProgressively(pb.TranslateTextProgressivelyRequest(content="abcd"))

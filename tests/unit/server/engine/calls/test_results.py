@@ -73,17 +73,6 @@ def test_a_character_is_emitted_once_all_of_its_bytes_are_there(codec: TextCodec
     assert emitted == ["a ", "🐈"]
 
 
-def test_a_sentence_is_not_emitted_before_those_ahead_of_it(codec: TextCodec) -> None:
-    emitted: list[str] = []
-    streamer = TextStreamer(segments_of(["A.", "B."]), codec, emitted.append)
-    streamer.on_result(1, result("b."))
-    assert emitted == []
-    streamer.on_prefix(0, "a")
-    assert emitted == ["a"]
-    streamer.on_result(0, result("a."))
-    assert "".join(emitted) == "a. b."
-
-
 def test_a_text_without_sentences_emits_nothing(codec: TextCodec) -> None:
     emitted: list[str] = []
     TextStreamer(segments_of([" ", "\n"]), codec, emitted.append).on_prefix(0, "never")

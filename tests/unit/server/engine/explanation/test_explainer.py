@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import ExplanationUnavailableError, ModelNotFoundError, OverloadedError
+from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.explanation.explainer import AttentionChoice, Explainer
@@ -62,16 +61,3 @@ async def test_no_more_are_made_at_once_than_the_limit(
     again.cancel()
     await asyncio.gather(again, return_exceptions=True)
     assert counted(metrics, "refused") == 1
-
-
-async def test_a_limit_of_none_turns_explanations_off(engine: Engine, options: DecodingOptions) -> None:
-    explainer = Explainer(engine, ExplanationLimits(max_explanations=0))
-    with pytest.raises(ExplanationUnavailableError, match="--max-explanations is 0"):
-        await explain(engine, explainer, options)
-
-
-async def test_a_model_that_is_not_served_is_not_found(engine: Engine, options: DecodingOptions) -> None:
-    explainer = Explainer(engine, ExplanationLimits())
-    model = dataclasses.replace(engine.models[0], version=9)
-    with pytest.raises(ModelNotFoundError, match="small/9 is not served"):
-        await explainer.explain(Call(texts=("a",), model=model, options=options), AttentionChoice())

@@ -14,15 +14,12 @@ import pytest
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_digest
-from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.models.loaded import LoadedModel, open_codec
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model, replay
 from xuanzang.server.engine.models.trial_loader import TrialLoader, TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
@@ -31,86 +28,11 @@ MakeEngine = Callable[[EngineSettings], Engine]
 SETTINGS = EngineSettings(workers=1)
 
 
-async def test_several_models_are_served_and_found_by_name_and_by_pair(
-    repository: Path, make_engine: MakeEngine, edit_manifest: Edit
-) -> None:
-    for name, source, target in (("small-en-zh", "en", "zh"), ("small-en-ja", "en", "ja")):
-        codes = {"source_language_codes": [source], "target_language_codes": [target]}
-        shutil.copytree(repository / "small", repository / name)
-        edit_manifest(repository / name / "1", lambda manifest, facts=codes | {"model": name}: manifest.update(facts))  # type: ignore[misc]
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    pairs = {model.name: (model.source_languages, model.target_languages) for model in engine.models}
-    assert pairs == {
-        "small": (("zh",), ("en",)),
-        "small-en-zh": (("en",), ("zh", "zh-Hant", "zh-HK", "zh-MO", "zh-TW")),
-        "small-en-ja": (("en",), ("ja",)),
-    }
-    for name, ([source], [target, *_]) in pairs.items():
-        assert engine.router.resolve(model="", source_language=source, target_language=target).model.name == name
-        assert engine.router.resolve(model=name, source_language="", target_language="").model.name == name
-    with pytest.raises(InvalidInputError, match="served pairs: en to ja, en to zh"):
-        engine.router.resolve(model="", source_language="en", target_language="")
-
-
-async def test_sentences_have_the_token_of_the_target_language_that_was_asked_for(
-    repository: Path,
-    make_engine: MakeEngine,
-    edit_manifest: Edit,
-    list_files: Callable[[dict[str, Any], Path], None],
-    options: DecodingOptions,
-) -> None:
-    directory = repository / "small" / "1"
-    codec = open_codec(load_bundle(directory))
-    [first, second] = [codec.encode_target(word)[-1] for word in ("hello", "fine")]
-    certificate = json.loads((directory / "certificate.json").read_text())
-    for sample, token_id in zip(certificate["samples"], (first, second), strict=True):
-        sample["source_ids"].insert(0, token_id)
-        sample["target_ids"].insert(0, token_id)
-    (directory / "certificate.json").write_text(json.dumps(certificate))
-
-    def change(manifest: dict[str, Any]) -> None:
-        manifest["target_language_codes"] = ["en", "fr"]
-        manifest["source_format"]["language_prefix_ids"] = {"en": first, "fr": second}
-        list_files(manifest, directory)
-
-    edit_manifest(directory, change)
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    for wanted, token_id in (("en", first), ("fr-CA", second)):
-        route = engine.router.resolve(model="small", source_language="", target_language=wanted)
-        call: dict[str, Any] = {"model": route.model, "target_language": route.target_language, "options": options}
-        [[hypothesis]] = await engine.translate(Call(texts=("a cat",), **call))
-        assert hypothesis.text == codec.decode([token_id, *codec.encode_target("a cat")])
-    with pytest.raises(InvalidInputError, match="target_language_code"):
-        engine.router.resolve(model="small", source_language="zh", target_language="")
-
-
-async def test_a_shortlist_of_a_model_that_is_not_served_is_refused(make_engine: MakeEngine) -> None:
-    engine = make_engine(SETTINGS.model_copy(update={"shortlist": "*, small, smal, large"}))
-    with pytest.raises(BundleError, match="--shortlist names large, smal, which are not served; served: small"):
-        await engine.start()
-
-
 async def add_version(repository: Path, version: int, edit_manifest: Edit) -> Path:
     directory = repository / "small" / str(version)
     shutil.copytree(repository / "small" / "1", directory)
     edit_manifest(directory, lambda manifest: manifest.update(version=version))
     return directory
-
-
-async def test_the_highest_version_is_the_default_and_the_others_can_be_named(
-    repository: Path, make_engine: MakeEngine, edit_manifest: Edit
-) -> None:
-    await add_version(repository, 10, edit_manifest)
-    await add_version(repository, 9, edit_manifest)
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    assert [(model.version, model.is_default) for model in engine.models] == [(1, False), (9, False), (10, True)]
-    assert engine.router.resolve(model="small", source_language="", target_language="").model.version == 10
-    assert engine.router.resolve(model="small/9", source_language="zh", target_language="en").model.version == 9
-    with pytest.raises(ModelNotFoundError):
-        engine.router.resolve(model="small/2", source_language="", target_language="")
 
 
 async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(

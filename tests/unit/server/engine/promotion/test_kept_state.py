@@ -49,20 +49,6 @@ def restart(make_engine: Any, golden_sets: Path) -> Restart:
     return restarted
 
 
-async def test_the_live_and_the_previous_version_outlive_the_engine(restart: Restart, add_version: Any) -> None:
-    for version in (2, 3, 4):
-        add_version(version)
-    first = await restart()
-    await first.promoter.force("small", 3, reason="a test")
-    second = await restart(first)
-    assert second.live.catalog.standings["small"] == Standing(live=3, previous=1)
-    assert await second.promoter.roll_back("small") == 1
-    third = await restart(second)
-    assert live_version(third) == 1
-    with pytest.raises(ModelStateError, match="cannot go back"):
-        await third.promoter.roll_back("small")
-
-
 async def test_a_pin_by_command_is_kept_and_the_settings_go_before_it(restart: Restart, add_version: Any) -> None:
     add_version(2)
     add_version(3)
@@ -184,19 +170,6 @@ async def test_a_server_that_decides_nothing_writes_nothing(restart: Restart, re
     assert not (repository / FILE).exists()
 
 
-async def test_a_chosen_file_keeps_the_state_and_the_folder_of_the_models_has_none(
-    restart: Restart, add_version: Any, repository: Path, tmp_path: Path
-) -> None:
-    add_version(2)
-    chosen = tmp_path / "state.json"
-    first = await restart(promotion_state=chosen)
-    await first.promoter.force("small", 2, reason="a test")
-    second = await restart(first, promotion_state=chosen)
-    assert live_version(second) == 2
-    assert not (repository / FILE).exists()
-    assert not list(await asyncio.to_thread(tmp_path.glob, "*.tmp"))
-
-
 async def test_a_folder_that_cannot_be_written_is_named_in_the_log_and_read(
     restart: Restart, add_version: Any, repository: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
@@ -258,7 +231,7 @@ async def test_the_gate_lets_versions_through_on_a_folder_that_cannot_be_written
 
 
 async def test_a_chosen_file_keeps_pins_although_the_folder_of_the_models_is_read_only(
-    restart: Restart, add_version: Any, tmp_path: Path, monkeypatch: Any
+    restart: Restart, add_version: Any, repository: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)
     add_version(2)
@@ -266,6 +239,7 @@ async def test_a_chosen_file_keeps_pins_although_the_folder_of_the_models_is_rea
     await first.promoter.pin("small", 1)
     second = await restart(first, promotion="direct", promotion_state=tmp_path / "state.json")
     assert live_version(second) == 1
+    assert not (repository / FILE).exists()
 
 
 @pytest.fixture
@@ -373,16 +347,6 @@ async def test_a_decision_about_a_version_that_is_not_loaded_here_yet_waits_for_
     assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 2
     await behind.join(5)
     await ahead.join(5)
-
-
-async def test_a_server_follows_the_decisions_of_another_by_itself(restart: Restart, add_version: Any) -> None:
-    add_version(2)
-    one, other = await restart(promotion="direct"), await restart(promotion="direct")
-    await one.promoter.pin("small", 1)
-    while live_version(other) != 1:  # noqa: ASYNC110 - a catalog has no event
-        await asyncio.sleep(0.01)
-    await one.join(5)
-    await other.join(5)
 
 
 async def test_an_impatient_caller_leaves_no_half_of_a_change(

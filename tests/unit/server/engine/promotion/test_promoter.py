@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError, NotJudgedError
+from xuanzang.server.engine.errors import ModelNotFoundError, ModelStateError, NotJudgedError
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion import promoter
 from xuanzang.server.engine.promotion.gate import Evaluation, Judge
-from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 Script = Any
@@ -80,12 +78,6 @@ async def test_a_version_that_translates_worse_is_refused_with_both_numbers(
         assert promotions(metrics) == {"refused": 1}
 
 
-async def test_a_version_is_judged_without_going_live(start: Start, script: Script, metrics: Metrics) -> None:
-    async with start() as engine:
-        assert (await engine.promoter.evaluate("small", 2)).reasons == ()
-        assert (live_version(engine), promotions(metrics)) == (1, {})
-
-
 async def test_the_gate_counts_in_no_metric_of_requests(start: Start, metrics: Metrics) -> None:
     async with start() as engine:
         await engine.promoter.evaluate("small", 2)
@@ -146,15 +138,6 @@ async def test_a_version_goes_live_in_spite_of_the_gate_by_force_and_the_reason_
         assert vars(line)["reason"] == "the golden set is wrong"
 
 
-async def test_a_rollback_goes_back_once_and_without_the_gate(start: Start, metrics: Metrics) -> None:
-    async with start() as engine:
-        await engine.promoter.promote("small", 2)
-        assert await engine.promoter.roll_back("small") == 1
-        assert (live_version(engine), promotions(metrics)) == (1, {"promoted": 1, "rolled_back": 1})
-        with pytest.raises(ModelStateError, match="no other version was live before"):
-            await engine.promoter.roll_back("small")
-
-
 async def test_a_rollback_goes_back_from_a_version_that_went_live_by_itself(start: Start, add_version: Any) -> None:
     async with start(promotion="direct") as engine:
         assert live_version(engine) == 2
@@ -175,36 +158,6 @@ async def test_no_version_is_gone_back_to_that_was_unloaded(start: Start) -> Non
         await engine.live.unload("small", 1)
         with pytest.raises(ModelStateError, match="or it is loaded no more"):
             await engine.promoter.roll_back("small")
-
-
-async def test_a_rollback_under_load_fails_no_request(start: Start, options: DecodingOptions) -> None:
-    async with start() as engine:
-        await engine.promoter.promote("small", 2)
-        versions: list[int] = []
-        rolled_back = asyncio.Event()
-
-        async def call_again_and_again() -> list[int]:
-            own, after = list[int](), 0
-            while after < 5:
-                model = engine.router.resolve(model="", source_language="", target_language="").model
-                [[found]] = await engine.translate(Call(texts=("hello world",), model=model, options=options))
-                assert found.text == "hello world"
-                versions.append(model.version)
-                own.append(model.version)
-                after += rolled_back.is_set()
-            return own
-
-        callers = [asyncio.create_task(call_again_and_again()) for _ in range(8)]
-        while len(versions) < 20:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0)
-        await engine.promoter.roll_back("small")
-        assert live_version(engine) == 1
-        rolled_back.set()
-        found_by_callers = await asyncio.gather(*callers)
-        assert set(versions[:20]) == {2}
-        # Whoever has had the other version never has the old one again.
-        assert all(own == sorted(own, reverse=True) for own in found_by_callers)
-        assert versions[-8:] == [1] * 8
 
 
 async def test_a_pin_keeps_every_other_version_from_going_live(start: Start) -> None:
@@ -320,14 +273,3 @@ async def test_a_live_version_stays_until_another_is_promoted(
         # The last one may go.
         await engine.live.unload("small", 2)
         assert engine.models == ()
-
-
-async def test_a_stopping_engine_promotes_nothing(start: Start) -> None:
-    async with start() as engine:
-        await engine.promoter.promote("small", 2)
-        engine.drain()
-        with pytest.raises(DrainingError):
-            await engine.promoter.roll_back("small")
-        with pytest.raises(DrainingError):
-            await engine.promoter.promote("small", 1)
-        assert live_version(engine) == 2

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import json
 import logging
 import mmap
 import shutil
 import sys
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from xuanzang.kernels import Kernels, find_kernels
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.runtime.sessions import Sessions, mappings, release_pages
 from xuanzang.server.engine.settings import EngineSettings, Provider
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
 BUILT = find_kernels()
 needs_kernels = pytest.mark.skipif(not BUILT.library, reason="the kernels are not built")
-SOURCES = ("我有一只猫。", "你好", "今天天气很好", "他明天去北京看他的朋友", "谢谢")
 
 
 @pytest.fixture
@@ -45,63 +37,6 @@ def directory(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
     """Of a bundle that may be changed, the only one of its repository."""
     [directory] = shutil.copytree(tiny_bundle_repository, tmp_path / "tiny").glob("*/1")
     return Path(directory)
-
-
-@pytest.fixture
-async def engine(tiny_bundle_repository: Path, metrics: Metrics, settings: EngineSettings) -> AsyncIterator[Engine]:
-    engine = Engine(tiny_bundle_repository, settings=settings, metrics=metrics)
-    await engine.start()
-    yield engine
-    await engine.join(0)
-
-
-async def translate(engine: Engine, *texts: str, deadline: float | None = None, **changes: Any) -> list[Hypothesis]:
-    model = engine.models[0]
-    options: DecodingOptions = dataclasses.replace(model.default_options, **changes)
-    answer = await engine.translate(Call(texts=tuple(texts), model=model, options=options), deadline=deadline)
-    return [hypothesis for hypotheses in answer for hypothesis in hypotheses]
-
-
-async def test_a_sentence_gets_the_same_answer_alone_and_among_those_of_other_callers(engine: Engine) -> None:
-    alone = [(await translate(engine, source))[0] for source in SOURCES]
-    together = await asyncio.gather(
-        *(translate(engine, *SOURCES, beam_size=beam_size) for beam_size in (4, 1, 4, 2, 4)),
-        translate(engine, "".join(source + "！" for source in SOURCES)),
-    )
-    for answer in (together[0], together[2], together[4]):
-        assert [hypothesis.text for hypothesis in answer] == [hypothesis.text for hypothesis in alone]
-        assert [hypothesis.score for hypothesis in answer] == pytest.approx([one.score for one in alone], abs=1e-3)
-
-
-async def test_the_length_limits_hold_for_every_sentence_of_a_batch(engine: Engine) -> None:
-    short, long = await asyncio.gather(
-        translate(engine, *SOURCES, max_target_length=1, beam_size=1),
-        translate(engine, *SOURCES, min_target_length=6, max_target_length=8),
-    )
-    assert {(one.token_count, one.finish_reason) for one in short} <= {
-        (1, FinishReason.MAX_LENGTH),
-        (1, FinishReason.END_OF_SENTENCE),
-    }
-    assert all(7 <= one.token_count <= 8 for one in long)
-
-
-async def test_hypotheses_come_best_first(engine: Engine) -> None:
-    hypotheses = await translate(engine, SOURCES[0], beam_size=4, num_hypotheses=4)
-    scores = [hypothesis.score for hypothesis in hypotheses]
-    assert len(hypotheses) == 4
-    assert scores == sorted(scores, reverse=True)
-    assert all(score <= 0 for score in scores)
-
-
-async def test_a_deadline_ends_the_work_on_long_texts(engine: Engine, metrics: Metrics) -> None:
-    longest = engine.models[0].max_target_length
-    texts = ["，".join(SOURCES)] * 300
-    with pytest.raises(DeadlineExceededError):
-        await translate(engine, *texts, beam_size=16, max_target_length=longest, deadline=time.monotonic() + 0.2)
-    assert await engine.join(60)
-    labels = {"model": engine.models[0].name, "version": "1"}
-    for gauge in ("nmt_requests_running", "nmt_requests_waiting", "nmt_queue_tokens"):
-        assert metrics.registry.get_sample_value(gauge, labels) == 0
 
 
 async def test_a_sample_with_another_translation_refuses_the_bundle(

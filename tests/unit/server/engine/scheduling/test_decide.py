@@ -173,13 +173,3 @@ def test_the_places_of_a_batch_are_shared_among_callers_who_wait() -> None:
     shares = joining(decide(state, 0, 1.0))[COMMON]
     assert set(shares) == set("abcd")
     assert sum(shares.values()) == 32
-
-
-def test_workers_that_begin_together_split_what_waits() -> None:
-    state = state_of([asked("a", 9)], workers=3)
-    sizes = []
-    for worker in range(3):
-        decision = decide(state, worker, 1.0)
-        sizes.append(len(decision.joins[COMMON]))
-        state.join(worker, decision.joins, decision.budget)
-    assert sizes == [3, 3, 3]

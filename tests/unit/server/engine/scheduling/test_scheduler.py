@@ -99,13 +99,6 @@ def make_queue(model: LoadedModel) -> MakeQueue:
     return make
 
 
-async def test_idle_workers_split_what_waits(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=2)
-    queue.submit(*[3] * 9)
-    assert queue.take(0) == [3] * 5
-    assert queue.take(1) == [3] * 4
-
-
 async def test_workers_that_begin_together_get_shares_that_end_together(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=2)
     queue.submit(30, 7, 37, 10, 9, 35, 8, 12)
@@ -153,17 +146,6 @@ async def test_an_idle_worker_waits_for_the_next_sentence(make_queue: MakeQueue)
     taking = asyncio.ensure_future(asyncio.to_thread(queue.take))
     queue.submit(4)
     assert await taking == [4]
-
-
-async def test_callers_take_turns(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1, max_batch_sentences=1, max_queue_tokens=10**6)
-    queue.submit(*[20] * 200, caller="many")
-    queue.submit(5, caller="one")
-    waited = 0
-    while queue.take() != [5]:
-        queue.leave(0)
-        waited += 1
-    assert waited < 40
 
 
 async def test_a_closed_request_leaves_the_queue_and_makes_room(make_queue: MakeQueue) -> None:

@@ -101,10 +101,3 @@ async def test_a_drawn_seed_is_reported(serve: Any, kind: int) -> None:
         provenance = (await translation_of(getattr(served.stub, method)(request))).provenance
     assert provenance.settings.options.sampling.HasField("seed")
     assert provenance.settings.options.sampling.seed == served.engine.asked_for("options")[0].sampling.seed
-
-
-async def test_nothing_is_recorded_unless_the_request_asks_for_it(serve: Any) -> None:
-    async with serve() as served:
-        translation = await translation_of(served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"])))
-        assert not translation.HasField("provenance")
-        assert served.engine.asked_for("return_provenance") == [False]

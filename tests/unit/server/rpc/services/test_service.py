@@ -18,22 +18,6 @@ Serve = Any
 """The `serve` fixture."""
 
 
-async def test_texts_are_answered_in_order(serve: Serve) -> None:
-    async with serve() as served:
-        response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["b", "a", "c"]))
-    assert [item.hypotheses[0].text for item in response.translations] == ["B", "A", "C"]
-    assert (response.model, response.model_version) == ("tiny", "1")
-
-
-async def test_scores_are_returned_only_on_request(serve: Serve) -> None:
-    async with serve() as served:
-        plain = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-        settings = pb.TranslationSettings(return_scores=True)
-        scored = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"], settings=settings))
-    assert not plain.translations[0].hypotheses[0].HasField("score")
-    assert scored.translations[0].hypotheses[0].score == -1.5
-
-
 async def test_the_deadline_reaches_the_engine_on_the_monotonic_clock(serve: Serve) -> None:
     async with serve() as served:
         before = time.monotonic()
@@ -43,24 +27,6 @@ async def test_the_deadline_reaches_the_engine_on_the_monotonic_clock(serve: Ser
     with_deadline, without = served.engine.asked_for("deadline")
     assert before + 98 < with_deadline <= after + 100
     assert without is None
-
-
-async def test_cancelling_an_rpc_cancels_its_work(serve: Serve) -> None:
-    async with serve() as served:
-        served.engine.hold("a")
-        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-        await served.engine.until(served.engine.running, {"a"})
-        call.cancel()
-        await served.engine.until(served.engine.cancelled, {"a"})
-        await served.rpc.join()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-
-
-async def test_an_expired_deadline_cancels_the_work(serve: Serve) -> None:
-    async with serve() as served:
-        request = pb.TranslateTextRequest(contents=["a"])
-        await served.let_expire("a", lambda timeout: served.stub.TranslateText(request, timeout=timeout))
 
 
 async def test_a_stream_answers_each_text_when_it_is_done(serve: Serve) -> None:
@@ -80,26 +46,11 @@ async def test_a_stream_answers_each_text_when_it_is_done(serve: Serve) -> None:
     ]
 
 
-async def test_an_invalid_text_is_answered_with_an_error_and_the_stream_goes_on(serve: Serve) -> None:
-    async with serve() as served:
-        served.engine.raised["bad"] = RuntimeError("secret")
-        requests = [
-            pb.StreamTranslateTextRequest(id="1", content="bad"),
-            pb.StreamTranslateTextRequest(
-                id="2", content="a", settings=pb.TranslationSettings(options=pb.DecodingOptions(beam_size=99))
-            ),
-            pb.StreamTranslateTextRequest(id="3", content="a", settings=pb.TranslationSettings(model="none")),
-            pb.StreamTranslateTextRequest(id="4", content="a"),
-        ]
-        answers = {answer.id: answer async for answer in served.stub.StreamTranslateText(iter(requests))}
-    assert {key: answer.error.code for key, answer in answers.items()} == {"1": 13, "2": 3, "3": 5, "4": 0}
-    assert "secret" not in answers["1"].error.message
-    assert answers["4"].translation.hypotheses[0].text == "A"
-
-
-async def test_refused_texts_of_a_stream_are_logged_singly(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_texts_of_a_stream_are_answered_and_logged_singly(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     def text(content: str, **settings: Any) -> pb.StreamTranslateTextRequest:
-        return pb.StreamTranslateTextRequest(id="8", content=content, settings=pb.TranslationSettings(**settings))
+        return pb.StreamTranslateTextRequest(id=content, content=content, settings=pb.TranslationSettings(**settings))
 
     with caplog.at_level(logging.INFO):
         async with serve() as served:
@@ -108,12 +59,21 @@ async def test_refused_texts_of_a_stream_are_logged_singly(serve: Serve, caplog:
             requests = [
                 text("小秘密"),
                 text("late"),
-                text("a", options=pb.DecodingOptions(beam_size=99)),
-                text("a", model="小秘密"),
+                text("option", options=pb.DecodingOptions(beam_size=99)),
+                text("model", model="小秘密"),
                 text("a"),
             ]
             call = served.stub.StreamTranslateText(iter(requests), metadata=[("x-request-id", "mine")])
-            assert len([answer async for answer in call]) == 5
+            answers = {answer.id: answer async for answer in call}
+    assert {key: answer.error.code for key, answer in answers.items()} == {
+        "小秘密": 13,
+        "late": 4,
+        "option": 3,
+        "model": 5,
+        "a": 0,
+    }
+    assert "broken" not in answers["小秘密"].error.message
+    assert answers["a"].translation.hypotheses[0].text == "A"
     logged: list[Any] = [record for record in caplog.records if record.message == "text"]
     faulty = {record.reason: (record.code, getattr(record, "fields", [])) for record in logged}
     assert faulty == {
@@ -160,25 +120,17 @@ async def test_a_stream_is_read_only_up_to_its_limit_of_texts_in_translation(ser
     assert answered == set("abcd")
 
 
-async def test_cancelling_a_stream_cancels_all_its_work(serve: Serve) -> None:
-    async with serve() as served:
-        served.engine.hold("a")
-        served.engine.hold("b")
-        call = served.stub.StreamTranslateText()
-        for text in "ab":
-            await call.write(pb.StreamTranslateTextRequest(content=text))
-        await served.engine.until(served.engine.running, {"a", "b"})
-        call.cancel()
-        await served.engine.until(served.engine.cancelled, {"a", "b"})
-        await served.rpc.join()
-        assert served.engine.running == []
-
-
-async def test_callers_that_hang_up_midway_cause_no_error(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_callers_that_hang_up_midway_cause_no_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture, is_stream: bool
+) -> None:
+    text = "x" * 50_000
     async with serve() as served:
         for _ in range(30):
-            requests = [pb.StreamTranslateTextRequest(content="x" * 50_000) for _ in range(8)]
-            call = served.stub.StreamTranslateText(iter(requests))
+            if is_stream:
+                call = served.stub.StreamTranslateText(iter([pb.StreamTranslateTextRequest(content=text)] * 8))
+            else:
+                call = served.stub.TranslateTextProgressively(pb.TranslateTextProgressivelyRequest(content=text))
             await call.read()
             call.cancel()
         await served.rpc.join()
