@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
-from gateways import gateway_process, running_gateway
+from gateways import RunningGateway, gateway_process, running_gateway
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http2 import Request, exchange, opening
 from stand_in_server import KEY, StandIn, standing_in
+from typing_extensions import override
 
 from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.inference.v2 import inference_pb2_grpc
@@ -26,6 +29,33 @@ def inference(text: str = "a") -> v2.ModelInferRequest:
     tensor = v2.ModelInferRequest.InferInputTensor(name="text", datatype="BYTES", shape=[1])
     tensor.contents.bytes_contents.append(text.encode())
     return v2.ModelInferRequest(model_name="tiny", id="7", inputs=[tensor])
+
+
+class Held(StandIn):
+    """A server that keeps requests until it may answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.released = asyncio.Event(), asyncio.Event()
+
+    @override
+    async def TranslateText(self, request: Any, context: Any) -> Any:
+        self.begun.set()
+        await self.released.wait()
+        return await super().TranslateText(request, context)
+
+
+@asynccontextmanager
+async def serving(
+    server: StandIn | None = None, **settings: Any
+) -> AsyncIterator[tuple[RunningGateway, grpc.aio.Channel]]:
+    """Run a gateway before a server that stands in; yield it with a channel to it."""
+    async with (
+        standing_in(server or StandIn()) as address,
+        running_gateway(address, grpc_address="127.0.0.1:0", **settings) as gateway,
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        yield gateway, channel
 
 
 def stub_of(channel: grpc.aio.Channel) -> Any:
@@ -61,11 +91,7 @@ async def described(channel: grpc.aio.Channel) -> dict[str, list[str]]:
 
 
 async def test_every_listed_service_is_described_with_all_it_needs() -> None:
-    async with (
-        standing_in(StandIn()) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving() as (_, channel):
         found = await described(channel)
     assert {INFERENCE, "google.cloud.translation.v3.TranslationService", "grpc.health.v1.Health"} < found.keys()
     assert "TranslateText" in found["google.cloud.translation.v3.TranslationService"]
@@ -94,11 +120,7 @@ async def test_each_service_is_healthy_while_the_server_answers() -> None:
 )
 async def test_a_key_goes_to_the_server(metadata: tuple[str, str]) -> None:
     server = StandIn(needs_key=True)
-    async with (
-        standing_in(server) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0", anonymous=False) as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving(server, anonymous=False) as (_, channel):
         stub = stub_of(channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.ModelInfer(inference())
@@ -121,11 +143,7 @@ async def test_addresses_have_turns_and_failed_calls_count_against_them(monkeypa
 
     monkeypatch.setattr(FairStart, "turn", noted)
     monkeypatch.setattr(FairStart, "refused", lambda _, address: refused.append(address))
-    async with (
-        standing_in(StandIn()) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving() as (_, channel):
         await stub_of(channel).ModelInfer(inference())
         await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         assert not refused
@@ -136,36 +154,19 @@ async def test_addresses_have_turns_and_failed_calls_count_against_them(monkeypa
 
 
 async def test_a_callers_share_of_calls_is_limited() -> None:
-    server, held = StandIn(), asyncio.Event()
-    translate = server.TranslateText
-
-    async def hold(request: Any, context: Any) -> Any:
-        await held.wait()
-        return await translate(request, context)
-
-    server.TranslateText = hold  # type: ignore[method-assign]
-    async with (
-        standing_in(server) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0", max_concurrent_requests=8) as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    server = Held()
+    async with serving(server, max_concurrent_requests=8) as (_, channel):
         stub = stub_of(channel)
         calls = [stub.ModelInfer(inference()) for _ in range(7)]
         ended = asyncio.as_completed([asyncio.ensure_future(each.code()) for each in calls])
         assert {await next(ended) for _ in range(3)} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        held.set()
+        server.released.set()
         codes = [await each.code() for each in calls]
         assert codes.count(grpc.StatusCode.OK) == 4
 
 
 async def test_callers_who_send_no_message_are_told_off_and_hold_up_nobody() -> None:
-    async with (
-        standing_in(StandIn()) as address,
-        running_gateway(
-            address, grpc_address="127.0.0.1:0", max_concurrent_requests=8, receive_timeout_seconds=0.3
-        ) as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving(max_concurrent_requests=8, receive_timeout_seconds=0.3) as (_, channel):
         silent: Any = channel.stream_unary(f"/{INFERENCE}/ModelInfer")
         calls = [silent() for _ in range(4)]
         assert [await each.code() for each in calls] == [grpc.StatusCode.CANCELLED] * 4
@@ -178,11 +179,7 @@ async def test_callers_who_send_no_message_are_told_off_and_hold_up_nobody() -> 
 
 
 async def test_nonsense_is_an_invalid_argument_and_an_unknown_method_unimplemented() -> None:
-    async with (
-        standing_in(StandIn()) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving() as (_, channel):
         for path, code in (
             (f"/{INFERENCE}/ModelInfer", grpc.StatusCode.INVALID_ARGUMENT),
             ("/no.such.Service/Call", grpc.StatusCode.UNIMPLEMENTED),
@@ -197,28 +194,14 @@ async def test_nonsense_is_an_invalid_argument_and_an_unknown_method_unimplement
     "path", [b"/\xff\xfe", b"\xff", b"", f"/{INFERENCE}/ModelInfer\xff".encode("latin1"), b"/" * 5000]
 )
 async def test_a_path_that_is_no_text_ends_nothing(path: bytes) -> None:
-    async with (
-        standing_in(StandIn()) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving() as (gateway, channel):
         for _ in range(3):
             await exchange(gateway.grpc_port or 0, opening() + Request(path=path).frames(), seconds=2)
         assert (await stub_of(channel).ModelInfer(inference())).id == "7"
 
 
 async def test_a_late_call_ends_by_its_deadline() -> None:
-    server = StandIn()
-
-    async def never(_request: Any, _context: Any) -> Any:
-        await asyncio.Event().wait()
-
-    server.TranslateText = never  # type: ignore[assignment, method-assign]
-    async with (
-        standing_in(server) as address,
-        running_gateway(address, grpc_address="127.0.0.1:0") as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
+    async with serving(Held()) as (_, channel):
         stub = stub_of(channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.ModelInfer(inference(), timeout=0.3)
@@ -226,23 +209,15 @@ async def test_a_late_call_ends_by_its_deadline() -> None:
 
 
 async def test_a_drain_finishes_the_calls_in_progress() -> None:
-    server, begun, held = StandIn(), asyncio.Event(), asyncio.Event()
-    translate = server.TranslateText
-
-    async def hold(request: Any, context: Any) -> Any:
-        begun.set()
-        await held.wait()
-        return await translate(request, context)
-
-    server.TranslateText = hold  # type: ignore[method-assign]
+    server = Held()
     async with (
         standing_in(server) as address,
         gateway_process("--grpc-address=127.0.0.1:0", f"--server={address}") as (process, gateway),
         grpc.aio.insecure_channel(gateway.grpc_address) as channel,
     ):
         call = stub_of(channel).ModelInfer(inference())
-        await begun.wait()
+        await server.begun.wait()
         process.send_signal(signal.SIGTERM)
-        held.set()
+        server.released.set()
         assert await call.code() is grpc.StatusCode.OK
         assert await process.wait() == 0

@@ -21,3 +21,10 @@ async def gateway(server: StandIn) -> AsyncIterator[RunningGateway]:
         running_gateway(address, grpc_address="127.0.0.1:0", anonymous=True) as running,
     ):
         yield running
+
+
+@pytest.fixture
+async def guarded(server: StandIn) -> AsyncIterator[RunningGateway]:
+    server.needs_key = True
+    async with standing_in(server) as address, running_gateway(address, anonymous=False) as running:
+        yield running

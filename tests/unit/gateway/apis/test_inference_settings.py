@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 import pytest
-from gateways import RunningGateway, running_gateway
-from stand_in_server import KEY, StandIn, standing_in
+from gateways import RunningGateway
+from stand_in_server import KEY
 
 from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.inference.v2 import inference_pb2_grpc
@@ -71,10 +71,6 @@ async def test_settings_over_grpc_are_those_over_http(gateway: RunningGateway) -
 
 
 @pytest.mark.parametrize("path", ["/v2/logging", "/v2/trace/setting"])
-async def test_settings_are_shown_only_to_callers_whom_the_server_answers(path: str) -> None:
-    async with (
-        standing_in(StandIn(needs_key=True)) as address,
-        running_gateway(address, anonymous=False, allow_insecure_keys=True) as gateway,
-    ):
-        statuses = [(await gateway.get(path, x_api_key=key)).status for key in ("wrong", KEY)]
+async def test_settings_are_shown_only_to_callers_whom_the_server_answers(guarded: RunningGateway, path: str) -> None:
+    statuses = [(await guarded.get(path, x_api_key=key)).status for key in ("wrong", KEY)]
     assert statuses == [401, 200]

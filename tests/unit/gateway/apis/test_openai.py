@@ -68,13 +68,6 @@ def server() -> StandIn:
     )
 
 
-@pytest.fixture
-async def guarded(server: StandIn) -> AsyncIterator[RunningGateway]:
-    server.needs_key = True
-    async with standing_in(server) as address, running_gateway(address, anonymous=False) as running:
-        yield running
-
-
 @pytest.fixture(params=["", KEY], ids=["without a key", "with a key"])
 async def either(server: StandIn, request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
     key = str(request.param)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from gateways import Answer, RunningGateway, running_gateway
-from stand_in_server import KEY, StandIn, standing_in
+from gateways import Answer, RunningGateway
+from stand_in_server import KEY, StandIn
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -175,13 +175,6 @@ REPLAYS = {
 @pytest.fixture
 def server() -> StandIn:
     return StandIn(sources=("en", "zh"), targets=("en", "zh"), detected={"hello": "en", "cat": "en"})
-
-
-@pytest.fixture
-async def guarded(server: StandIn) -> AsyncIterator[RunningGateway]:
-    server.needs_key = True
-    async with standing_in(server) as address, running_gateway(address, anonymous=False) as running:
-        yield running
 
 
 async def sent(gateway: RunningGateway, replay: Replay, *, key: str = "", **changes: Any) -> Answer:
