@@ -138,19 +138,6 @@ async def test_sigterm_while_loading_stops_at_once(start_process: Any) -> None:
         assert await server.stop() == 0
 
 
-async def test_a_drain_past_its_limit_cuts_requests_off_and_exits_with_0(start_process: Any) -> None:
-    async with start_process("--drain-timeout-seconds=0") as server:
-        await server.until("serving")
-        async with AsyncTranslationClient(server.address) as client:
-            texts = ["我有一只猫。" * 20] * 20
-            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=4))
-            await server.until_metric("nmt_requests_running")
-            assert await server.stop() == 0
-            with pytest.raises(ServerUnavailableError):
-                await call
-    assert server.logged("stopped")[0]["drained"] is False
-
-
 async def test_settings_are_logged_and_texts_are_not(start_process: Any) -> None:
     async with start_process("--max-batch-sentences=7", "--log-level=debug") as server:
         await server.until("serving")
@@ -282,17 +269,19 @@ async def test_sighup_reloads_keys_certificate_glossaries_and_models(
     assert server.logged("draining")[0]["signal"] == "SIGTERM"
 
 
-async def test_sigquit_ends_a_drain_and_answers_what_is_left(start_process: Any) -> None:
-    async with start_process("--drain-timeout-seconds=3600") as server:
+@pytest.mark.parametrize("limit", [0, 3600])
+async def test_a_drain_answers_what_is_left_at_its_limit_or_by_sigquit(start_process: Any, limit: int) -> None:
+    async with start_process(f"--drain-timeout-seconds={limit}") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
             texts = ["我有一只猫。" * 20] * 20
             call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=60))
             await server.until_metric("nmt_requests_running")
-            server.process.send_signal(signal.SIGTERM)
-            draining = await server.until("draining")
-            assert (draining["signal"], draining["requests"], draining["limit_seconds"]) == ("SIGTERM", 1, 3600)
-            assert await server.stop(signal.SIGQUIT) == 0
+            if limit:
+                server.process.send_signal(signal.SIGTERM)
+                draining = await server.until("draining")
+                assert (draining["signal"], draining["requests"], draining["limit_seconds"]) == ("SIGTERM", 1, limit)
+            assert await server.stop(signal.SIGQUIT if limit else signal.SIGTERM) == 0
             with pytest.raises(ServerUnavailableError):
                 await call
     assert server.logged("stopped")[0]["drained"] is False

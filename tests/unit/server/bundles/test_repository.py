@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xuanzang.bundle.v1.manifest_pb2 import Dimensions
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import find_bundles, load_bundle
 
@@ -73,7 +75,9 @@ def test_a_folder_in_the_place_of_a_file_is_refused(directory: Path) -> None:
     assert "not a regular file" in reasons(directory)
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "", "a\\b", "c:d", "a\0b", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/b", "..", "", "a\\b", "c:d", "a\0b", "a\nb", "a\x1bb", "."]
+)
 def test_a_listed_name_must_stay_in_the_folder(directory: Path, edit_manifest: Edit, name: str) -> None:
     edit_manifest(directory, lambda manifest: manifest["files"].append({"name": name, "sha256": "0" * 64}))
     found = reasons(directory)
@@ -105,11 +109,8 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("'e n' is not a BCP-47 code", lambda m: m.update(target_language_codes=["e n"])),
     ("names a language twice", lambda m: m.update(target_language_codes=["en", "EN"])),
     ("dimensions.d_model is 0", lambda m: m["dimensions"].pop("d_model")),
-    ("dimensions.max_source_length is 2000000", lambda m: m["dimensions"].update(max_source_length=2_000_000)),
     ("num_heads 3 does not divide", lambda m: m["dimensions"].update(num_heads=3)),
     ("dimensions.num_heads is 2, and 'past_key_values.0.key' of the decoder has 4 heads", lambda m: headed(m, "4")),
-    ("special_ids.eos_id is 100000", lambda m: m["special_ids"].update(eos_id=100_000)),
-    ("special_ids.source_pad_id is -1", lambda m: m["special_ids"].update(source_pad_id=-1)),
     ("precision is 0", lambda m: m.pop("precision")),
     ("encoder.opset is 0", lambda m: m["encoder"].pop("opset")),
     ("encoder.file is 'x.onnx'", lambda m: m["encoder"].update(file="x.onnx")),
@@ -118,21 +119,25 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("source_tokenizer is ''", lambda m: m.pop("source_tokenizer")),
     ("decoder.inputs lacks 'token_ids'", lambda m: m["decoder"]["inputs"].pop(0)),
     ("decoder.inputs lacks 'past_key_values.1.key'", lambda m: m["dimensions"].update(num_decoder_layers=2)),
-    ("pages must have a multiple of 32 slots", lambda m: paged(m, "slot")),
-    ("pages must have a multiple of 32 slots", lambda m: paged(m, "48")),
+    *(
+        ("pages must have a multiple of 32 slots", partial(paged, slots=slots))
+        for slots in ("slot", "48", "0", "-32", "64k", "1" + "0" * 5000, str(32 << 30), "²")
+    ),
     ("decoder.outputs has 'logits'", lambda m: m["decoder"]["outputs"].append({"name": "logits"})),
     ("encoder.outputs names a tensor twice", lambda m: m["encoder"]["outputs"].extend(m["encoder"]["outputs"][:1])),
     ("'source_ids' has type 'int32'", lambda m: m["encoder"]["inputs"][0].update(dtype="int32")),
     ("'source_ids' has 1 dimensions; it must have 2", lambda m: m["encoder"]["inputs"][0].update(shape=["batch"])),
+    ("encoder.inputs", lambda m: m["encoder"]["inputs"][0].update(shape=["9" * 5000] * 7)),
+    ("encoder.inputs", lambda m: m["encoder"]["inputs"][0].update(name="source_ids\n")),
     ("files names a file twice", lambda m: m["files"].append(m["files"][0])),
     ("files lists manifest.json itself", lambda m: m["files"].append({"name": "manifest.json"})),
-    ("is not 64 lower-case hex digits", lambda m: m["files"][0].update(sha256="AB" * 32)),
+    *(
+        ("is not 64 lower-case hex digits", lambda m, digest=digest: m["files"][0].update(sha256=digest))
+        for digest in ("", "0" * 63, "G" * 64, "A" * 64)
+    ),
+    ("files lists ", lambda m: m["files"].extend({"name": f"{n}", "sha256": "0" * 64} for n in range(100))),
     ("is negative", lambda m: m["files"][0].update(size_bytes="-1")),
     ("the certificate is 'certificate.json', which files", lambda m: m["files"].pop(1)),
-    ("beam_size is 17", lambda m: m["generation_defaults"].update(beam_size=17)),
-    ("length_penalty is nan", lambda m: m["generation_defaults"].update(length_penalty="NaN")),
-    ("max_length_factor is inf", lambda m: m["generation_defaults"].update(max_length_factor="Infinity")),
-    ("max_length_offset is -1", lambda m: m["generation_defaults"].update(max_length_offset=-1)),
     ("stopping is 9, which is not known", lambda m: m["generation_defaults"].update(stopping=9)),
     ("leave no room", lambda m: m["generation_defaults"].update(max_length_offset=0, max_length_factor=0)),
     ("normalization is 'nfd'", lambda m: m["source_format"].update(normalization="nfd")),
@@ -151,6 +156,40 @@ def test_each_fault_of_a_manifest_is_named(
 ) -> None:
     edit_manifest(directory, change)
     assert reason in reasons(directory)
+
+
+SIZES = [0, -1, -(2**31), 2**31 - 1, 2_000_000]
+IDS = [-1, 1 << 20, 2**31 - 1, -(2**31)]
+LANGUAGES = [[], [""], ["\n"], ["en-" + "x" * 1000]]
+FACTORS = ["NaN", "Infinity", -1, 1e30]
+VALUES: dict[str, list[Any]] = {
+    "model": ["T\0iny", "x" * 100_000],
+    "version": [0, -5, 2**31 - 1],
+    "precision": [0, 77, -1, 2**31 - 1, "PRECISION_INT3", None, []],
+    "source_language_codes": LANGUAGES,
+    "target_language_codes": LANGUAGES,
+    **{f"dimensions.{field.name}": SIZES for field in Dimensions.DESCRIPTOR.fields},
+    **{f"special_ids.{name}": IDS for name in ("source_pad_id", "source_eos_id", "decoder_start_id", "eos_id")},
+    "generation_defaults.beam_size": [0, 17, 2**31 - 1, -1],
+    "generation_defaults.length_penalty": FACTORS,
+    "generation_defaults.max_length_factor": FACTORS,
+    "generation_defaults.max_length_offset": [-1, 2**31 - 1],
+    "generation_defaults.loop_retry_ngram_size": [-1, 2**31 - 1],
+}
+
+
+@pytest.mark.parametrize("place", VALUES)
+def test_no_value_out_of_its_range_is_taken(directory: Path, edit_manifest: Edit, place: str) -> None:
+    *messages, field = place.split(".")
+    for value in VALUES[place]:
+
+        def change(manifest: Manifest, value: Any = value) -> None:
+            for message in messages:
+                manifest = manifest[message]
+            manifest[field] = value
+
+        edit_manifest(directory, change)
+        assert place in reasons(directory), value
 
 
 def test_all_faults_are_named_at_once(directory: Path, edit_manifest: Edit) -> None:

@@ -98,26 +98,23 @@ async def test_after_a_refusal_rpcs_are_read_as_requests_are_answered(
         assert await _text(_call(served, "small", 60)) == "SMALL"
 
 
-async def test_a_refusal_for_its_own_size_says_nothing_of_the_next_rpc(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("until_begun", "refusal"),
+    [
+        (None, OverloadedError("too large", retry_after_seconds=1000.0)),
+        (60.0, OverloadedError("explanations", retry_after_seconds=1000.0, reason="limit")),
+    ],
+    ids=["for its own size", "of an explanation"],
+)
+async def test_some_refusals_say_nothing_of_the_next_rpc(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, until_begun: float | None, refusal: OverloadedError
 ) -> None:
     monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
     async with serve() as served:
-        served.engine.until_begun = None
-        served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1000.0)
-        await _refused(_call(served, "large", 1))
-        assert await _text(_call(served, "a part is enough", 1)) == "A PART IS ENOUGH"
-
-
-async def test_the_refusal_of_an_explanation_says_nothing_of_the_next_translation(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admission, "_REFUSING_SECONDS", 1000.0)
-    async with serve() as served:
-        served.engine.until_begun = 60.0
-        served.engine.raised["explained"] = OverloadedError("explanations", retry_after_seconds=1000.0, reason="limit")
-        await _refused(_call(served, "explained", 60))
-        assert await _text(_call(served, "translated", 60)) == "TRANSLATED"
+        served.engine.until_begun = until_begun
+        served.engine.raised["refused"] = refusal
+        await _refused(_call(served, "refused", 60))
+        assert await _text(_call(served, "read", 60)) == "READ"
 
 
 async def test_after_a_refusal_none_is_read_until_a_part_of_the_work_is_done(

@@ -107,11 +107,20 @@ async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Ben
     assert {queued.tier for queued in bench.take(0)} == {COMMON}
 
 
-async def test_other_models_go_on_beside_one_whose_workers_are_taken(bench: Bench, metrics: Metrics) -> None:
-    limited, free = bench.model(metrics, workers=1), bench.model(metrics)
-    bench.submit(limited, 3, 3, 3, 3, 3)
+# Of three workers one is woken for the other model, which might leave it to the third.
+@pytest.mark.parametrize(
+    ("limits", "workers", "length"),
+    [({"workers": 1}, 2, 7), ({"memory_bytes": 10_000}, 2, 900), ({"memory_bytes": 10_000}, 3, 3)],
+)
+async def test_other_models_go_on_beside_one_that_must_wait(
+    repository: Path, metrics: Metrics, limits: dict[str, int], workers: int, length: int
+) -> None:
+    bench = Bench(repository, workers=workers, max_cache_mb=1)
+    limited, free = bench.model(metrics, **limits), bench.model(metrics)
+    bench.submit(limited, 6)
     bench.take(0)
-    bench.submit(free, 7)
+    bench.submit(limited, 7)
+    bench.submit(free, length)
     assert [queued.request.model for queued in bench.take(1)] == [free]
 
 
@@ -143,26 +152,6 @@ async def test_a_sentence_waits_until_the_memory_of_its_model_is_free(bench: Ben
     assert bench.take(1) == []
     bench.report(0)
     assert [queued.source_tokens for queued in bench.take(1)] == [7]
-
-
-async def test_other_models_go_on_beside_one_whose_memory_is_taken(bench: Bench, metrics: Metrics) -> None:
-    limited, free = bench.model(metrics, memory_bytes=10_000), bench.model(metrics)
-    bench.submit(limited, 6)
-    bench.take(0)
-    bench.submit(limited, 7)
-    bench.submit(free, 900)
-    assert [queued.request.model for queued in bench.take(1)] == [free]
-
-
-async def test_an_idle_worker_takes_what_fits_if_its_share_waits_for_memory(repository: Path, metrics: Metrics) -> None:
-    bench = Bench(repository, workers=3, max_cache_mb=1)
-    limited, free = bench.model(metrics, memory_bytes=10_000), bench.model(metrics)
-    bench.submit(limited, 6)
-    bench.take(0)
-    bench.submit(limited, 7)
-    # One worker is woken for it, which might leave it to the other.
-    bench.submit(free, 3)
-    assert [queued.request.model for queued in bench.take(1)] == [free]
 
 
 async def test_the_memory_of_all_models_together_is_limited(bench: Bench, metrics: Metrics) -> None:
