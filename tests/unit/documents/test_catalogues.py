@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import plistlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -190,6 +191,28 @@ def test_a_catalogue_that_would_lose_a_part_is_refused() -> None:
     document = read(".stringsdict", plistlib.dumps({"a": forms, "b": widths}))
     with pytest.raises(DocumentError, match="parts that are no messages, such as widths, and would lose them"):
         document.render({"One": "Eins"})
+
+
+def test_translations_by_length_of_qt_stay_and_empty_ones_are_reported() -> None:
+    message = "<message><source>{}</source><translation type='unfinished'>{}</translation></message>"
+    variants = "<lengthvariant>{0}</lengthvariant><lengthvariant>{0}</lengthvariant>"
+    messages = (("Done", variants.format("x")), ("Open", variants.format("")), ("Free", ""))
+    source = f"<TS><context><name>a</name>{''.join(message.format(*each) for each in messages)}</context></TS>"
+    document = read(".ts", source)
+    assert [unit.text for unit in document.units()] == ["Open", "Free"]
+    written = document.render({"Open": "OPEN", "Free": "FREE"}).decode()
+    assert re.findall("<source>|<lengthvariant>x<|<lengthvariant|FREE|OPEN", written) == [
+        *("<source>", "<lengthvariant>x<", "<lengthvariant>x<", "<source>", "<lengthvariant", "<lengthvariant"),
+        *("<source>", "FREE"),
+    ]
+    assert [unit.text for unit in document.unwritten] == ["Open"]
+
+
+def test_numbered_variables_of_apple_are_fields_in_braces() -> None:
+    source = SAMPLES[".stringsdict"].replace("%#@kept@ one", "%1$#@kept@ one")
+    assert texts(".stringsdict", source)[0] == "{kept} one"
+    moved = translated(".stringsdict", source, lambda text: {"{kept} one": "ONE {kept}"}.get(text, text))
+    assert plistlib.loads(moved)["kept"]["NSStringLocalizedFormatKey"] == "ONE %1$#@kept@"
 
 
 def test_anchors_and_merged_keys_of_rails_stay_and_aliases_of_texts_are_refused() -> None:

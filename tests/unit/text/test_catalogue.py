@@ -15,7 +15,7 @@ SPANS = {
     Family.PRINTF: (
         "%s %d %1$s %-10s %05.2f %lld %I64d %zu %@ %1$@ %% %1 %n %L1 %{name} %<count>d %(name)s %(count)03d %1!s! "
         "%Y %*d %#@files@ %destination %dpx %s1 %[2]d %[name]s "
-        "%{count}d %+{x} %1$,d %1$(d %,.2f %08b %%name %E4%BD%A0"
+        "%1$#@files@ %{count}d %+{x} %1$,d %1$(d %,.2f %08b %%name %E4%BD%A0"
     ),
     Family.BRACES: (
         "{0} {} {name} {user.name} {items[0]} {name!r} {price:,.2f} {date,short} {{x}} {{{x}}} {{>p}} ${x} #{x} "

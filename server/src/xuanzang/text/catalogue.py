@@ -98,11 +98,12 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 "%",
                 r"%[-+#0]{0,4}\{[^{}\s]{1,64}+\}(?:[dsfgx](?![A-Za-z]))?|%<[^<>\s]{1,64}+>" + _WIDTH + "[A-Za-z]",
             ),
+            (Role.VALUE, "%", r"%(?:\d{1,2}\$)?#@[A-Za-z_][\w-]{0,64}+@"),
             (Role.VALUE, "%", rf"%\d{{1,2}}\$(?:[( ]?{_WIDTH}{_LENGTH}[A-Za-z@])"),
             # Letters of an address, and %%name, which another program fills in.
             (Role.VALUE, "%", r"%[0-9A-F]{2}(?:%[0-9A-F]{2}){1,64}+|(?<![A-Za-z0-9%}])%%[a-z][A-Za-z0-9_]{0,64}+(?!%)"),
+            (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)"),
             (Role.VALUE, "%", r"%\d{1,2}![^!\s]{1,16}+!|%\[\w{1,32}+\]" + _WIDTH + r"[A-Za-z]|%s\d{1,2}(?![\d%])"),
-            (Role.VALUE, "%", r"%%|%L\d{1,2}(?!\d)|%#@[A-Za-z_][\w-]{0,64}+@"),
             # A name, as %destination, or a conversion with a unit, as %dpx.
             (Role.VALUE, "%", r"(?<![0-9])%[a-z][a-z_]{2,64}+(?![A-Za-z0-9%])"),
             (Role.VALUE, "%", rf"(?<![0-9]){_UNNUMBERED}|(?<=[0-9])(?!% ){_UNNUMBERED}(?![A-Za-z])"),
@@ -214,7 +215,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
                 "$",
                 rf"\$!?{_NAME}(?:(?:\.|->|::)(?={_NAME})[A-Za-z0-9_]{{1,64}}+|\[[^\[\]\n]{{1,32}}+\]){{0,8}}+",
             ),
-            (Role.VALUE, "$", r"\$[0-9](?![0-9.,]|\s?(?:[mb]illion|thousand)\b)"),
+            # No price, whose sentence may have another.
+            (Role.VALUE, "$", r"\$[0-9](?![0-9.,]|\s?(?:[mb]illion|thousand)\b|[^$\n]{0,80}\$[0-9]{2})"),
             (
                 Role.VALUE,
                 ":",

@@ -34,7 +34,7 @@ _RAILS = (".yml", ".yaml")
 _ATTEMPTS = 4
 """Maximum attempts to write a file, each without the entries that the one before has lost."""
 _ARGUMENT = re.compile(r"\{\d")
-_VARIABLE = re.compile(r"%#@(\w+)@")
+_VARIABLE = re.compile(r"%(?:\d{1,2}\$)?#@(\w+)@")
 # The library raises whatever its parsers do.
 _FAULTS = (
     ParseError,
@@ -118,6 +118,7 @@ class _Catalogue:
             name = str(entry.getid())
             written = [_translated(text, translations, self._settings.suffix) for text in strings]
             is_filled = self._fills and any(map(_is_text, strings))
+            lost.update({name} if _variants(entry) and name not in left else ())
             if name in left or not (written != strings or is_filled):
                 wanted |= {} if self._fills else {name: strings}
                 continue
@@ -225,8 +226,8 @@ def _is_data(entry: Any, values: Any) -> bool:
     if element is not None and element.tag == "data" and element.get("name", "").startswith(">>"):
         return True  # a note of the designer of forms, such as a class
     source = element.find("source") if element is not None and element.tag == "message" else None
-    if source is not None and len(source):  # characters that XML cannot hold
-        return True
+    if source is not None and (len(source) or any(each.text for each in _variants(entry))):
+        return True  # characters that XML cannot hold, or translated variants
     if values is None:
         return False
     try:
@@ -235,6 +236,12 @@ def _is_data(entry: Any, values: Any) -> bool:
     except (LookupError, TypeError):
         return True
     return not isinstance(values, (str, dict))
+
+
+def _variants(entry: Any) -> list[Any]:
+    """Return the translations of a message of Qt by length, which the library would join."""
+    element = getattr(entry, "xmlelement", None)
+    return [] if element is None else element.findall("translation//lengthvariant")
 
 
 def _shape(raw: bytes, suffix: str) -> Any:
@@ -286,8 +293,8 @@ def _translated(text: str, translations: Mapping[str, str], suffix: str) -> str:
     if suffix == ".properties" and _ARGUMENT.search(inner):
         # Java's MessageFormat takes a single apostrophe for a quotation mark, and never a typographic one.
         translation = re.sub("'+(?![{}'])(?<!}')", "''" if "''" in inner else "’", translation)
-    for variable in _VARIABLE.findall(inner):
-        translation = translation.replace(f"{{{variable}}}", f"%#@{variable}@")
+    for variable in _VARIABLE.finditer(inner):
+        translation = translation.replace(f"{{{variable[1]}}}", variable[0])
     return before + translation + after
 
 
