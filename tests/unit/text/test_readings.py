@@ -9,6 +9,7 @@ from xuanzang.text.language_detection import (
     LanguageDetector,
     installed_libraries,
     is_installed,
+    narrowed,
     read,
 )
 from xuanzang.text.types import TextKind
@@ -85,6 +86,23 @@ def test_a_text_with_chinese_in_it_is_translated_from_chinese(text: str) -> None
 )
 def test_names_code_and_short_texts_may_be_english(text: str) -> None:
     assert read(text, DETECTOR, EN_ZH).kind in (TextKind.SERVED, TextKind.UNCERTAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "expected"),
+    [
+        ("fifteen", "zh", TextKind.COPIED),
+        ("猫", "en", TextKind.COPIED),
+        ("fifteen", "en", TextKind.UNCERTAIN),
+        ("fifteen", "", TextKind.UNCERTAIN),
+        ("猫 ok", "en", TextKind.UNCERTAIN),
+        ("12:30", "zh", TextKind.UNCERTAIN),
+    ],
+)
+def test_a_text_without_a_letter_of_the_language_of_its_request_is_copied(
+    text: str, source: str, expected: TextKind
+) -> None:
+    assert narrowed(read(text, LanguageDetector(None), BOTH), text, source).kind is expected
 
 
 @needs_detection

@@ -272,6 +272,14 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
     )
 
 
+def narrowed(reading: Reading, text: str, source: str) -> Reading:
+    """Return how a text is read once other texts of its request tell the source language; empty: none does."""
+    is_of_another = reading.kind is TextKind.UNCERTAIN and reading.language not in ("", source)
+    if is_of_another and source and not _has_letters_of(text, (source,)):
+        return Reading(kind=TextKind.COPIED)
+    return reading
+
+
 def _other(text: str, found: Detection, best: DetectedLanguage | None, choice: LanguageChoice) -> Reading | None:
     """Return how a text is read that is surely in none of the source languages; None if that is not sure enough."""
     if not found.is_prose or found.writing.letters.total() < _MIN_LETTERS:

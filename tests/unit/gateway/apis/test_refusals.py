@@ -13,6 +13,8 @@ from gateways import RunningGateway
     ("path", "status", "member"),
     [
         ("/v3/projects/any:batchTranslateText", 501, "error"),
+        ("/language/translate/v2/models", 501, "error"),
+        ("/translate_a/element.js", 501, "error"),
         ("/v2/repository/models/tiny/load", 501, "error"),
         ("/v2/repository/models/tiny/unload", 501, "error"),
         ("/v2/systemsharedmemory/region/r/register", 501, "error"),

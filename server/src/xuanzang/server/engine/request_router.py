@@ -33,6 +33,7 @@ from xuanzang.text.language_detection import (
     DetectedLanguage,
     LanguageChoice,
     LanguageDetector,
+    narrowed,
     read,
 )
 from xuanzang.text.types import Reading, TextKind
@@ -180,6 +181,9 @@ class RequestRouter:
                     self._unserved["refused"].inc(unserved)
                     require_served(readings, choice)
                 source_language = self._source(readings, choice)
+                readings = [
+                    narrowed(reading, text, source_language) for reading, text in zip(readings, texts, strict=True)
+                ]
         route = self.resolve(
             model=model, source_language=source_language, target_language=target_language, allow_pivot=allow_pivot
         )

@@ -57,13 +57,14 @@ def require_json(given: Parameters) -> None:
 
 
 def refusals(state: SharedState) -> list[Route]:
-    """Return the addresses of version 3 that nothing answers; answered ones come before them."""
+    """Return the addresses of Google's APIs that nothing answers; answered ones come before them."""
 
     async def refuse(_call: Call) -> NoReturn:
         await asyncio.sleep(0)
         raise not_offered("the gateway has no such call of Google's API, or lacks the extra google")
 
-    return routes_of([("", "/v3/projects/{rest:path}", refuse)], STYLE, state)
+    paths = "/v3/projects/{rest:path}", "/language/translate/v2/{rest}", "/translate_a/{rest}"
+    return routes_of([("", path, refuse) for path in paths], STYLE, state)
 
 
 def _reason(fault: Fault) -> str:
