@@ -159,3 +159,19 @@ async def test_a_change_during_a_read_is_read_once_more(tmp_path: Path) -> None:
     assert part.content == "first"
     await reload_changed([part])
     assert part.content == "second, longer"
+
+
+async def test_a_named_pipe_in_the_place_of_a_file_ends_no_looks_at_it(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    part = Counted(file)
+    os.mkfifo(file)
+    looking = asyncio.create_task(reload_changed([part]))
+    ended, _ = await asyncio.wait([looking], timeout=30)
+    # A thread that waited for a writer would wait for ever.
+    os.close(os.open(file, os.O_RDWR | os.O_NONBLOCK))
+    await looking
+    assert (len(ended), part.counted) == (1, [False])
+    file.unlink()
+    file.write_text("new")
+    await reload_changed([part])
+    assert (part.content, part.counted) == ("new", [False, True])

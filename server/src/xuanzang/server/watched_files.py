@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -81,6 +82,8 @@ class ReloadedContent(ABC, Generic[Content]):
         """Use the content from now on, in the event loop."""
 
     def _look_and_read(self) -> tuple[Mapping[Path, FileState], Content]:
+        for file in self._watched:
+            require_regular(file)
         # In this order: a change between the two is read at the next look.
         return self._states.changed(self._watched), self._read()
 
@@ -124,6 +127,12 @@ async def reload_changed(parts: Sequence[Reloadable]) -> None:
             # A fault of one must end neither the looks at others nor later ones: a revoked key would stay valid. And a
             # process without another thread may have one again.
             _LOGGER.exception("a reload failed")
+
+
+def require_regular(file: Path) -> None:
+    """Raise OSError for a file of another kind: to open a named pipe waits for a writer, perhaps for ever."""
+    if file.exists() and not file.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(file))
 
 
 def look_at(file: Path) -> FileState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import sys
 import threading
 from pathlib import Path
@@ -166,3 +167,14 @@ async def test_what_a_killed_writer_leaves_behind_is_removed(tmp_path: Path) -> 
     assert len(files(tmp_path)) == 1
     await GlossaryFolder(tmp_path).reload()
     assert files(tmp_path) == []
+
+
+async def test_a_named_pipe_is_no_glossary(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.tsv"
+    os.mkfifo(path)
+    reading = asyncio.create_task(asyncio.to_thread(read_glossary, path))
+    await asyncio.wait([reading], timeout=30)
+    # A thread that waited for a writer would wait for ever.
+    os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+    with pytest.raises(GlossaryError, match="not a regular file"):
+        await reading

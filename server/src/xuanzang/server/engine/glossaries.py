@@ -20,7 +20,7 @@ from xuanzang.server.engine.errors import (
     GlossaryStateError,
     InvalidInputError,
 )
-from xuanzang.server.watched_files import ReadStates
+from xuanzang.server.watched_files import ReadStates, require_regular
 from xuanzang.server.whole_files import remove_abandoned, write_whole
 from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex
 
@@ -164,6 +164,7 @@ def read_glossary(path: Path) -> Glossary:
     if not PathName.fits(path.stem):
         raise GlossaryError(f"its name must be {PathName.RULE}")
     try:
+        require_regular(path)
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.watched_files import look_at
+from xuanzang.server.watched_files import look_at, require_regular
 from xuanzang.server.whole_files import remove_abandoned, write_whole
 
 _LOGGER = logging.getLogger(__name__)
@@ -267,6 +267,7 @@ class StateFile:
     def _read(self, *, sets_aside: bool = False) -> KeptState | None:
         """Return what the file holds; None if there is none or it is damaged, which is logged; OSError: unreadable."""
         try:
+            require_regular(self._path)
             with self._path.open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
