@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeGuard
 
 
 def read_text(file: Path) -> str:
@@ -31,11 +32,17 @@ def require_other_files(outputs: Iterable[Path | None], inputs: Iterable[Path | 
     Raises:
         ValueError: An output is one of the inputs. Files such as /dev/stdout may be both.
     """
-    read = [path for path in inputs if path is not None and path.is_file()]
-    for output in [path for path in outputs if path is not None and path.is_file()]:
+    read = list(filter(_holds_content, inputs))
+    for output in filter(_holds_content, outputs):
         for path in read:
-            if output.samefile(path):
+            is_there = output.exists() and path.exists()
+            if output.samefile(path) if is_there else os.path.realpath(output) == os.path.realpath(path):
                 raise ValueError(f"{output} is the input {path} itself: choose another output")
+
+
+def _holds_content(path: Path | None) -> TypeGuard[Path]:
+    """Return whether a path names an ordinary file, or one that is not there yet."""
+    return path is not None and (path.is_file() or not path.exists())
 
 
 _PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

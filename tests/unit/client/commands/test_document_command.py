@@ -104,6 +104,27 @@ def test_a_document_is_never_written_over(run: Run, tmp_path: Path, other: str) 
         assert (code, source.read_text(), (tmp_path / "b.md").read_text()) == (2, "# one\n", "# two\n")
 
 
+@pytest.mark.parametrize(("link", "target"), [("a.md", "there"), ("a.md", "missing"), (".a.md.unfinished", "missing")])
+def test_a_link_leads_no_output_out_of_its_folder(run: Run, tmp_path: Path, link: str, target: str) -> None:
+    (tmp_path / "a.md").write_text("# one\n")
+    (tmp_path / "there").write_text("other")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / link).symlink_to(tmp_path / target)
+    code, _, errors = run("documents", "-d", tmp_path / "out", tmp_path / "a.md")
+    assert code == 2
+    assert f"{link} is a link" in errors
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.md", "out", "there"]
+    assert (tmp_path / "there").read_text() == "other"
+
+
+def test_a_new_output_is_no_memory(run: Run, tmp_path: Path) -> None:
+    source, output = tmp_path / "a.md", tmp_path / "new"
+    source.write_text("# one\n")
+    code, _, errors = run("documents", "-o", output, "--memory", output, source)
+    assert (code, output.exists()) == (2, False)
+    assert "itself: choose another output" in errors
+
+
 @pytest.mark.parametrize("kind", ["itself", "input of another", "link in the folder", "written before"])
 def test_a_folder_of_outputs_holds_no_input(run: Run, tmp_path: Path, kind: str) -> None:
     first, second = tmp_path / "a.md", tmp_path / "in" / "b.md"

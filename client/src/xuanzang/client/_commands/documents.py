@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,12 +83,21 @@ def _translate_documents(client: TranslationClient, arguments: argparse.Namespac
     require_other_files(outputs.values(), kept)
     if arguments.directory is not None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
+        _require_within(arguments.directory, outputs.values())
     for file, output in outputs.items():
         # Names that differ in their capitals may be one file, which is there once the first is written.
         require_other_files([output], kept)
         refused += _translate(client, file, output, arguments)
         kept.append(output)
     return 1 if refused else 0
+
+
+def _require_within(folder: Path, outputs: Iterable[Path]) -> None:
+    """Refuse outputs that are links out of the folder that the user names."""
+    inside = os.path.realpath(folder)
+    for output in outputs:
+        if not Path(os.path.realpath(output)).is_relative_to(inside):
+            raise ValueError(f"{output} is a link out of {folder}: remove it, or choose another folder")
 
 
 def _translate(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:
@@ -140,6 +150,8 @@ def _memory(output: Path, arguments: argparse.Namespace) -> Iterator[Translation
             yield memory
         return
     path = output.with_name(f".{output.name[:200]}.unfinished")
+    if path.is_symlink():
+        raise ValueError(f"{path} is a link: remove it")
     try:
         memory = TranslationMemory(path, max_bytes=size)
     except OSError as error:
