@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -46,14 +47,31 @@ std::shared_ptr<const int8_t> SharedColumns::placed(std::shared_ptr<const int8_t
   return blocks_.back().bytes;
 }
 
-// Returns where the file has the next block; null if it has other bytes there or cannot be written.
+// Returns where the file has a block; null if it has it nowhere and cannot be written.
 std::shared_ptr<const int8_t> SharedColumns::in_file(const int8_t* bytes, size_t count) {
   const size_t position = position_;
   position_ = (position + count + kAlignment - 1) / kAlignment * kAlignment;
   struct stat state;
   if (fstat(descriptor_, &state)) return nullptr;
   const size_t size = static_cast<size_t>(state.st_size);
-  if (size < position + count && (size > position || !write_all(descriptor_, bytes, count, position))) return nullptr;
+  if (size <= position && !write_all(descriptor_, bytes, count, position)) return nullptr;
+  if (auto block = same_at(position, bytes, count)) return block;
+  // Other graphs on the same weights pack some of them, in an order of their own.
+  for (size_t other = 0; other + count <= size; other += kAlignment) {
+    if (auto block = same_at(other, bytes, count)) return block;
+  }
+  return nullptr;
+}
+
+// Returns the block at a position of the file; null if it has other bytes there.
+std::shared_ptr<const int8_t> SharedColumns::same_at(size_t position, const int8_t* bytes, size_t count) const {
+  int8_t head[64];
+  const size_t some = std::min(count, sizeof head);
+  if (pread(descriptor_, head, some, static_cast<off_t>(position)) != static_cast<ssize_t>(some)) return nullptr;
+  struct stat state;
+  if (std::memcmp(head, bytes, some) || fstat(descriptor_, &state)) return nullptr;
+  // Reading a mapping behind the end of its file ends the process.
+  if (static_cast<size_t>(state.st_size) < position + count) return nullptr;
   auto block = mapped(count, PROT_READ, MAP_SHARED, descriptor_, position);
   // Existing content is compared, so its writer need not be trusted.
   return block && !std::memcmp(block.get(), bytes, count) ? block : nullptr;

@@ -32,7 +32,7 @@ class SharedColumns {
   static void use(SharedColumns* columns) { used() = columns; }
 
   // Takes in the next block, and returns where it is from now on: in the file, written if that ends there; or where it
-  // was, if there is no file or it has other bytes in this place.
+  // was, if there is no file or it has these bytes nowhere.
   static std::shared_ptr<const int8_t> place(std::shared_ptr<const int8_t> bytes, size_t count) {
     return used() && count ? used()->placed(std::move(bytes), count) : bytes;
   }
@@ -59,6 +59,7 @@ class SharedColumns {
 
   std::shared_ptr<const int8_t> placed(std::shared_ptr<const int8_t> bytes, size_t count);
   std::shared_ptr<const int8_t> in_file(const int8_t* bytes, size_t count);
+  std::shared_ptr<const int8_t> same_at(size_t position, const int8_t* bytes, size_t count) const;
 
   const int descriptor_;
   bool has_all_;

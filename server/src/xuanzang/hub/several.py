@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -77,38 +77,55 @@ def pull_every_pair(
 
     registry = fetch_registry(request.addresses, report, seconds=registry_seconds)
     request.repository.mkdir(parents=True, exist_ok=True)
-    newest, failures = _newest_models(registry)
-    missing = _missing(newest, request.repository, updates=updates)
+    releases = _Releases.of(registry)
+    missing = _missing(releases.newest, request.repository, updates=updates)
     if missing:
-        _report_sizes(missing, len(newest), request.repository, report)
+        _report_sizes(missing, len(releases.newest), request.repository, report)
         before_pull()
-    for number, name in enumerate(missing, start=1):
-        report(f"{number} of {len(missing)}: {name}")
-        try:
-            pull(replace(request, model=name, name=bundle_name(name)), report, registry)
-        except (HubError, OSError) as error:
-            failures[name] = str(error)
-            report(f"{name} failed: {error}")
+    failures = {**releases.refused, **_pull_each(missing, request, registry, report)}
     bundles = list(_newest_bundles(request.repository).values())
     if not bundles:
-        raise HubError(
-            f"none of the {len(newest) + len(failures)} pairs of {EVERY_PAIR} can be had; the lines above say why"
-        )
+        raise HubError(f"none of the {releases.count} pairs of {EVERY_PAIR} can be had; the lines above say why")
     if failures:
         report(f"{len(failures)} pairs failed: {', '.join(sorted(failures))}; the same command tries them again")
     return EveryPair(bundles, failures)
 
 
-def _newest_models(registry: Registry) -> tuple[dict[str, RegistryModel], dict[str, str]]:
-    """Return the newest model of each pair by name, and by name why others cannot be imported."""
-    newest: dict[str, RegistryModel] = {}
+class _Releases(NamedTuple):
+    """The pairs of a registry."""
+
+    newest: Mapping[str, RegistryModel]
+    """Newest model of each pair by name."""
+    refused: Mapping[str, str]
+    """By name, why the other pairs cannot be imported."""
+
+    @classmethod
+    def of(cls, registry: Registry) -> _Releases:
+        newest: dict[str, RegistryModel] = {}
+        refused: dict[str, str] = {}
+        for name in registry.names():
+            try:
+                newest[name] = registry.newest(name)
+            except HubError as error:
+                refused[name] = str(error)
+        return cls(newest, refused)
+
+    @property
+    def count(self) -> int:
+        return len(self.newest) + len(self.refused)
+
+
+def _pull_each(names: Collection[str], request: PullRequest, registry: Registry, report: Report) -> dict[str, str]:
+    """Pull models one after the other; return by name why some failed."""
     failures: dict[str, str] = {}
-    for name in registry.names():
+    for number, name in enumerate(names, start=1):
+        report(f"{number} of {len(names)}: {name}")
         try:
-            newest[name] = registry.newest(name)
-        except HubError as error:
+            pull(replace(request, model=name, name=bundle_name(name)), report, registry)
+        except (HubError, OSError) as error:
             failures[name] = str(error)
-    return newest, failures
+            report(f"{name} failed: {error}")
+    return failures
 
 
 def _missing(newest: Mapping[str, RegistryModel], repository: Path, *, updates: bool) -> dict[str, RegistryModel]:

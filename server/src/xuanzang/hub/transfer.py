@@ -128,19 +128,16 @@ def fetch_file(file: RegistryFile, address: str, folder: Path, report: Report) -
 
 
 def _repeated(where: str, attempt: Callable[[httpx2.Client], Result], report: Report) -> Result:
-    with httpx2.Client(timeout=_TIMEOUT, follow_redirects=False) as client:
-        for number in range(_ATTEMPTS):
+    with _faults_of(where, "; the next run goes on where it stopped"), _client(_TIMEOUT) as client:
+        for number in range(1, _ATTEMPTS):
             try:
                 return attempt(client)
+            except httpx2.UnsupportedProtocol:
+                raise
             except (httpx2.TransportError, _PassingError) as error:
-                reason = str(error) or type(error).__name__
-                if number == _ATTEMPTS - 1 or isinstance(error, httpx2.UnsupportedProtocol):
-                    raise HubError(f"{where} did not come: {reason}; the next run goes on where it stopped") from error
-                report(f"{where} does not answer ({reason}); asking again")
-            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                raise HubError(f"{where} did not come: {error}") from error
-            time.sleep(2.0**number / 2)
-    raise AssertionError("the last attempt returns or raises")
+                report(f"{where} does not answer ({_reason(error)}); asking again")
+            time.sleep(2.0**number / 4)
+        return attempt(client)
 
 
 def _once(where: str, attempt: Callable[[httpx2.Client], Result], seconds: float) -> Result:
@@ -149,18 +146,35 @@ def _once(where: str, attempt: Callable[[httpx2.Client], Result], seconds: float
 
     def work() -> None:
         try:
-            with httpx2.Client(timeout=httpx2.Timeout(seconds), follow_redirects=False) as client:
+            with _client(httpx2.Timeout(seconds)) as client:
                 outcome.set_result(attempt(client))
         except Exception as error:  # noqa: BLE001 - the caller raises it
             outcome.set_exception(error)
 
     threading.Thread(target=work, name="attempt", daemon=True).start()
+    with _faults_of(where):
+        try:
+            return outcome.result(seconds)
+        except TimeoutError as error:
+            raise _PassingError(f"no whole answer within {seconds:g} seconds") from error
+
+
+def _client(timeout: httpx2.Timeout) -> httpx2.Client:
+    return httpx2.Client(timeout=timeout, follow_redirects=False)
+
+
+@contextlib.contextmanager
+def _faults_of(where: str, advice: str = "") -> Iterator[None]:
+    """Raise HubError for a request that failed; `advice` follows the reason of a fault that may pass."""
     try:
-        return outcome.result(seconds)
-    except TimeoutError as error:
-        raise HubError(f"{where} did not come within {seconds:g} seconds") from error
+        yield
     except (httpx2.HTTPError, httpx2.InvalidURL, _PassingError) as error:
-        raise HubError(f"{where} did not come: {str(error) or type(error).__name__}") from error
+        may_pass = isinstance(error, (httpx2.TransportError, _PassingError))
+        raise HubError(f"{where} did not come: {_reason(error)}{advice if may_pass else ''}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ class AttentionGraphs:
             if name not in self._open:
                 graph = read(self._bundle.directory, name, layers)
                 # The session has a copy of the content.
-                self._open[name] = self.sessions.open(name, graph.content), replace(graph, content=b"")
+                self._open[name] = self.sessions.open_other(name, graph.content), replace(graph, content=b"")
             return self._open[name]
 
 

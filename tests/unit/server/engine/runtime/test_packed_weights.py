@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from xuanzang.kernels import find_kernels
 from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.graphs import attention_decoder, attention_encoder
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
@@ -132,6 +134,43 @@ def test_weights_stay_in_the_process_where_other_machines_may_remove_the_file(
     monkeypatch.setattr(packed_weights, "is_remote", lambda _: True)
     assert translations(bundle, opened(bundle, tmp_path)) == expected
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_graphs_of_a_model_read_its_packed_weights_in_any_order(bundle: Bundle, tmp_path: Path) -> None:
+    sessions, manifest = opened(bundle, tmp_path), bundle.manifest
+    [path] = tmp_path.iterdir()
+    written, packed = path.stat(), len(mappings(path))
+    # A decoder first, where translations have the encoder first.
+    decoder = attention_decoder(bundle.directory, manifest.decoder.file, manifest.dimensions.num_decoder_layers)
+    encoder = attention_encoder(bundle.directory, manifest.encoder.file, manifest.dimensions.num_encoder_layers)
+    others = [
+        sessions.open_other(graph.file, each.content)
+        for graph, each in ((manifest.decoder, decoder), (manifest.encoder, encoder))
+    ]
+    assert len(mappings(path)) == 2 * packed
+    assert (path.stat().st_ino, path.stat().st_size) == (written.st_ino, written.st_size)
+    del others
+    assert len(mappings(path)) == packed
+    path.unlink()
+    assert sessions.open_other(manifest.decoder.file, decoder.content)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_used_least_recently_beyond_the_limit_are_removed_when_one_is_written(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(bundle, tmp_path)
+    [path] = tmp_path.iterdir()
+    size, now = path.stat().st_size, time.time()
+    for limit, kept in ((size + 25, {1, 2}), (1, set[int]())):
+        path.unlink()
+        monkeypatch.setattr(packed_weights, "_MAX_BYTES", limit)
+        for minutes in (3, 1, 2):
+            other = tmp_path / f"weights-{minutes}.packed"
+            other.write_bytes(bytes(10))
+            os.utime(other, (now - 60 * minutes,) * 2)
+        opened(bundle, tmp_path)
+        assert set(tmp_path.iterdir()) == {path, *(tmp_path / f"weights-{minutes}.packed" for minutes in kept)}
 
 
 def test_files_that_no_server_has_opened_for_long_are_removed_when_one_is_written(

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ _LOGGER = logging.getLogger(__name__)
 _PREFIX, _SUFFIX = "weights-", ".packed"
 _MAX_UNUSED_SECONDS = 30 * 24 * 3600.0
 """Time without use until a server removes a file."""
+_MAX_BYTES = 4 * 10**9
+"""Limit of a folder; beyond it the files go that were not used for longest, but never the one written last."""
 
 
 def packed_file(folder: Path, *facts: str) -> Path:
@@ -55,6 +58,23 @@ def shared_weights(path: Path, library: Path) -> Iterator[SharedColumns]:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def known_weights(path: Path, library: Path) -> Iterator[None]:
+    """Let graphs that this thread opens read weights where `shared_weights` has them, whatever their order is.
+
+    The file is not changed; without one, or where it has others, they are in the memory of the process.
+    """
+    descriptor = open_private(path)
+    if descriptor is None:
+        yield
+        return
+    try:
+        with SharedColumns(library, descriptor):
+            yield
+    finally:
+        os.close(descriptor)
+
+
 def _opened(path: Path) -> tuple[int, Path | None]:
     """Open a file to read, if only the user and root may change it, or else a new one, with its name.
 
@@ -82,14 +102,22 @@ def _keep(path: Path, descriptor: int, temporary: Path | None, *, has_all: bool)
         elif os.fstat(descriptor).st_size:
             # A part that a crash keeps from the disk is found when it is compared.
             temporary.rename(path)
-            _remove_unused(path.parent)
+            _remove_unused(path)
     except OSError as error:
         _LOGGER.info("packed weights not kept", extra={"file": str(path), "reason": error.strerror})
 
 
-def _remove_unused(folder: Path) -> None:
-    """Remove files of graphs that have not been opened for long; who has mapped one keeps it."""
-    for path in list(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
+def _remove_unused(written: Path) -> None:
+    """Remove files that were not used for long, or exceed the limit of the folder; a process that maps one keeps it."""
+    files: list[tuple[float, int, Path]] = []
+    for path in written.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _MAX_UNUSED_SECONDS:
+            status = path.lstat()
+            if path != written and stat.S_ISREG(status.st_mode):
+                files.append((status.st_mtime, status.st_size, path))
+    total = written.stat().st_size
+    for used_at, size, path in sorted(files, reverse=True):
+        total += size
+        if total > _MAX_BYTES or time.time() - used_at > _MAX_UNUSED_SECONDS:
+            with suppress(OSError):
                 path.unlink()

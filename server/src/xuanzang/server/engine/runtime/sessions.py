@@ -6,8 +6,8 @@ import ctypes
 import mmap
 import os
 import threading
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from xuanzang.server.engine.arrays import Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import choose_kernels
 from xuanzang.server.engine.runtime.bindings import Binding
-from xuanzang.server.engine.runtime.packed_weights import packed_file, shared_weights
+from xuanzang.server.engine.runtime.packed_weights import known_weights, packed_file, shared_weights
 from xuanzang.server.engine.runtime.pages import PageShape
 from xuanzang.server.engine.runtime.shapes import CacheShape
 
@@ -38,7 +38,7 @@ ONNXRUNTIME_VERSION: str = onnxruntime.__version__
 # On CPUs the fused residual + norm kernel is four times slower than the two it replaces.
 _DISABLED_OPTIMIZERS = ("SkipLayerNormFusion",)
 # One at a time opens graphs on the same weights: what another maps and takes away again must not be released.
-_OPENING: dict[Path, threading.RLock] = {}
+_OPENING: dict[Path, threading.Lock] = {}
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -117,6 +117,25 @@ def resolve_provider(wanted: str) -> str:
     return wanted
 
 
+class _WeightsFile:
+    """The file that graphs of a bundle map their weights from."""
+
+    def __init__(self, path: Path, *, is_copied: bool) -> None:
+        """Take a file; `is_copied`: True if the graphs have their weights elsewhere, too, once they are open."""
+        self._path, self._is_copied = path, is_copied
+        self._lock = _OPENING.setdefault(path.resolve(), threading.Lock())
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Let this thread alone open graphs; then take the pages that they have mapped out of this process."""
+        with self._lock:
+            # Those of earlier sessions, which may be closed at any time.
+            others = mappings(self._path)
+            yield
+            if self._is_copied:
+                release_pages(self._path, but=others)
+
+
 class Sessions:
     """Open graphs of one bundle. All workers share them: copies would push each other out of the processor's cache."""
 
@@ -154,17 +173,11 @@ class Sessions:
         self.inspects_rows = inspects_rows(manifest)
         """True if the decoder scores continuations of single hypotheses."""
         self.cache_shape = _cache_shape(manifest, self._device)
-        weights = self._directory / manifest.weights
-        self._opening = _OPENING.setdefault(weights.resolve(), threading.RLock())
-        sharing = self._sharing(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist))
-        with self._opening:
-            # Those of earlier sessions, which may be closed at any time.
-            others = mappings(weights)
-            with sharing as self._packed:
-                self._open(bundle)
-            if self._device == "cpu":
-                # Products and kernels reorder weights; the file's would stay in memory, too.
-                release_pages(weights, but=others)
+        # Products and kernels on CPUs reorder weights; the file's would stay in memory, too.
+        self._weights = _WeightsFile(self._directory / manifest.weights, is_copied=self._device == "cpu")
+        self._packed_file = self._packed_in(packed_weights, bundle.manifest_sha256, chosen.isa, str(shortlist))
+        with self._weights.opening(), self._sharing() as self._packed:
+            self._open(bundle)
 
     def _open(self, bundle: Bundle) -> None:
         encoder, decoder, *suggestions = _graphs(bundle, shortlist=self.has_shortlist)
@@ -173,14 +186,18 @@ class Sessions:
         self.skips_padding = self._library is not None and skips_padding(self._directory, encoder.file)
         """True if the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
-    def _sharing(self, folder: Path | None, *facts: str) -> AbstractContextManager[SharedColumns | None]:
-        """Return the context for opening graphs, by the facts that decide the order of their weights."""
+    def _packed_in(self, folder: Path | None, *facts: str) -> Path | None:
+        """Return the file for packed weights, by the facts that decide their order; None without folder or kernels."""
+        if not (folder and self._library):
+            return None
+        built = self._library.stat()
+        return packed_file(folder, *facts, f"{built.st_size} {built.st_mtime_ns}")
+
+    def _sharing(self) -> AbstractContextManager[SharedColumns | None]:
+        """Return the context for opening the graphs of translations."""
         if not self._library:
             return nullcontext()
-        if not folder:
-            return SharedColumns(self._library)
-        built = self._library.stat()
-        return shared_weights(packed_file(folder, *facts, f"{built.st_size} {built.st_mtime_ns}"), self._library)
+        return shared_weights(self._packed_file, self._library) if self._packed_file else SharedColumns(self._library)
 
     def release_packed(self) -> None:
         """Take weights that processes share out of this one until they are used."""
@@ -206,7 +223,7 @@ class Sessions:
         return opened
 
     def _opened_by_package(self, graph: manifest_pb2.Graph) -> onnxruntime.InferenceSession:
-        session = self.open(graph.file)
+        session = self._session(graph.file)
         self._compare(graph, [value.name for value in (*session.get_inputs(), *session.get_outputs())])
         return session
 
@@ -215,8 +232,13 @@ class Sessions:
         if names != [tensor.name for tensor in (*graph.inputs, *graph.outputs)]:
             raise BundleError(self._directory, [f"{graph.file} has other inputs or outputs than the manifest says"])
 
-    def open(self, name: str, content: bytes | None = None) -> onnxruntime.InferenceSession:
-        """Open a graph file of the bundle, or other content with the same weights. May raise BundleError."""
+    def open_other(self, name: str, content: bytes) -> onnxruntime.InferenceSession:
+        """Open content that stands for a graph file, on the same weights. May raise BundleError."""
+        packed, library = self._packed_file, self._library
+        with self._weights.opening(), known_weights(packed, library) if packed and library else nullcontext():
+            return self._session(name, content)
+
+    def _session(self, name: str, content: bytes | None = None) -> onnxruntime.InferenceSession:
         path, options = self._directory / name, onnxruntime.SessionOptions()
         if content is not None:
             options.add_session_config_entry(
@@ -235,18 +257,17 @@ class Sessions:
             _share_threads(self._intra_op_threads)
             options.use_per_session_threads = False
         try:
-            with self._opening:
-                return onnxruntime.InferenceSession(
-                    str(path) if content is None else content,
-                    options,
-                    providers=list(dict.fromkeys((_PROVIDERS[self._device], _PROVIDERS["cpu"]))),
-                    disabled_optimizers=_DISABLED_OPTIMIZERS if self._device == "cpu" else (),
-                )
+            return onnxruntime.InferenceSession(
+                str(path) if content is None else content,
+                options,
+                providers=list(dict.fromkeys((_PROVIDERS[self._device], _PROVIDERS["cpu"]))),
+                disabled_optimizers=_DISABLED_OPTIMIZERS if self._device == "cpu" else (),
+            )
         except Exception as error:  # onnxruntime's errors have no base class of their own
             raise _not_opened(path, error) from error
 
     def new_binding(self, session: onnxruntime.InferenceSession) -> Binding:
-        """Return a binding of a graph that `open` has opened."""
+        """Return a binding of a graph that `open_other` has opened."""
         return Binding(session, staged_on=self._staged_on)
 
     def common_pieces(self) -> Ints:
