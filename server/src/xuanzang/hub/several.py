@@ -85,7 +85,7 @@ def pull_every_pair(
     failures = {**releases.refused, **_pull_each(missing, request, registry, report)}
     bundles = list(_newest_bundles(request.repository).values())
     if not bundles:
-        raise HubError(f"none of the {releases.count} pairs of {EVERY_PAIR} can be had; the lines above say why")
+        raise HubError(f"none of the {releases.pairs} pairs of {EVERY_PAIR} can be had; the lines above say why")
     if failures:
         report(f"{len(failures)} pairs failed: {', '.join(sorted(failures))}; the same command tries them again")
     return EveryPair(bundles, failures)
@@ -111,7 +111,8 @@ class _Releases(NamedTuple):
         return cls(newest, refused)
 
     @property
-    def count(self) -> int:
+    def pairs(self) -> int:
+        """Number of pairs."""
         return len(self.newest) + len(self.refused)
 
 
