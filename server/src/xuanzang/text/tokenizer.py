@@ -6,7 +6,10 @@ import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sentencepiece import SentencePieceProcessor
 from typing_extensions import override
@@ -197,7 +200,34 @@ class Side:
     """Ids that a translation may have and that are no text."""
 
 
-def open_tokenizers(source: Side, target: Side, read: Callable[[str], bytes]) -> tuple[Tokenizer, Tokenizer]:
+class Processors:
+    """SentencePiece models in use, each once, whatever number of files has its content. Threads share it.
+
+    The models of a pair in both directions often have the same vocabulary, of five megabytes in memory.
+    """
+
+    def __init__(self) -> None:
+        self._in_use = WeakValueDictionary[bytes, SentencePieceProcessor]()
+        self._lock = Lock()
+
+    @property
+    def count(self) -> int:
+        """Number of models in use."""
+        return len(self._in_use)
+
+    def open(self, name: str, content: bytes) -> SentencePieceProcessor:
+        """Return the model of a file; raise TokenizerError if it is none."""
+        digest = sha256(content).digest()
+        with self._lock:
+            processor = self._in_use.get(digest)
+            if processor is None:
+                processor = self._in_use[digest] = _processor(name, content)
+        return processor
+
+
+def open_tokenizers(
+    source: Side, target: Side, read: Callable[[str], bytes], processors: Processors
+) -> tuple[Tokenizer, Tokenizer]:
     """Open the tokenisers of source and target, one if both sides have the same files; each file is read once.
 
     Raises:
@@ -208,9 +238,9 @@ def open_tokenizers(source: Side, target: Side, read: Callable[[str], bytes]) ->
     language_ids = {*source.language_ids, *target.language_ids}
     both, same = (replace(side, special_ids=special_ids, language_ids=language_ids) for side in (source, target))
     sides = [both] if both == same else [source, target]
-    processors = {name: _processor(name, read(name)) for name in dict.fromkeys(side.tokenizer for side in sides)}
-    opened = [_open(processors[side.tokenizer], side) for side in sides]
-    return opened[0], opened[-1]
+    opened = {name: processors.open(name, read(name)) for name in dict.fromkeys(side.tokenizer for side in sides)}
+    tokenizers = [_open(opened[side.tokenizer], side) for side in sides]
+    return tokenizers[0], tokenizers[-1]
 
 
 def _processor(name: str, content: bytes) -> SentencePieceProcessor:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle, read_samples
@@ -86,6 +87,11 @@ class VerifiedFiles:
     def weights_faults(self) -> list[str]:
         """Wait for the digest of the weights."""
         return [fault for digest in self._weights if (fault := digest.result())]
+
+    def require_weights(self) -> None:
+        """Wait for the digest of the weights; raise BundleError if it is another."""
+        if faults := self.weights_faults():
+            raise BundleError(self._directory, faults)
 
     def _size_fault(self, listed: manifest_pb2.File) -> str:
         try:
@@ -167,13 +173,26 @@ def load_bundle(directory: Path) -> Bundle:
     return bundle
 
 
+class _ReadManifest(NamedTuple):
+    """The manifest of a bundle, and its faults."""
+
+    directory: Path
+    manifest: manifest_pb2.Manifest
+    sha256: str
+    faults: list[str]
+
+    @classmethod
+    def of(cls, directory: Path) -> _ReadManifest:
+        manifest, sha256 = read_manifest(directory)
+        return cls(directory, manifest, sha256, manifest_faults(manifest, directory))
+
+
 def read_outline(directory: Path) -> Bundle:
     """Read and check the manifest alone of a bundle, whose other files are read later; or raise BundleError."""
-    directory = directory.absolute()
-    manifest, digest = read_manifest(directory)
-    if faults := manifest_faults(manifest, directory):
-        raise BundleError(directory, faults)
-    return Bundle(directory=directory, manifest=manifest, manifest_sha256=digest, samples=())
+    read = _ReadManifest.of(directory.absolute())
+    if read.faults:
+        raise BundleError(read.directory, read.faults)
+    return Bundle(directory=read.directory, manifest=read.manifest, manifest_sha256=read.sha256, samples=())
 
 
 def read_bundle(
@@ -194,23 +213,27 @@ def read_bundle(
     """
     directory = directory.absolute()
     if outline and manifest_digest(directory) == outline.manifest_sha256:
-        manifest, digest, faults = outline.manifest, outline.manifest_sha256, list[str]()
+        read = _ReadManifest(directory, outline.manifest, outline.manifest_sha256, [])
     else:
-        known = ()
-        manifest, digest = read_manifest(directory)
-        faults = manifest_faults(manifest, directory)
-    files = VerifiedFiles(directory, manifest, executor, known)
-    faults += files.faults
+        read, known = _ReadManifest.of(directory), ()
+    files = VerifiedFiles(directory, read.manifest, executor, known)
+    faults = read.faults + files.faults
     # Graphs are parsed only if they are the ones that were exported.
     if not faults and not files.are_known:
-        faults = weights_faults(directory, manifest)
+        faults = weights_faults(directory, read.manifest)
     if faults:
         raise BundleError(directory, [*faults, *files.weights_faults()])
+    return _with_content(read, files), files.require_weights
+
+
+def _with_content(read: _ReadManifest, files: VerifiedFiles) -> Bundle:
+    """Return the bundle of a manifest with the content of its files; or raise BundleError."""
+    directory, manifest, sha256, _ = read
     source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)
-    bundle = Bundle(
+    return Bundle(
         directory=directory,
         manifest=manifest,
-        manifest_sha256=digest,
+        manifest_sha256=sha256,
         samples=read_samples(directory, manifest.dimensions),
         file_states=tuple(files.states),
         settled_states=tuple(files.settled),
@@ -220,12 +243,6 @@ def read_bundle(
         quality_head=read_quality_head(directory, manifest),
         lexicon=read_lexicon(directory, manifest),
     )
-
-    def require_weights() -> None:
-        if faults := files.weights_faults():
-            raise BundleError(directory, faults)
-
-    return bundle, require_weights
 
 
 def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[Sequence[str]]:

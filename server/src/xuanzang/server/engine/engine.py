@@ -24,7 +24,7 @@ from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import choose_kernels, default_workers, log_kernels, memory_limit
 from xuanzang.server.engine.language_detector import shared_detector
 from xuanzang.server.engine.models.folder import FolderWatch
-from xuanzang.server.engine.models.live import FollowedFolder, LiveModels
+from xuanzang.server.engine.models.live import FollowedFolder, LiveModels, ModelHost
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import require_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
@@ -43,6 +43,7 @@ from xuanzang.server.metrics import TIERS, Metrics, ServerMetrics
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.text.language_codes import matched
 from xuanzang.text.language_detection import LanguageDetector
+from xuanzang.text.tokenizer import Processors
 from xuanzang.text.traditional import TraditionalWriter, writer_of
 
 _LOGGER = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class Engine:
         """
         promotion = promotion or PromotionSettings()
         self._repository, self._settings, self._metrics = models, settings, metrics
-        self._trial_loader, self._packed_weights = trial_loader, packed_weights
+        self._trial_loader, self._packed_weights, self._processors = trial_loader, packed_weights, Processors()
         provider = resolve_provider(settings.provider)
         self._kernels = choose_kernels(provider, enabled=settings.kernels)
         self.runtime = _runtime(provider, self._kernels)
@@ -171,10 +172,8 @@ class Engine:
     def _new_live_models(self) -> LiveModels:
         live = LiveModels(
             self._repository,
-            open_model=self._load_model,
+            host=ModelHost(open=self._load_model, drop=self._threads.drop, forget=self._forget),
             trial_loader=self._trial_loader,
-            drop=self._threads.drop,
-            forget=self._forget,
             metrics=self._metrics,
             provider=self.runtime.execution_provider,
             holds=self._holds,
@@ -262,8 +261,14 @@ class Engine:
         self._metrics.server.memory_limit_bytes.value = memory_limit()
 
     def _load_model(self, directory: Path) -> LoadedModel:
-        rests, packed = self._settings.on_demand is not None, self._packed_weights
-        model = LoadedModel(directory, self._metrics, self._settings, packed_weights=packed, rests=rests)
+        model = LoadedModel(
+            directory,
+            self._metrics,
+            self._settings,
+            packed_weights=self._packed_weights,
+            processors=self._processors,
+            rests=self._settings.on_demand is not None,
+        )
         scheduler, metrics = self._threads.scheduler, model.metrics
         metrics.estimated_queue_wait_seconds.set_function(scheduler.estimated_wait)
         metrics.cache_reserved_bytes.set_function(partial(scheduler.reserved_bytes, model.labels))

@@ -11,6 +11,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
 from xuanzang.server.metrics import Metrics
+from xuanzang.text.tokenizer import Processors
 
 
 class LimitedSettings(EngineSettings):
@@ -50,6 +51,22 @@ def test_graphs_that_are_open_before_the_digest_of_their_weights_do_not_count(
         file.write(bytes([first ^ 1]))
     with pytest.raises(BundleError, match=r"weights\.bin has SHA-256"):
         LoadedModel(directory, metrics, settings)
+
+
+def test_models_with_the_same_vocabularies_have_them_in_memory_once(
+    tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics
+) -> None:
+    directory, processors = tiny_bundle_repository / "tiny" / "1", Processors()
+    other = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models")) / "tiny" / "1"
+    text = "abc abc"
+    alone = LoadedModel(directory, metrics, processors=processors)
+    vocabularies, ids = processors.count, alone.codec.encode(text)
+    second = LoadedModel(other, metrics, processors=processors)
+    assert processors.count == vocabularies > 0
+    alone.close()
+    assert second.codec.encode(text) == ids
+    second.close()
+    assert processors.count == 0
 
 
 def test_a_sentence_needs_the_more_memory_the_wider_its_beam_is(model: LoadedModel) -> None:

@@ -154,7 +154,7 @@ async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again
     assert 0 < later.value.retry_after_seconds <= 0.5
     assert some.loads == []
     assert some.sample("nmt_model_ready", model="small", version="1") == 0
-    some.usage._failures.clear()
+    some.usage._history.clear()
     await some.call(0)
     assert some.loads == [0]
     assert some.usage.residency(some.models[0])[0] is Residency.LOADED
@@ -186,13 +186,13 @@ async def test_a_model_that_fails_its_trial_is_not_loaded(parts: Any) -> None:
     outcomes = await asyncio.gather(*(some.call(0) for _ in range(3)), return_exceptions=True)
     assert {str(each) for each in outcomes} == {f"small/1 cannot be loaded: {refusal.reasons[0]}"}
     assert all(isinstance(each, ModelLoadError) for each in outcomes)
-    some.usage._failures.clear()
+    some.usage._history.clear()
     with pytest.raises(ModelLoadError):
         await some.call(0)
     assert some.loads == []
     assert some.models[0].is_resting
     del some.trials[0]
-    some.usage._failures.clear()
+    some.usage._history.clear()
     await some.call(0)
     assert some.loads == [0]
 

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
@@ -37,6 +37,18 @@ Listener = Callable[[Collection[str]], Awaitable[None]]
 """Receives the names of the served models after each change."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelHost:
+    """The engine's part in the life of a model."""
+
+    open: Callable[[Path], LoadedModel]
+    """Loads one bundle, and opens its graphs unless the model is to rest."""
+    drop: Callable[[LoadedModel], Awaitable[None]]
+    """Makes the workers drop their state of a model without calls."""
+    forget: Callable[[LoadedModel], None]
+    """Releases the kept answers of a model that is no longer served."""
+
+
 class LiveModels:
     """The catalog, and its changes one after another. Belongs to one event loop.
 
@@ -49,10 +61,8 @@ class LiveModels:
         self,
         root: Path,
         *,
-        open_model: Callable[[Path], LoadedModel],
+        host: ModelHost,
         trial_loader: TrialLoader | None,
-        drop: Callable[[LoadedModel], Awaitable[None]],
-        forget: Callable[[LoadedModel], None],
         metrics: Metrics,
         provider: str,
         holds: bool = False,
@@ -61,10 +71,7 @@ class LiveModels:
         """Begin with an empty catalog.
 
         Args:
-            open_model: Loader of one bundle, which opens its graphs, too, unless the model is to rest.
             trial_loader: None to trust bundles.
-            drop: Makes the workers drop their state of a model without calls.
-            forget: Releases the kept answers of a model that is no longer served.
             holds: Whether a live version stays live until another is promoted.
             on_demand: Limits of the models in memory; None if all stay.
         """
@@ -73,14 +80,11 @@ class LiveModels:
             on_demand,
             load=self._load_again,
             require_trial=trial_loader.require if trial_loader else None,
-            drop=drop,
+            drop=host.drop,
             metrics=metrics.server,
         )
-        self._root, self._open_model, self._trial_loader = root, open_model, trial_loader
-        self._is_on_demand = on_demand is not None
-        self._forget, self._metrics = forget, metrics
-        self._provider = provider
-        self._holds = holds
+        self._root, self._host, self._trial_loader, self._metrics = root, host, trial_loader, metrics
+        self._provider, self._holds, self._is_on_demand = provider, holds, on_demand is not None
         self._changing = asyncio.Lock()
         # No sooner than the workers: loading is in no hurry.
         self._executor = Threads(1, "loading")
@@ -114,7 +118,7 @@ class LiveModels:
 
     def _open(self, directory: Path) -> LoadedModel | BundleError:
         try:
-            return load_model(directory, self._open_model, self._has_replayed)
+            return load_model(directory, self._host.open, self._has_replayed)
         finally:
             # Digests and packed weights leave hundreds of megabytes free in the heap of this thread.
             return_free_memory()
@@ -293,7 +297,7 @@ class LiveModels:
         await self.usage.ended(model)
         await self.usage.free(model)
         self.usage.forget(model)
-        self._forget(model)
+        self._host.forget(model)
         if not self.catalog.find(model.name, model.version):
             self._metrics.models.forget(model.labels)
         self._metrics.server.model_changes["unloaded"].inc()

@@ -35,7 +35,7 @@ from xuanzang.text.codec import SentenceFormat, TextCodec
 from xuanzang.text.language_codes import primary
 from xuanzang.text.lexicon import Lexicon
 from xuanzang.text.scripts import foreign_scripts
-from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
+from xuanzang.text.tokenizer import Processors, Side, TokenizerError, open_tokenizers
 from xuanzang.text.traditional import with_traditional
 from xuanzang.text.words import TargetPhrases
 
@@ -76,11 +76,13 @@ class LoadedModel:
         settings: EngineSettings | None = None,
         *,
         packed_weights: Path | None = None,
+        processors: Processors | None = None,
         rests: bool = False,
     ) -> None:
         """Read a bundle, and load it unless it `rests` at first.
 
-        Without settings the graphs are opened later, by `open`, or never.
+        Without settings the graphs are opened later, by `open`, or never. `processors`: SentencePiece models that it
+        shares with other models; None for its own.
 
         Raises:
             BundleError: The bundle must not be served.
@@ -88,6 +90,7 @@ class LoadedModel:
         """
         self._directory, self._all_metrics = directory, metrics
         self._settings, self._packed_weights = settings, packed_weights
+        self._processors = processors or Processors()
         self._known_states: frozenset[tuple[str, FileState]] = frozenset()
         """States of the files whose contents a load has checked, while they are unchanged."""
         self._token_classes: npt.NDArray[np.int8] | None = None
@@ -174,7 +177,7 @@ class LoadedModel:
 
     def _read_tokenizers(self) -> None:
         """Read the tokenisers; refuse any that give the samples other ids than at export."""
-        self.codec = open_codec(self.bundle, self._token_classes)
+        self.codec = open_codec(self.bundle, self._token_classes, self._processors)
         """Codec between the first of the languages."""
         self._token_classes = self.codec.target_phrases.classes
         self._codecs = {("", ""): self.codec}
@@ -413,14 +416,18 @@ class LoadedModel:
         return self.sentence(sample.source_ids, options, language_ids=sample.target_ids[:named])
 
 
-def open_codec(bundle: Bundle, token_classes: npt.NDArray[np.int8] | None = None) -> TextCodec:
+def open_codec(
+    bundle: Bundle, token_classes: npt.NDArray[np.int8] | None = None, processors: Processors | None = None
+) -> TextCodec:
     """Open the codec between the first of a bundle's languages; BundleError if a tokeniser does not fit.
 
-    `token_classes`: classes of the target's tokens, [vocab]; None to compute them.
+    Args:
+        token_classes: Classes of the target's tokens, [vocab]; None to compute them.
+        processors: SentencePiece models that are in use; None for none.
     """
     read = partial(read_limited, bundle.directory, limit=MAX_FILE_BYTES)
     try:
-        tokenizers = open_tokenizers(*_sides(bundle), read)
+        tokenizers = open_tokenizers(*_sides(bundle), read, processors or Processors())
     except TokenizerError as error:
         raise BundleError(bundle.directory, error.faults) from error
     size = bundle.manifest.dimensions.target_vocab_size

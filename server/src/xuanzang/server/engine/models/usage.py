@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,29 @@ class _Failure:
     """The fault, for callers: without the place of the bundle."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _History:
+    """Facts of a model that outlast its loads."""
+
+    used_at: float | None = None
+    """Time of its last call, if it has no call; None before the first."""
+    since: float | None = None
+    """Time of its last load or rest, in seconds since 1970; None if it was never loaded."""
+    failure: _Failure | None = None
+    """Its last loads, if they failed."""
+
+
+class _Stage(enum.Enum):
+    """State of a model on its way into memory."""
+
+    TRYING = enum.auto()
+    """It has its trial."""
+    TRIED = enum.auto()
+    """It may be loaded."""
+    COMING = enum.auto()
+    """It is being loaded, or others leave for it."""
+
+
 class ModelUsage:
     """Counts calls, so that a model is let go only once it has none; loads models at their first calls.
 
@@ -85,20 +109,13 @@ class ModelUsage:
         self._calls: dict[LoadedModel, int] = {}
         self._kept: Counter[LoadedModel] = Counter()
         """Calls that will use a model later."""
-        self._used_at: dict[LoadedModel, float] = {}
-        """Time of each model's last call, if it is over."""
         self._waiting: dict[LoadedModel, dict[asyncio.Future[None], float]] = {}
         """Calls that wait for models that rest, with the time of their arrival."""
-        self._coming: set[LoadedModel] = set()
-        """Models of `_waiting` that are being loaded, or that others leave for."""
-        self._trying: set[LoadedModel] = set()
-        """Models of `_waiting` that have their trial."""
-        self._tried: set[LoadedModel] = set()
-        """Models that may be loaded."""
+        self._stages: dict[LoadedModel, _Stage] = {}
+        """Stages of the models that were asked for."""
         self._held: dict[LoadedModel, _Tenure] = {}
         """Models that count as memory; on demand only."""
-        self._failures: dict[LoadedModel, _Failure] = {}
-        self._since: dict[LoadedModel, float] = {}
+        self._history: defaultdict[LoadedModel, _History] = defaultdict(_History)
         self._changed = asyncio.Event()
         """Set when a model has lost its last call or its memory."""
         self._turn = asyncio.Lock()
@@ -117,13 +134,14 @@ class ModelUsage:
 
     def residency(self, model: LoadedModel) -> tuple[Residency, float, str]:
         """Return whether a model is in memory, since when, in seconds since 1970, and why its last load failed."""
-        since = self._since.get(model, model.described_at)
+        history = self._history.get(model) or _History()
+        since = history.since or model.described_at
         if not model.is_resting:
             return Residency.LOADED, since, ""
         if model in self._waiting:
             return Residency.LOADING, since, ""
-        if failure := self._failures.get(model):
-            return Residency.FAILING, since, failure.reason
+        if history.failure:
+            return Residency.FAILING, since, history.failure.reason
         return Residency.ON_DEMAND, since, ""
 
     def begin(self, model: LoadedModel) -> None:
@@ -135,7 +153,7 @@ class ModelUsage:
         self._calls[model] -= 1
         if not self._calls[model]:
             del self._calls[model]
-            self._used_at[model] = time.monotonic()
+            self._history[model].used_at = time.monotonic()
             self._changed.set()
 
     @contextmanager
@@ -187,7 +205,7 @@ class ModelUsage:
                 await arrived
         except BaseException as error:
             if waiting.pop(arrived, None) is not None:
-                if not waiting and self._waiting.get(model) is waiting and model not in self._coming:
+                if not waiting and self._waiting.get(model) is waiting and self._stages.get(model) is not _Stage.COMING:
                     del self._waiting[model]
                 self._changed.set()
             if not arrived.done() or arrived.cancelled() or arrived.exception():
@@ -200,7 +218,7 @@ class ModelUsage:
             self._metrics.model_load_wait_seconds.observe(time.monotonic() - began)
 
     def _require_retry(self, model: LoadedModel, now: float) -> None:
-        failure = self._failures.get(model)
+        failure = self._history[model].failure
         if failure and now < failure.retry_at:
             raise self._load_error(model, failure, now)
 
@@ -212,19 +230,16 @@ class ModelUsage:
     def _bring_next(self) -> None:
         """Try new models; begin to load the others whose calls have waited longest, as far as there are threads."""
         now = time.monotonic()
-        known = self._tried | self._trying
-        for model in [each for each in self._waiting if each not in known]:
+        for model in [each for each in self._waiting if each not in self._stages]:
+            self._stages[model] = _Stage.TRYING if self._require_trial else _Stage.TRIED
             if self._require_trial:
-                self._trying.add(model)
                 self._start(self._try(model, self._require_trial))
-            else:
-                self._tried.add(model)
         # In the order of arrival, which decides between equals.
-        while len(self._coming) < self._max_loads and (
-            queue := [each for each in self._waiting if each in self._tried and each not in self._coming]
+        while Counter(self._stages.values())[_Stage.COMING] < self._max_loads and (
+            queue := [each for each in self._waiting if self._stages[each] is _Stage.TRIED]
         ):
             model = max(queue, key=lambda each: sum(now - began for began in self._waiting[each].values()))
-            self._coming.add(model)
+            self._stages[model] = _Stage.COMING
             self._start(self._bring(model))
 
     async def _try(self, model: LoadedModel, require_trial: Callable[[LoadedModel], Awaitable[None]]) -> None:
@@ -233,10 +248,10 @@ class ModelUsage:
         try:
             async with self._trials:
                 await require_trial(model)
-            self._tried.add(model)
+            self._stages[model] = _Stage.TRIED
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = self._failed(model, fault)
-        self._trying.remove(model)
+            del self._stages[model]
         if error:
             self._end_wait(model, error)
         self._bring_next()
@@ -254,7 +269,8 @@ class ModelUsage:
             error = stopped
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = self._failed(model, fault)
-        self._coming.remove(model)
+        if model in self._stages:
+            self._stages[model] = _Stage.TRIED
         self._end_wait(model, error)
         self._bring_next()
 
@@ -277,10 +293,8 @@ class ModelUsage:
         if isinstance(outcome, BundleError):
             raise outcome
         now = time.monotonic()
-        self._failures.pop(model, None)
         self._held[model] = _Tenure(size=model.memory_bytes, stays_until=now + _TENURE * (now - began))
-        self._since[model] = time.time()
-        self._used_at[model] = now
+        self._history[model] = _History(used_at=now, since=time.time())
         model.metrics.model_loaded.value = model.metrics.model_ready.value = 1
         model.metrics.model_failing.value = 0
         self._metrics.model_loads["ok"].inc()
@@ -295,17 +309,17 @@ class ModelUsage:
 
     def _failed(self, model: LoadedModel, fault: Exception) -> ModelLoadError:
         self._held.pop(model, None)
-        count = self._failures[model].count + 1 if model in self._failures else 1
+        history, now = self._history[model], time.monotonic()
+        count = history.failure.count + 1 if history.failure else 1
         pause = min(_FIRST_BACK_OFF_SECONDS * 2 ** min(count - 1, 10), _MAX_BACK_OFF_SECONDS)
-        now = time.monotonic()
         reasons = fault.reasons if isinstance(fault, BundleError) else [f"{type(fault).__name__} in the server"]
-        self._failures[model] = _Failure(count=count, retry_at=now + pause, reason=_for_callers(model, reasons))
-        self._since[model] = time.time()
+        history.failure = _Failure(count=count, retry_at=now + pause, reason=_for_callers(model, reasons))
+        history.since = time.time()
         model.metrics.model_ready.value, model.metrics.model_failing.value = 0, 1
         self._metrics.model_loads["error"].inc()
         facts = {"model": model.name, "version": model.version, "reasons": reasons, "seconds": pause}
         _LOGGER.error("a model cannot be loaded, and is tried again", extra=facts, exc_info=_unexpected(fault))
-        return self._load_error(model, self._failures[model], now)
+        return self._load_error(model, history.failure, now)
 
     async def _make_room(self, model: LoadedModel) -> bool:
         """Let models leave until there is room for another; return False once no call waits for it."""
@@ -327,7 +341,7 @@ class ModelUsage:
         """
         present = {model: each for model, each in self._held.items() if not math.isinf(each.stays_until)}
         if unused := [model for model in present if model not in self._calls]:
-            return min(unused, key=lambda model: self._used_at.get(model, 0.0)), 0.0
+            return min(unused, key=lambda model: self._history[model].used_at or 0.0), 0.0
         if not present:
             return None, math.inf
         longest = min(present, key=lambda model: present[model].stays_until)
@@ -338,7 +352,7 @@ class ModelUsage:
         """Take a model out of memory; calls that come from now on wait until it is loaded again."""
         model.is_resting = True
         model.metrics.model_loaded.value = 0
-        self._since[model] = time.time()
+        self._history[model].since = time.time()
         while model in self._calls:
             await self._until_changed()
         # The model that takes its place uses that memory again, and returns the rest.
@@ -358,9 +372,8 @@ class ModelUsage:
 
     def forget(self, model: LoadedModel) -> None:
         """Forget a model that is no longer served."""
-        for facts in (self._used_at, self._failures, self._since):
-            facts.pop(model, None)
-        self._tried.discard(model)
+        self._history.pop(model, None)
+        self._stages.pop(model, None)
 
     def start(self) -> None:
         """Let models leave that have rested for long enough, from now on."""
@@ -372,8 +385,8 @@ class ModelUsage:
             await asyncio.sleep(min(max(idle_seconds / _IDLE_LOOKS, _MIN_LOOK_SECONDS), _MAX_LOOK_SECONDS))
             async with self._turn:
                 before = time.monotonic() - idle_seconds
-                for model in [model for model, used_at in self._used_at.items() if used_at <= before]:
-                    if model in self._held and not model.is_resting and not self.calls(model):
+                for model in [model for model in self._held if (self._history[model].used_at or math.inf) <= before]:
+                    if not model.is_resting and not self.calls(model):
                         await self._put_to_rest(model, "idle")
 
     def close(self) -> None:
