@@ -215,11 +215,33 @@ def test_numbered_variables_of_apple_are_fields_in_braces() -> None:
     assert plistlib.loads(moved)["kept"]["NSStringLocalizedFormatKey"] == "ONE %1$#@kept@"
 
 
-def test_anchors_and_merged_keys_of_rails_stay_and_aliases_of_texts_are_refused() -> None:
-    source = "en:\n  base: &b\n    a: One\n  page:\n    <<: *b\n    c: Two\n"
-    assert translated(".yml", source).decode() == source.replace("One", "ONE").replace("Two", "TWO")
-    with pytest.raises(DocumentError, match=r"such as anchors or aliases of texts \(& or \*\), and would lose them"):
-        translated(".yml", "en:\n  a: &x One\n  b: *x\n")
+def test_anchors_aliases_and_all_but_the_strings_of_rails_stay() -> None:
+    source = (
+        "# note\n---\nen:  # english\n  base: &b\n    a: &x One\n    c: !!str 'two' # note\n  page:\n    <<: *b\n"
+        '    d: *x\n    e: [Three, "four", :five]\n    yes: yes\n    f: ~\n    g: |-\n      line\n\n      end\n'
+        "    h: >\n      folded\n      line\n\n    ? i\n    :   six\n    j: 2024-01-01\n    k: !ruby/symbol l\n"
+    )
+    words = ("One", "two", "Three", "four", "line", "end", "six", "folded\n      LINE", "FOLDED LINE")
+    expected = source.replace("en:", "zh:")
+    for word in words[:-2]:
+        expected = expected.replace(f"{word}\n", f"{word.upper()}\n").replace(f"{word}'", f"{word.upper()}'")
+        expected = expected.replace(f'"{word}"', f'"{word.upper()}"').replace(f"{word},", f"{word.upper()},")
+    expected = expected.replace(*words[-2:])
+    assert translated(".yml", source, target_language="zh").decode() == expected
+
+
+@pytest.mark.parametrize("style", ["{}", '"{}"', "'{}'", "[{}]", "|-\n    {}", ">\n    {}", ">+\n    {}\n"])
+@pytest.mark.parametrize(
+    "translation",
+    ["x", "no", "a: b", "a #b", "- a", "a, b]", "'a' \"b\"", "a\nb", "a\n\n\nb", "a\n b", "%a", "字：", "\u2028\x7f"],
+)
+def test_strings_of_rails_in_any_style_are_read_back_as_they_were_written(style: str, translation: str) -> None:
+    import yaml
+
+    written = translated(".yml", f"en:\n  a: {style.format('word')}\n  b: other\n", lambda _: translation).decode()
+    found = yaml.safe_load(written)["en"]
+    [value] = found["a"] if isinstance(found["a"], list) else [found["a"]]
+    assert value.rstrip("\n") == found["b"] == translation
 
 
 def test_catalogues_are_read_by_other_libraries() -> None:

@@ -1,4 +1,4 @@
-"""Catalogues of programs by translate-toolkit: .stringsdict, .properties, .resx, Qt, Rails."""
+"""Catalogues of programs by translate-toolkit: .stringsdict, .properties, .resx, Qt."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.parsers.expat import ExpatError
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from translate.misc.multistring import multistring
 from translate.storage.base import ParseError
 from translate.storage.properties import javafile, javautf8file
 from translate.storage.resx import RESXFile
 from translate.storage.stringsdict import StringsDictFile
 from translate.storage.ts2 import tsfile
-from translate.storage.yaml import YAMLFile
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings, Unit
 from xuanzang.documents.encoding import EncodedText
 from xuanzang.documents.formats.accelerators import with_accelerator, without_accelerator
 from xuanzang.documents.splicing import is_identifier, parted, translatable
 
-_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _ROOTS = {".resx": b"<root", ".ts": b"<TS", ".stringsdict": b"<plist"}
 """Beginning of the root element in XML."""
 _XML_STORES = {".resx": RESXFile, ".ts": tsfile, ".stringsdict": StringsDictFile}
 _EMPTY_LINES = re.compile(r"(?:[ \t]*+\r?\n){1000}")
 """Empty lines that the library takes long for, as the square of their number."""
 _SHOWN_CHARACTERS, _SHOWN_NAME = 200, 100
-_RAILS = (".yml", ".yaml")
 _ATTEMPTS = 4
 """Maximum attempts to write a file, each without the entries that the one before has lost."""
 _ARGUMENT = re.compile(r"\{\d")
@@ -38,7 +33,6 @@ _VARIABLE = re.compile(r"%(?:\d{1,2}\$)?#@(\w+)@")
 # The library raises whatever its parsers do.
 _FAULTS = (
     ParseError,
-    YAMLError,
     ExpatError,
     SyntaxError,
     ValueError,
@@ -95,12 +89,11 @@ class _Catalogue:
         for _ in range(_ATTEMPTS):
             raw, lost = self._written(translations, left)
             if not lost and _shape(raw, self._settings.suffix) != _shape(self._raw, self._settings.suffix):
-                parts = "anchors or aliases of texts (& or *)" if self._settings.suffix in _RAILS else "widths"
-                raise DocumentError(f"it has parts that are no messages, such as {parts}, and would lose them")
+                raise DocumentError("it has parts that are no messages, such as widths, and would lose them")
             if not lost:
                 places = {name[:_SHOWN_NAME] for name in left}
                 self.unwritten = tuple(unit for unit in self.units() if unit.where in places)
-                return raw if raw is self._raw else _in_language(raw, self._settings)
+                return raw
             left |= lost
         raise DocumentError(f"the translation of {min(left)[:_SHOWN_NAME]!r} cannot be written in this format")
 
@@ -111,7 +104,7 @@ class _Catalogue:
             left: Names of entries to leave alone.
         """
         store = _parsed(self._raw, self._settings)
-        changed: list[Any] = []
+        is_changed = False
         wanted: dict[str, list[str]] = {}
         lost: set[str] = set()
         for entry, strings in self._read(store):
@@ -127,18 +120,16 @@ class _Catalogue:
             except _FAULTS:
                 lost.add(name)
             wanted[name] = written
-            changed.append(entry)
-        if lost or not changed:
+            is_changed = True
+        if lost or not is_changed:
             return self._raw, frozenset(lost)
-        raw = self._serialized(store, changed)
+        raw = self._serialized(store)
         again = self._read(_parsed(raw, self._settings), filled=True)
         found = {str(entry.getid()): strings for entry, strings in again}
         return raw, frozenset(name for name, strings in wanted.items() if found.get(name) != strings)
 
-    def _serialized(self, store: Any, changed: list[Any]) -> bytes:
+    def _serialized(self, store: Any) -> bytes:
         """Return a store as a file."""
-        if isinstance(store, YAMLFile):
-            store.units = changed  # other values keep their spelling
         raw = bytes(store)
         if isinstance(store, javafile):
             # References take the place of what ASCII lacks.
@@ -157,9 +148,8 @@ class _Catalogue:
         Args:
             filled: Whether to yield the translations of such messages instead of their texts.
         """
-        values = _yaml_values(self._raw) if isinstance(store, YAMLFile) else None
         for entry in store.units:
-            if entry.isheader() or not entry.istranslatable() or entry.isobsolete() or _is_data(entry, values):
+            if entry.isheader() or not entry.istranslatable() or entry.isobsolete() or _is_data(entry):
                 continue
             if self._fills and (filled is not bool(str(entry.target).strip())):
                 continue
@@ -177,8 +167,6 @@ def _parsed(raw: bytes, settings: ReadSettings) -> Any:
     Raises:
         DocumentError: It is not of its format.
     """
-    if settings.suffix in _RAILS:
-        _yaml_values(raw)
     try:
         store = _store(raw, settings)
         store.parse(raw)
@@ -190,8 +178,6 @@ def _parsed(raw: bytes, settings: ReadSettings) -> Any:
 def _store(raw: bytes, settings: ReadSettings) -> Any:
     if settings.suffix in _XML_STORES:
         return _XML_STORES[settings.suffix]()
-    if settings.suffix in _RAILS:
-        return YAMLFile()
     text = EncodedText.decode(raw, settings.encoding).text
     if _EMPTY_LINES.search(text):
         raise DocumentError("more than 999 empty lines in a row")
@@ -203,39 +189,16 @@ def _store(raw: bytes, settings: ReadSettings) -> Any:
     return store
 
 
-def _yaml_values(raw: bytes) -> Any:
-    """Return the values of a catalogue of Rails, by its language.
-
-    Raises:
-        DocumentError: It is no YAML, or has no language as its only key.
-    """
-    try:
-        values = YAML(typ="safe", pure=True).load(raw)
-    except _FAULTS as error:
-        raise DocumentError(f"no readable YAML: {_shown(error)}") from error
-    if not isinstance(values, dict) or len(values) != 1 or not _LANGUAGE.fullmatch(str(*values)):
-        raise DocumentError("YAML is translated as Rails writes it: with a language as the only key at the top")
-    return values
-
-
-def _is_data(entry: Any, values: Any) -> bool:
-    """Return whether an entry holds no text, as a file of .resx and a number of YAML do."""
+def _is_data(entry: Any) -> bool:
+    """Return whether an entry holds no text, as a file of .resx does."""
     element = getattr(entry, "xmlelement", None)
     if element is not None and (element.get("mimetype") or (element.tag == "data" and element.get("type"))):
         return True
     if element is not None and element.tag == "data" and element.get("name", "").startswith(">>"):
         return True  # a note of the designer of forms, such as a class
     source = element.find("source") if element is not None and element.tag == "message" else None
-    if source is not None and (len(source) or any(each.text for each in _variants(entry))):
-        return True  # characters that XML cannot hold, or translated variants
-    if values is None:
-        return False
-    try:
-        for _, key in entry.get_unitid().parts:
-            values = values[key]
-    except (LookupError, TypeError):
-        return True
-    return not isinstance(values, (str, dict))
+    # Characters that XML cannot hold, or translated variants.
+    return source is not None and (len(source) > 0 or any(each.text for each in _variants(entry)))
 
 
 def _variants(entry: Any) -> list[Any]:
@@ -246,20 +209,12 @@ def _variants(entry: Any) -> list[Any]:
 
 def _shape(raw: bytes, suffix: str) -> Any:
     """Return the names of all values in a catalogue, which are those of its translation."""
-    if suffix in _RAILS:
-        return sorted(_paths(next(iter(_yaml_values(raw).values())))), _anchors(raw)
     if suffix != ".stringsdict":
         return None
     try:
         return sorted(_paths(plistlib.loads(raw, fmt=plistlib.FMT_XML)))
     except _FAULTS as error:
         raise DocumentError(f"no readable {suffix}: {_shown(error)}") from error
-
-
-def _anchors(raw: bytes) -> list[tuple[str, str]]:
-    """Return the anchors and aliases of YAML in their order."""
-    events = YAML(typ="safe", pure=True).parse(raw)
-    return [(type(event).__name__, event.anchor) for event in events if getattr(event, "anchor", None)]
 
 
 def _paths(values: Any, above: str = "") -> Iterator[str]:
@@ -303,11 +258,3 @@ def _asked(text: str, suffix: str) -> str:
     if suffix == ".properties" and _ARGUMENT.search(text):
         text = text.replace("''", "'")
     return _VARIABLE.sub(r"{\1}", without_accelerator(text))
-
-
-def _in_language(raw: bytes, settings: ReadSettings) -> bytes:
-    """Return a catalogue, one of Rails under the target language, which is its only key."""
-    if settings.target_language is None or settings.suffix not in _RAILS:
-        return raw
-    key = re.compile(rb"^([\"']?)[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*\1(?=:)", re.MULTILINE)
-    return key.sub(settings.target_language.encode(), raw, count=1)
