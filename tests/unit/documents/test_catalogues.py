@@ -154,7 +154,10 @@ def test_all_strings_of_android_are_translated_but_references_and_untranslatable
         "<string-array name='b' translatable='false'><item>kept</item></string-array>"
         "<array name='c'><item>kept</item></array><style name='d'><item name='e'>kept</item></style></resources>"
     )
-    assert texts(".xml", content) == ["One", "%d two", "%d three"]
+    content = content.replace(
+        "</resources>", "<item type='string' name='f'>%d three</item><item name='g'>a</item></resources>"
+    )
+    assert texts(".xml", content) == ["One", "%d two", "%d three", "%d three"]
     written = translated(".xml", content).decode()
     assert written == content.replace("One", "ONE").replace("%d two", "%D TWO").replace("%d three", "%D THREE")
 
@@ -197,7 +200,8 @@ def test_translations_by_length_of_qt_stay_and_empty_ones_are_reported() -> None
     message = "<message><source>{}</source><translation type='unfinished'>{}</translation></message>"
     variants = "<lengthvariant>{0}</lengthvariant><lengthvariant>{0}</lengthvariant>"
     messages = (("Done", variants.format("x")), ("Open", variants.format("")), ("Free", ""))
-    source = f"<TS><context><name>a</name>{''.join(message.format(*each) for each in messages)}</context></TS>"
+    entries = [message.format(*each) for each in messages]
+    source = f"<TS><context><name>a</name>{''.join(entries[:2])}</context>{entries[2]}</TS>"
     document = read(".ts", source)
     assert [unit.text for unit in document.units()] == ["Open", "Free"]
     written = document.render({"Open": "OPEN", "Free": "FREE"}).decode()
@@ -206,6 +210,7 @@ def test_translations_by_length_of_qt_stay_and_empty_ones_are_reported() -> None
         *("<source>", "FREE"),
     ]
     assert [unit.text for unit in document.unwritten] == ["Open"]
+    assert written.count("<context>") == 1
 
 
 def test_numbered_variables_of_apple_are_fields_in_braces() -> None:

@@ -130,6 +130,11 @@ class _Catalogue:
 
     def _serialized(self, store: Any) -> bytes:
         """Return a store as a file."""
+        if isinstance(store, tsfile):
+            root = store.document.getroot()
+            for context in root.findall("context"):
+                if not context.findtext("name") and context.find("message") is None:
+                    root.remove(context)  # the library adds it for messages without one
         raw = bytes(store)
         if isinstance(store, javafile):
             # References take the place of what ASCII lacks.

@@ -52,7 +52,8 @@ def _edits(tokens: Sequence[Token]) -> Iterator[Edit]:
             if not opened and token.name != "resources":
                 raise DocumentError("no strings of Android: it has no <resources>")
             is_translated = token.attributes.get("translatable") != "false" and (not opened or opened[-1][2])
-            opened.append((token.name, place + 1, is_translated))
+            is_string = token.name == "item" and len(opened) == 1 and token.attributes.get("type") == "string"
+            opened.append(("string" if is_string else token.name, place + 1, is_translated))
         if token.is_end:
             name, start, is_translated = opened.pop()
             around = [each for each, _, _ in opened[1:]]
