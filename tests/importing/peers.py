@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from decoded import decoded
 from search_options import search_options
 
 from xuanzang.model.checkpoint import Checkpoint
@@ -83,9 +84,5 @@ class Peers:
             rules=rules,
         )
         tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
-        decoder = Decoder(runtime)
-        decoder.admit(tasks)
-        found: dict[Sentence, list[TargetHypothesis]] = {}
-        while len(decoder):
-            found.update(decoder.step())
+        found = decoded(Decoder(runtime), [(0, task) for task in tasks])
         return [found[task][0] for task in tasks]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shutil
 import signal
 import sys
 import urllib.request
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from gateways import RunningGateway, running_gateway
 from prometheus_client.parser import text_string_to_metric_families
 
 from xuanzang.client import AsyncTranslationClient
@@ -156,10 +158,23 @@ def bundled_zh_en(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
+    """Return a copy of the folder with the tiny model, to be changed."""
+    return Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
+
+
+@pytest.fixture
 async def running(start_server: StartServer) -> AsyncIterator[RunningServer]:
     """Yield a server with the tiny model and default settings."""
     async with start_server() as server:
         yield server
+
+
+@pytest.fixture
+async def gateway(running: RunningServer) -> AsyncIterator[RunningGateway]:
+    """Yield a gateway before `running`, which speaks gRPC, too."""
+    async with running_gateway(running.address, grpc_address=f"{LOOPBACK}:0") as started:
+        yield started
 
 
 @pytest.fixture

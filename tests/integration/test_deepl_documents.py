@@ -36,30 +36,30 @@ async def refusal(call: Any, *arguments: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-async def test_a_document_comes_back_as_the_sdk_translates_it(running: Any, client: Any, tmp_path: Path) -> None:
+async def test_a_document_comes_back_as_the_sdk_translates_it(
+    gateway: RunningGateway, client: Any, tmp_path: Path
+) -> None:
     expected = await client.translate_document(
         PAGE.encode(), suffix=".html", source_language="zh", target_language="en"
     )
     (tmp_path / "page.html").write_text(PAGE, encoding="utf-8")
     paths = (tmp_path / "page.html", tmp_path / "page.en.html")
-    async with running_gateway(running.address) as gateway:
-        status = await asyncio.to_thread(
-            official(gateway).translate_document_from_filepath, *paths, source_lang="ZH", target_lang="EN-US"
-        )
+    status = await asyncio.to_thread(
+        official(gateway).translate_document_from_filepath, *paths, source_lang="ZH", target_lang="EN-US"
+    )
     assert paths[1].read_bytes() == expected.content
     assert (status.status, status.billed_characters) == (deepl.DocumentStatus.Status.DONE, 6)
 
 
-async def test_a_document_is_fetched_once_and_only_with_its_key(running: Any) -> None:
-    async with running_gateway(running.address) as gateway:
-        handle = await asyncio.to_thread(uploaded, gateway)
-        other = deepl.DocumentHandle(handle.document_id, "0" * 64)
-        assert "no such document" in await refusal(official(gateway).translate_document_get_status, other)
-        assert "Not found" in await refusal(official(gateway).translate_document_download, other)
-        status = await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
-        assert status.done
-        await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
-        assert "Not found" in await refusal(official(gateway).translate_document_download, handle)
+async def test_a_document_is_fetched_once_and_only_with_its_key(gateway: RunningGateway) -> None:
+    handle = await asyncio.to_thread(uploaded, gateway)
+    other = deepl.DocumentHandle(handle.document_id, "0" * 64)
+    assert "no such document" in await refusal(official(gateway).translate_document_get_status, other)
+    assert "Not found" in await refusal(official(gateway).translate_document_download, other)
+    status = await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
+    assert status.done
+    await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
+    assert "Not found" in await refusal(official(gateway).translate_document_download, handle)
 
 
 @pytest.mark.parametrize(
@@ -69,30 +69,27 @@ async def test_a_document_is_fetched_once_and_only_with_its_key(running: Any) ->
         ({"output_format": "docx"}, "output_format: must be txt"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_at_once(running: Any, options: Any, message: str) -> None:
-    async with running_gateway(running.address) as gateway:
-        assert message in await refusal(uploaded, gateway, **options)
+async def test_what_cannot_be_done_is_refused_at_once(gateway: RunningGateway, options: Any, message: str) -> None:
+    assert message in await refusal(uploaded, gateway, **options)
 
 
-async def test_what_fails_later_is_said_by_its_status(running: Any) -> None:
-    async with running_gateway(running.address) as gateway:
-        assert "no model translates" in await refusal(translated, gateway, "猫", "a.txt", target_lang="FR")
-        assert "not JSON" in await refusal(translated, gateway, '{"猫": ', "a.json")
-        table, column = "a,b\n猫,1", {"extra_body_parameters": {"column": "c"}}
-        assert "name the columns to translate, of: a, b" in await refusal(translated, gateway, table, "a.csv")
-        assert "no column 'c'; it has: a, b" in await refusal(translated, gateway, table, "a.csv", **column)
-        assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
+async def test_what_fails_later_is_said_by_its_status(gateway: RunningGateway) -> None:
+    assert "no model translates" in await refusal(translated, gateway, "猫", "a.txt", target_lang="FR")
+    assert "not JSON" in await refusal(translated, gateway, '{"猫": ', "a.json")
+    table, column = "a,b\n猫,1", {"extra_body_parameters": {"column": "c"}}
+    assert "name the columns to translate, of: a, b" in await refusal(translated, gateway, table, "a.csv")
+    assert "no column 'c'; it has: a, b" in await refusal(translated, gateway, table, "a.csv", **column)
+    assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
 
 
-async def test_a_document_of_which_nothing_is_translated_fails_and_says_why(running: Any) -> None:
+async def test_a_document_of_which_nothing_is_translated_fails_and_says_why(gateway: RunningGateway) -> None:
     german = "Das Wetter ist heute sehr schön."
-    async with running_gateway(running.address) as gateway:
-        whole = {"source_lang": None}
-        assert "is in de" in await refusal(translated, gateway, german, "a.txt", **whole)
-        mixed = await asyncio.to_thread(translated, gateway, f"{german}\n我有三只猫，今天天气很好。", "a.txt", **whole)
-        assert mixed.startswith(german)
-        english = "The weather is very nice today, my friend."
-        assert "target language are equal" in await refusal(translated, gateway, english, "a.txt", **whole)
+    whole = {"source_lang": None}
+    assert "is in de" in await refusal(translated, gateway, german, "a.txt", **whole)
+    mixed = await asyncio.to_thread(translated, gateway, f"{german}\n我有三只猫，今天天气很好。", "a.txt", **whole)
+    assert mixed.startswith(german)
+    english = "The weather is very nice today, my friend."
+    assert "target language are equal" in await refusal(translated, gateway, english, "a.txt", **whole)
 
 
 async def test_a_document_has_a_limit_of_size(running: Any) -> None:

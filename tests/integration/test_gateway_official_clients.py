@@ -6,7 +6,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,6 @@ from xuanzang.client import AsyncTranslationClient
 
 TEXTS = ["我有一只猫。", "他们有三只狗。老师有两只马。"]
 Ask = Callable[..., Any]
-
-
-@pytest.fixture
-async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(running.address) as started:
-        yield started
 
 
 @pytest.fixture

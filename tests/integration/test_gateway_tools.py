@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateways import Answer, RunningGateway, running_gateway
+from gateways import Answer, RunningGateway
 
 from xuanzang.client import AsyncTranslationClient
 
@@ -33,12 +32,6 @@ CALLS: dict[str, tuple[str, Any, Any]] = {
         lambda a: a["choices"][0]["message"]["content"],
     ),
 }
-
-
-@pytest.fixture
-async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(running.address) as started:
-        yield started
 
 
 async def called(gateway: RunningGateway, api: str, target: str) -> Answer:

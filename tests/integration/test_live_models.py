@@ -52,11 +52,6 @@ def damage(folder: Path) -> None:
     weights.write_bytes(content)
 
 
-@pytest.fixture
-def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
-
-
 class Running:
     """A server with an administration service, its client and its administrator."""
 

@@ -220,11 +220,20 @@ async def test_no_call_is_lost_when_one_of_two_servers_stops(start_server: Any) 
     assert min(map(len, answered)) > 1
 
 
-async def test_a_shortlist_of_an_unserved_model_ends_the_start(start_process: Any) -> None:
-    async with start_process("--shortlist=tinny") as process:
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--shortlist=tinny", "--shortlist names tinny, which are not served; served: tiny"),
+        ("--pin=tiny/2, other/1", "other/1 is pinned and not served; tiny/2 is pinned and not served"),
+    ],
+)
+async def test_settings_for_models_that_are_not_served_end_the_start(
+    start_process: Any, flag: str, reason: str
+) -> None:
+    async with start_process(flag) as process:
         assert await process.ended() == 1
     [refusal] = process.logged("cannot serve")
-    assert "--shortlist names tinny, which are not served; served: tiny" in refusal["reason"]
+    assert reason in refusal["reason"]
 
 
 async def test_signals_that_mean_nothing_to_the_server_leave_it_alone(start_process: Any) -> None:

@@ -58,11 +58,6 @@ def damaged_bundle(
     return root / "models" / "tiny" / "2"
 
 
-@pytest.fixture
-def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
-
-
 class Running:
     """A server, its client, its administrator and the command."""
 

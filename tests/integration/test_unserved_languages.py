@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gateways import RunningGateway, running_gateway
+from gateways import RunningGateway
 
 CHINESE = "我有三只猫，今天天气很好。"
 FRENCH = "Bonjour, je suis un développeur à Paris."
@@ -49,12 +49,6 @@ APIS: dict[str, tuple[str, Any, Message]] = {
         lambda answer: answer["error"],
     ),
 }
-
-
-@pytest.fixture
-async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(running.address, grpc_address="127.0.0.1:0") as started:
-        yield started
 
 
 @pytest.mark.parametrize(("path", "body", "message"), list(APIS.values()), ids=list(APIS))

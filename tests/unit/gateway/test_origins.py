@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from starlette.datastructures import Headers
 
-from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
+from xuanzang.gateway.entry.origins import listed_origins, require_known_host, require_known_origin
 from xuanzang.gateway.errors import RefusedError
 
 OWN = "http://translate.example:8080"
@@ -39,3 +41,21 @@ def test_other_pages_may_call_only_if_all_may(headers: dict[str, str]) -> None:
     with pytest.raises(RefusedError, match="cors-origins"):
         require_known_origin(Headers({"host": HOST, **headers}), listed_origins(LISTED))
     require_known_origin(Headers({"host": HOST, **headers}), listed_origins("*"))
+
+
+@pytest.mark.parametrize(
+    ("host", "is_known"),
+    [
+        ("evil.example:8080", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("", False),
+        ("localhost:8080", True),
+        ("page.localhost", True),
+        ("192.168.1.5:8080", True),
+        ("[fd00::1]:8080", True),
+    ],
+)
+def test_a_page_cannot_point_its_name_at_a_gateway_without_keys(host: str, is_known: bool) -> None:
+    with nullcontext() if is_known else pytest.raises(RefusedError, match="names another service"):
+        require_known_host(Headers({"host": host}), ("loopback", "addresses"))

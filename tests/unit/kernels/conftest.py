@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,22 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.kernels import EXACT_PRODUCTS, find_kernels, supported_isas
 
 Arrays = dict[str, np.ndarray]
+OpenOperator = Callable[..., Any]
+"""Opens one operator twice, as a kernel and as its function: `Operator`, for an instruction set."""
+Change = Callable[[np.ndarray], np.ndarray]
 CONTINUATIONS = ("candidate_scores", "candidate_ids", "candidate_parents")
 DEAD_SCORE = -1.0e9
 """Score of a beam position without hypothesis, in the server's search."""
+
+
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 class Operator:
@@ -45,7 +53,7 @@ class Operator:
             inputs: Examples of the inputs that each run gives.
             constants: Inputs that never change.
         """
-        self.names = list(function.output)
+        self.name, self.names = function.name, list(function.output)
         functions = [_with_exact_products(one) for one in (function, *calls)]
         model = _model(functions, inputs, constants or {})
         with pytest.MonkeyPatch.context() as patch:
@@ -63,6 +71,11 @@ class Operator:
             assert found[name].shape == expected.shape
             np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=2e-6, err_msg=name)
         return found
+
+    def refuses(self, inputs: Arrays, message: str) -> None:
+        """Check that the kernel refuses inputs with its name and a message."""
+        with pytest.raises(InvalidArgument, match=f"{self.name}: {message}"):
+            self.run({name: np.asarray(array, order="C") for name, array in inputs.items()})
 
     def check_alone(self, together: Arrays, inputs: Arrays) -> None:
         """Compare the continuations of each sentence alone with those in company, bit for bit."""

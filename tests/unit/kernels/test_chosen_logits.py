@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from tests.unit.kernels.conftest import Arrays, Change, OpenOperator, normal
 
 from xuanzang.export.operators.products import chosen_logits
-
-Arrays = dict[str, np.ndarray]
-OpenOperator = Callable[..., Any]
-"""Opens one operator twice, as a kernel and as its function (`Operator` in conftest.py)."""
-
-
-def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 def chosen_inputs(rng: np.random.Generator, batch: int, beam: int, width: int, choices: int = 200) -> Arrays:
@@ -57,13 +46,10 @@ def test_logits_of_chosen_pieces(operator: OpenOperator, batch: int, beam: int, 
         ("biases", lambda array: array[1:], "a column has no scale or no bias"),
     ],
 )
-def test_wrong_choices_are_refused(
-    operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
-) -> None:
+def test_wrong_choices_are_refused(operator: OpenOperator, name: str, change: Change, message: str) -> None:
     inputs = chosen_inputs(np.random.default_rng(1), 2, 4, 16)
     project = operator(chosen_logits(), inputs)
-    with pytest.raises(InvalidArgument, match=f"ChosenLogits: {message}"):
-        project.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+    project.refuses(inputs | {name: change(inputs[name])}, message)
 
 
 def test_several_threads_compute_the_same_logits(operator: OpenOperator) -> None:

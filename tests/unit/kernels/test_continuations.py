@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from tests.unit.kernels.conftest import Arrays, OpenOperator, normal
 
 from xuanzang.export.operators.continuations import GROUP, best_continuations
-
-Arrays = dict[str, np.ndarray]
-OpenOperator = Callable[..., Any]
-"""Opens one operator twice, as a kernel and as its function (`Operator` in conftest.py)."""
-
-
-def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 def choice_inputs(
@@ -73,10 +62,8 @@ def test_logits_that_are_no_finite_numbers_still_give_pieces_that_exist(operator
 def test_a_wrong_number_of_continuations_is_refused(operator: OpenOperator) -> None:
     inputs = choice_inputs(np.random.default_rng(1), 2, 4)
     choose = operator(best_continuations(), inputs)
-    with pytest.raises(InvalidArgument, match="BestContinuations: the number of continuations is not a positive"):
-        choose.run(inputs | {"count": np.array([0])})
-    with pytest.raises(InvalidArgument, match="BestContinuations: there is not one score for each hypothesis"):
-        choose.run(inputs | {"scores": inputs["scores"][:, 1:]})
+    choose.refuses(inputs | {"count": np.array([0])}, "the number of continuations is not a positive")
+    choose.refuses(inputs | {"scores": inputs["scores"][:, 1:]}, "there is not one score for each hypothesis")
 
 
 def test_several_threads_find_the_same_continuations(operator: OpenOperator) -> None:

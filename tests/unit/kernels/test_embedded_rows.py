@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from tests.unit.kernels.conftest import Arrays, OpenOperator
 
 from xuanzang.export.operators.products import embedded_rows, quantized_product
 from xuanzang.kernels.graphs import SharedColumns
 
-Arrays = dict[str, np.ndarray]
-OpenOperator = Callable[..., Any]
-"""Opens one operator twice, as a kernel and as its function (`Operator` in conftest.py)."""
 SCALE = np.array(0.37, np.float32)
 
 

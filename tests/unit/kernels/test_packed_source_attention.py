@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from tests.unit.kernels.conftest import Arrays, Change, OpenOperator
 
 from xuanzang.export.operators.source_attention import packed_source_attention
-
-Arrays = dict[str, np.ndarray]
-OpenOperator = Callable[..., Any]
-"""Opens one operator twice, as a kernel and as its function (`Operator` in conftest.py)."""
 
 
 def attention_inputs(rng: np.random.Generator, batch: int, source: int, heads: int, d_head: int) -> Arrays:
@@ -74,10 +67,7 @@ def test_a_sentence_has_the_same_attention_in_any_company_and_with_several_threa
         ("scale", lambda array: -array, "the scale is not a positive number"),
     ],
 )
-def test_wrong_attention_is_refused(
-    operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
-) -> None:
+def test_wrong_attention_is_refused(operator: OpenOperator, name: str, change: Change, message: str) -> None:
     inputs = attention_inputs(np.random.default_rng(1), 2, 4, 2, 8)
     attention = operator(packed_source_attention(2), inputs)
-    with pytest.raises(InvalidArgument, match=f"PackedSourceAttention: {message}"):
-        attention.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+    attention.refuses(inputs | {name: change(inputs[name])}, message)

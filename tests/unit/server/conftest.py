@@ -182,6 +182,12 @@ def repository(repository_template: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def directory(repository: Path) -> Path:
+    """Folder of the bundle in the repository."""
+    return repository / "small" / "1"
+
+
+@pytest.fixture
 def edit_manifest() -> Callable[[Path, Callable[[dict[str, Any]], object]], None]:
     """Changes the manifest of a bundle's folder."""
 

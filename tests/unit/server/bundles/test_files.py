@@ -23,11 +23,6 @@ SPECIAL: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture
-def directory(repository: Path) -> Path:
-    return repository / "small" / "1"
-
-
 def reasons(directory: Path) -> str:
     with pytest.raises(BundleError) as refusal:
         load_bundle(directory)

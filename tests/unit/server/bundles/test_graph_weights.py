@@ -16,11 +16,6 @@ Rewrite = Callable[[bytes], None]
 
 
 @pytest.fixture
-def directory(repository: Path) -> Path:
-    return repository / "small" / "1"
-
-
-@pytest.fixture
 def rewrite_decoder(
     directory: Path, edit_manifest: Callable[..., None], list_files: Callable[[dict[str, Any], Path], None]
 ) -> Rewrite:

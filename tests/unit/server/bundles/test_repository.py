@@ -16,11 +16,6 @@ Manifest = dict[str, Any]
 Edit = Callable[[Path, Callable[[Manifest], object]], None]
 
 
-@pytest.fixture
-def directory(repository: Path) -> Path:
-    return repository / "small" / "1"
-
-
 def reasons(directory: Path) -> str:
     with pytest.raises(BundleError) as refusal:
         load_bundle(directory)

@@ -180,6 +180,11 @@ MakeEngine = Callable[..., EchoEngine]
 
 
 @pytest.fixture
+def model(repository: Path, metrics: Metrics) -> LoadedModel:
+    return LoadedModel(repository / "small" / "1", metrics)
+
+
+@pytest.fixture
 async def make_engine(repository: Path, script: Script, metrics: Metrics) -> AsyncIterator[MakeEngine]:
     """Makes engines over the model "small", to be started by the test; their threads end with it."""
     engines = []

@@ -42,6 +42,7 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
 from xuanzang.text.language_detection import DetectedLanguage
+from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")
@@ -177,6 +178,12 @@ class Served:
         """Return the value of a series; -1 if it does not exist."""
         value = self.registry.get_sample_value(name, labels)
         return -1.0 if value is None else value
+
+    async def translated(self, text: str, **call: Any) -> str:
+        """Translate a text by a call with a timeout, or what else is given."""
+        response = await self.stub.TranslateText(pb.TranslateTextRequest(contents=[text]), **call)
+        translation: str = response.translations[0].hypotheses[0].text
+        return translation
 
     async def let_expire(self, text: str, call: Callable[[float], Any]) -> None:
         """Make a call that ends with its deadline while the engine has the text; again if the engine never got it.

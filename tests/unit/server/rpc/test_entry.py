@@ -119,16 +119,10 @@ async def test_success_is_logged_at_debug_level_and_failure_at_info_level(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         async with serve() as served:
-            assert await _translated(served, "a") == "A"
+            assert await served.translated("a") == "A"
             served.engine.raised["b"] = InvalidInputError([FieldViolation(field="contents[0]", description="is b")])
             with pytest.raises(grpc.aio.AioRpcError):
-                await _translated(served, "b")
+                await served.translated("b")
             await served.rpc.join()
     logged: list[Any] = [record for record in caplog.records if record.message == "rpc"]
     assert [(record.code, record.levelname) for record in logged] == [("OK", "DEBUG"), ("INVALID_ARGUMENT", "INFO")]
-
-
-async def _translated(served: Any, text: str) -> str:
-    response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]))
-    translated: str = response.translations[0].hypotheses[0].text
-    return translated

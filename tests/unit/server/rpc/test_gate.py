@@ -9,7 +9,6 @@ import pytest
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.rpc.admission import RpcGate
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.translation.v1 import translation_pb2 as pb
 
 NO_CONTEXT = cast("Any", None)
 """Stands for the context of RPCs that are refused, which the gate does not read."""
@@ -40,19 +39,13 @@ async def test_refusals_before_the_hold_are_counted_too() -> None:
 async def test_rpcs_beyond_the_limit_are_refused_with_a_retry_delay(serve: Any) -> None:
     async with serve(max_concurrent_rpcs=1) as served:
         held = served.engine.hold("a")
-        first = asyncio.ensure_future(_translated(served, "a"))
+        first = asyncio.ensure_future(served.translated("a"))
         await served.engine.until(served.engine.running, {"a"})
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await _translated(served, "b")
+            await served.translated("b")
         held.set()
         assert (await first) == "A"
         await served.rpc.join()
-        assert await _translated(served, "b") == "B"
+        assert await served.translated("b") == "B"
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert dict(caught.value.trailing_metadata() or ())["grpc-retry-pushback-ms"] == "1000"
-
-
-async def _translated(served: Any, text: str) -> str:
-    response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]))
-    translated: str = response.translations[0].hypotheses[0].text
-    return translated

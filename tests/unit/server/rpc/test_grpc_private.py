@@ -16,21 +16,15 @@ TRANSLATE = b"/xuanzang.translation.v1.TranslationService/TranslateText"
 UNIMPLEMENTED = b"\x0bgrpc-status\x0212"
 
 
-async def _translated(served: Any, text: str) -> str:
-    response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]), timeout=10)
-    translated: str = response.translations[0].hypotheses[0].text
-    return translated
-
-
 @pytest.mark.parametrize("path", [b"/\xff", b"\xc3\x28", b"", b"/", b"//", b"/\xed\xa0\x80/x", b"/s/" + b"a" * 5000])
 async def test_an_odd_path_is_unimplemented_and_harms_no_other_caller(serve: Any, path: bytes) -> None:
     async with serve() as served:
         held = served.engine.hold("running")
-        running = asyncio.ensure_future(_translated(served, "running"))
+        running = asyncio.ensure_future(served.translated("running", timeout=10))
         await served.engine.until(served.engine.running, {"running"})
         assert UNIMPLEMENTED in await exchange(served.rpc.port, opening() + Request(path=path).frames())
         # In progress, on an open connection, and on a new one.
-        assert await _translated(served, "open") == "OPEN"
+        assert await served.translated("open", timeout=10) == "OPEN"
         assert b"grpc-status\x010" in await exchange(served.rpc.port, opening() + Request().frames())
         held.set()
         assert await running == "RUNNING"
@@ -55,7 +49,7 @@ async def test_an_address_has_a_limit_of_rpcs_that_wait_for_their_messages(serve
         half_open = [begin() for _ in range(30)]
         ended = asyncio.as_completed([asyncio.ensure_future(each.code()) for each in half_open])
         assert {await next(ended) for _ in range(22)} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert await _translated(served, "whole") == "WHOLE"
+        assert await served.translated("whole", timeout=10) == "WHOLE"
         assert sum(each.done() for each in half_open) <= 23
         for each in half_open:
             each.cancel()
@@ -83,7 +77,7 @@ async def test_the_end_of_the_serving_loop_is_reported(
 ) -> None:
     async with serve() as served:
         held = served.engine.hold("running")
-        running = asyncio.ensure_future(_translated(served, "running"))
+        running = asyncio.ensure_future(served.translated("running", timeout=10))
         await served.engine.until(served.engine.running, {"running"})
         ended = asyncio.ensure_future(served.rpc.ended())
         listener = served.rpc._server._server
@@ -106,7 +100,7 @@ async def test_the_end_of_the_serving_loop_is_reported(
 
 async def test_connections_beyond_the_limit_are_closed_at_once(serve: Any) -> None:
     async with serve(max_connections=2) as served:
-        await _translated(served, "the first connection")
+        await served.translated("the first connection", timeout=10)
         reader, writer = await asyncio.open_connection("127.0.0.1", served.rpc.port)
         writer.write(opening())
         assert await reader.readexactly(9)
@@ -114,7 +108,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(serve: Any) -> No
         assert await exchange(served.rpc.port, refused) == b""
         writer.transport.abort()
         await reader.read()
-        assert await _translated(served, "first") == "FIRST"
+        assert await served.translated("first", timeout=10) == "FIRST"
 
 
 async def test_a_connection_without_rpcs_is_closed(serve: Any) -> None:
@@ -135,7 +129,7 @@ async def test_an_error_before_an_rpc_is_read_ends_that_rpc_alone(
             call = served.stub.ListModels(pb.ListModelsRequest(), timeout=10)
             assert await call.code() == grpc.StatusCode.INTERNAL
             assert "secret" not in await call.details()
-        assert await _translated(served, "a") == "A"
+        assert await served.translated("a", timeout=10) == "A"
     assert "unexpected error" in caplog.text
 
 

@@ -7,7 +7,6 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,11 +38,6 @@ DECODING = DecodingOptions(
 )
 OPTIONS = SearchOptions(decoding=DECODING, max_target_length=64)
 TIMELINE = SentenceTimeline(queued_at=0, taken_at=0, encoded_at=0, finished_at=0, worker=0, batch_size=1, steps=1)
-
-
-@pytest.fixture
-def model(repository: Path, metrics: Metrics) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1", metrics)
 
 
 @pytest.fixture

@@ -20,11 +20,6 @@ ListFiles = Callable[[dict[str, Any], Path], None]
 
 
 @pytest.fixture
-def directory(repository: Path) -> Path:
-    return repository / "small" / "1"
-
-
-@pytest.fixture
 def with_table(directory: Path, edit_manifest: Edit, list_files: ListFiles) -> Callable[..., Path]:
     """Give the bundle "small" one table for source and target, and whatever else is to be changed."""
 

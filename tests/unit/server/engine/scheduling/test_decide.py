@@ -11,25 +11,15 @@ from functools import partial
 import pytest
 from opcodes import opcodes_of
 from search_options import search_options
-from tests.unit.server.engine.scheduling.virtual_server import Unread
+from tests.unit.server.engine.scheduling.virtual_server import FreeModel, Unread
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
-from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import Decision, _Room, _taken, decide
 from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT, TIERS, FairQueue
 from xuanzang.server.engine.scheduling.request import CallContext, Request
 from xuanzang.server.engine.scheduling.state import State
-from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId
-
-
-class FreeModel(LoadedModel):
-    """A model without bundle, limits and memory."""
-
-    def __init__(self) -> None:
-        self.limits = UNLIMITED
-        self.max_cache_bytes = None
-        self._cache_shape = None
 
 
 def asked(caller: str, sentences: int, *, length: int = 10) -> Request:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from pathlib import Path
 
 import pytest
 from tests.unit.server.engine.scheduling.virtual_server import Speed, VirtualServer
@@ -14,15 +13,9 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.queue import COMMON
 from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.scheduling.state import WorkerState
-from xuanzang.server.metrics import Metrics
 
 SPEED = Speed(step=0.0003, sentence=0.000075, joining=0.001, joining_token=0.00003)
 """About what the bundled model takes on one core."""
-
-
-@pytest.fixture
-def model(repository: Path, metrics: Metrics) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1", metrics)
 
 
 def served(

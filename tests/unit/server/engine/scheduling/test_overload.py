@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 
 import pytest
 from tests.unit.server.engine.scheduling.virtual_server import Speed, Tally, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.metrics import Metrics
 
 TOKENS = 20
 SECONDS, WARM = 25.0, 10.0
@@ -17,11 +15,6 @@ SECONDS, WARM = 25.0, 10.0
 # A full batch of 32 takes 0.55 s, and 1 s for 20 tokens.
 MODERATE = Speed(step=0.002, sentence=0.0008)
 SLOW = Speed(step=0.004, sentence=0.0015)
-
-
-@pytest.fixture
-def model(repository: Path, metrics: Metrics) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1", metrics)
 
 
 def overloaded(server: VirtualServer, speed: Speed, multiple: float, sentences: int, *deadlines: float) -> Tally:

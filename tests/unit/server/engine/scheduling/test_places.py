@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer
@@ -17,7 +16,6 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT, TIERS, FairQueue
 from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.types import CallerId, DecodingOptions
-from xuanzang.server.metrics import Metrics
 
 SECONDS = 2.5
 LENGTH = 12
@@ -26,11 +24,6 @@ SPEED = Speed(step=0.0008, sentence=0.0002)
 WIDE = dataclasses.replace(GREEDY, beam_size=16)
 LONG = 150
 DEADLINE = 5.0
-
-
-@pytest.fixture
-def model(repository: Path, metrics: Metrics) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1", metrics)
 
 
 def percentile(seconds: list[float], share: float) -> float:

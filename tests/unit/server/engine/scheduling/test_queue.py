@@ -13,23 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcodes import opcodes_of
 from search_options import search_options
-from tests.unit.server.engine.scheduling.virtual_server import Unread
+from tests.unit.server.engine.scheduling.virtual_server import FreeModel, Unread
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
-from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.decide import dealt
 from xuanzang.server.engine.scheduling.queue import COMMON, FairQueue
 from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
-from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.types import CallerId
-
-
-class FreeModel(LoadedModel):
-    """A model without bundle, limits and memory."""
-
-    def __init__(self) -> None:
-        self.limits = UNLIMITED
-        self._cache_shape = None
 
 
 def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:

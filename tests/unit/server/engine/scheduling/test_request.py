@@ -5,7 +5,6 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +14,10 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import CallContext, Found, Receiver, Request, SentenceTimeline
 from xuanzang.server.engine.threads import Threads
 from xuanzang.server.engine.types import DecodingOptions
-from xuanzang.server.metrics import Metrics
 
 TIMELINE = SentenceTimeline(
     queued_at=1.0, taken_at=2.0, encoded_at=3.0, finished_at=4.0, worker=0, batch_size=1, steps=5
 )
-
-
-@pytest.fixture
-def model(repository: Path, metrics: Metrics) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1", metrics)
 
 
 def found(*target_ids: int) -> Found:

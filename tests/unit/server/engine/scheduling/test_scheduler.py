@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, Queu
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions
-from xuanzang.server.metrics import Metrics
-
-
-@pytest.fixture
-def model(repository: Path, metrics: Metrics) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1", metrics)
 
 
 class Queue:

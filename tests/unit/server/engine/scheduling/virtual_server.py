@@ -26,7 +26,7 @@ from xuanzang.server.engine.scheduling.request import (
     Request,
 )
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import CallerId, DecodingOptions
 
 ASKING_SECONDS = 0.02
@@ -35,6 +35,15 @@ PAUSE_SECONDS = 0.003
 ASKED_PARTS = (0.2, 0.3, 0.4, 0.5, 0.6)
 """Deadlines for which is asked at the end, as parts of the longest one."""
 GREEDY = DecodingOptions(beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None)
+
+
+class FreeModel(LoadedModel):
+    """A model without bundle, limits and memory."""
+
+    def __init__(self) -> None:
+        self.limits = UNLIMITED
+        self.max_cache_bytes = None
+        self._cache_shape = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
