@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -16,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 import yaml
+from free_ports import free_port
 
 from xuanzang.batch.__main__ import main
 from xuanzang.client import InvalidRequestError, ModelNotFoundError, TranslationClient, TranslationError, Usage
@@ -104,13 +104,6 @@ def test_a_batch_killed_on_ray_loses_and_doubles_no_line(tmp_path: Path, corpus:
     assert output.read_bytes() == local.read_bytes()
     failures = [(tmp_path / f"{name}.failed.jsonl").read_bytes() for name in ("output.jsonl", "local.jsonl")]
     assert failures[0] == failures[1] != b""
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")

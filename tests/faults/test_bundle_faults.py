@@ -21,7 +21,6 @@ import pytest
 from damages.content import CONTENT_DAMAGES
 from damages.damaged_bundle import Damaged
 from damages.files import FILE_DAMAGES
-from damages.manifest import MANIFEST_DAMAGES
 from onnx import TensorProto, helper
 from prometheus_client import CollectorRegistry
 
@@ -33,7 +32,7 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
-DAMAGES = (*FILE_DAMAGES, *MANIFEST_DAMAGES, *CONTENT_DAMAGES)
+DAMAGES = (*FILE_DAMAGES, *CONTENT_DAMAGES)
 
 
 def damage(original: Path, directory: Path, number: int) -> tuple[str, str]:

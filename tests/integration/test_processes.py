@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -21,6 +20,7 @@ import grpc
 import pytest
 from api_keys import add_key
 from bundle_versions import add_good_version
+from free_ports import free_port
 from proxies import proxy
 from tests.integration.conftest import LOOPBACK, Scrape, ServerProcess, StartProcess
 
@@ -30,23 +30,6 @@ from xuanzang.client import AsyncTranslationClient
 from xuanzang.translation.v1 import translation_pb2, translation_pb2_grpc
 
 SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。", "你有五只鱼。")
-
-
-def free_port(count: int = 1) -> int:
-    """Return the first of some ports in a row that are free now."""
-    while True:
-        with socket.socket() as first:
-            first.bind((LOOPBACK, 0))
-            port = int(first.getsockname()[1])
-            if port + count > 65_000:
-                continue
-            try:
-                for number in range(1, count):
-                    with socket.socket() as other:
-                        other.bind((LOOPBACK, port + number))
-            except OSError:
-                continue
-            return port
 
 
 async def serving(process: ServerProcess) -> list[int]:

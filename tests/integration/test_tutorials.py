@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -19,13 +20,6 @@ def blocks(tutorial: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_a_website_is_translated_with_its_product_names(tmp_path: Path) -> None:
     file = tmp_path / "bin" / "xuanzang"
     file.parent.mkdir()
@@ -33,7 +27,7 @@ def test_a_website_is_translated_with_its_product_names(tmp_path: Path) -> None:
     file.chmod(0o755)
     (tmp_path / "server").symlink_to(ROOT / "server")
     script = "\n".join(block for block in blocks("website") if "activate" not in block)
-    script = script.replace("50071", str(unused_port()))
+    script = script.replace("50071", str(free_port()))
     environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-euc", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 from xuanzang.client import TranslationClient
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _TEXT = "我有一只猫。"
 CONFIGURATIONS = {"haproxy": "haproxy/haproxy.cfg", "nginx": "nginx/nginx.conf"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -31,7 +25,7 @@ def proxy(name: str, servers: list[str], folder: Path) -> Iterator[str]:
     if program is None:
         pytest.skip(f"NOT TESTED: nothing was sent through {name}: apt-get install {name}")
     text = (_DEPLOY / CONFIGURATIONS[name]).read_text(encoding="utf-8")
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     for old, new in zip(("127.0.0.1:50051", "127.0.0.1:50061", "127.0.0.1:50062"), (address, *servers), strict=True):
         assert old in text
         text = text.replace(old, new)
