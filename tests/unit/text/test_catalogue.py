@@ -26,7 +26,7 @@ SPANS = {
     Family.TAGS: "<b> </b> <br/> <0/> <1> <a:b> <color=#ff0000> &amp; &#39; &#x27; [b] [/b] <!--x--> <> <https://a.org|it>",
     Family.VARIABLES: (
         r"$USER$ $name $user->name $a.b %NAME% %%NAME%% :name :smile: @:key @:(a.b) [[x]] __name__ <<x>> "
-        r"#name# $t(key) $1 \n \u00a0 [Name] [first_name] [your-email] [gallery] \c[2] \N[1] "
+        r"#name# $t(key) $1 \n \u00a0 \u{201C} \x{a0} [Name] [first_name] [your-email] [gallery] \c[2] \N[1] "
         r"###NAME### @@name@@ ~~x1~~ ==NAME== ||name|| ^NAME^ ~r~ |cff00ff00 $x^2$ $n+1$ $$x$$ \(x^2\) \[x\] "
         r"\frac{a}{b} \begin{cases}a\\b\end{cases} \cite[2]{a} \alpha \gamma_1 \neq "
         r"$A$1 £gold£ !!name!! ??name?? ~name~ \verb|x| !x! "
@@ -38,12 +38,14 @@ SPANS = {
         "mailto:a@b.org example.com example.org/a/b data:image/png;base64,AA=="
     ),
     Family.FILES: (
-        r"/etc/hosts ~/a/b.txt ./run.sh C:\Users\bob \\server\share src/main.py README.md a.tar.gz *.txt docs/"
+        r"/etc/hosts ~/a/b.txt ./run.sh C:\Users\bob \\server\share src/main.py README.md a.tar.gz *.txt docs/ "
+        "src/**/*.ts **/a"
     ),
     Family.IDENTIFIERS: (
         "550e8400-e29b-41d4-a716-446655440000 d41d8cd98f00b204e9800998ecf8427e a1b2c3d SGVsbG8gV29ybGQhISE= 0xdeadbeef "
         "192.168.0.1 1.2.3 v2 v2.0.1-beta.3 a/b#12 2024-01-31T10:00:00Z 00:00:01,000 +86-138-0000-0000 "
-        "#ff8800 00:1A:2B:3C:4D:5E CVE-2024-12345"
+        "#ff8800 00:1A:2B:3C:4D:5E CVE-2024-12345 "
+        "application/json text/html image/svg+xml application/vnd.ms-excel Europe/Berlin America/New_York"
     ),
     Family.HANDLES: "@bob @bob_smith #release #42 @小明 #话题#",
     Family.CODE: (
@@ -54,6 +56,7 @@ SPANS = {
 PROSE = (
     "The quick brown fox jumped: it was 50% faster, and/or 10 km/h (see p. 3) at 10:30. It costs $5.99, e.g. in "
     "the U.S. 3 * 4 * 5 = 2*3*10, Name* and e-mail* (* required), 10% a year, 50% discount, 5 mm/h, ____ or __ ''90s. "
+    "Asia/Pacific, audio/video or text/image, application/letter; "
     "I <3 it; a < b and c > d. Well-known things cost 1,024.50 - a fact! 100% sure?"
     " 价格是50元，时间：10:30。#"
 )

@@ -9,7 +9,7 @@ character is looked at by more than one run, so that no text takes more than lin
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from enum import Enum, auto
 from functools import cache
@@ -143,8 +143,8 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.VALUE, "<", r"<code(?:\s[^<>]{0,200}+)?>[^<]{1,200}+</code>"),
             (Role.BREAK, "<", _BLOCK_TAG),
             (Role.CLOSE, "<", _TAG.replace("</?", "</")),
-            (Role.VALUE, "<", r"<(?:https?://|mailto:)[^<>|\s]{1,500}+\|[^<>\n]{1,200}+>"),
             (Role.OPEN, "<", _TAG.replace("</?", "<")),
+            (Role.VALUE, "<", r"<(?:https?://|mailto:)[^<>|\s]{1,500}+\|[^<>\n]{1,200}+>"),
             (Role.POINT, "<", r"<!--(?:[^-]|-(?!->)){0,1000}+-->|<!\[CDATA\["),
             (Role.POINT, "]", r"\]\]>"),
             (Role.CLOSE, "[", r"\[/(?:[bius]|url|img|color|size|quote|code|list|left|center|right)\]"),
@@ -264,7 +264,7 @@ _MARKED: Mapping[Family, tuple[tuple[Role, str, str], ...]] = MappingProxyType(
             (Role.POINT, "\\", r"\\(?:[cC]|[iI])\[\d{1,4}+\]"),
             (Role.VALUE, "\\", r"\\[nNpPvV]\[\d{1,4}+\]"),
             (Role.BREAK, "\\", r"(?:\\[rnNtvf]){1,32}+"),
-            (Role.POINT, "\\", r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0ab\"'\\hs])"),
+            (Role.POINT, "\\", r"\\(?:u[0-9a-fA-F]{4}|[ux]\{[0-9a-fA-F]{1,6}+\}|x[0-9a-fA-F]{2}|[0ab\"'\\hs])"),
         ),
         Family.HANDLES: (
             (Role.VALUE, "#", r"(?<![A-Za-z0-9_&#/])#[\u3400-\u9fff][^#\s]{0,40}+#"),
@@ -329,6 +329,11 @@ _SUFFIXES = (
     r"py|c|h|cc|cpp|hpp|rs|go|java|kt|rb|php|swift|sh|bat|ps1|sql|db|sqlite|exe|dll|so|dmg|apk|deb|rpm|iso|zip|tar|t?gz|"
     r"bz2|xz|7z|rar|jar|png|jpe?g|gif|svg|webp|bmp|ico|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|srt|vtt|po|lock|bak|tmp|onnx)"
 )
+_MEDIA = (
+    "(?:json|xml|pdf|zip|gzip|octet-stream|javascript|wasm|yaml|rtf|html|plain|css|csv|markdown|calendar|"
+    "png|jpe?g|gif|webp|avif|mpeg|ogg|wav|mp4|webm|woff2?)"
+)
+_GLOB = r"\*\*/(?:[A-Za-z0-9_.*-]{1,64}+/){0,8}+[A-Za-z0-9_.*-]*[A-Za-z0-9_*]"
 _ADDRESS_END = r"[A-Za-z0-9/_~=&#%+$-]"
 _BEFORE = r"(?<![A-Za-z0-9_])"
 _AFTER = r"(?![A-Za-z0-9_])"
@@ -349,10 +354,14 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
             r"\\\\[A-Za-z0-9_.-]{1,64}+\\[^\s\"'<>|*?,;]*[A-Za-z0-9_\\$-]",
             r"%[A-Z_]{2,32}+%\\[^\s\"'<>|*?,;]*[A-Za-z0-9_\\-]|HKEY_[A-Z_]{4,32}+(?:\\[A-Za-z0-9_.-]{1,64}+)*+",
             r"(?<![A-Za-z0-9_.~/<])(?:~|\.{1,2}|\$[A-Z_]{1,32}+)?(?:/[A-Za-z0-9_@.+-]{1,128}(?<![.+-]))(?:/[A-Za-z0-9_@.+-]{1,128}(?<![.+]))*+/?",
-            rf"{_BEFORE}(?:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,64}}+/){{1,16}}+(?:[A-Za-z0-9_.-]{{1,64}}\.{_SUFFIXES}{_AFTER}|(?![A-Za-z0-9_.<%${{-]))",
+            rf"{_BEFORE}(?:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,64}}+/){{1,16}}+(?:[A-Za-z0-9_.-]{{1,64}}\.{_SUFFIXES}{_AFTER}|{_GLOB}|(?![A-Za-z0-9_.<%${{-]))",
+            rf"(?<![A-Za-z0-9_*/.]){_GLOB}",
             rf"(?<![A-Za-z0-9_/.])(?:\*|\.?[A-Za-z0-9_][A-Za-z0-9_-]{{0,64}}+(?:\.[A-Za-z0-9_-]{{1,32}}+){{0,4}})\.{_SUFFIXES}{_AFTER}",
         ),
         Family.IDENTIFIERS: (
+            # Types of media, and time zones.
+            rf"{_BEFORE}(?:application|text|image|audio|video|font)/(?:(?:x-|vnd\.)[a-z0-9.+-]{{1,64}}+|[a-z0-9.-]{{1,32}}\+(?:json|xml|zip)|{_MEDIA}){_AFTER}",
+            rf"{_BEFORE}(?:Africa|America|Antarctica|Asia|Atlantic|Australia|Europe|Indian|Pacific|Etc)/(?!Africa|America|Asia|Australia|Europe|Pacific)[A-Z][A-Za-z_]{{2,32}}+{_AFTER}",
             rf"{_BEFORE}\{{?[0-9a-fA-F]{{8}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{12}}\}}?{_AFTER}",
             rf"{_BEFORE}\d{{4}}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{{1,9}}+)?)?(?:Z|[+-]\d\d:?\d\d)?{_AFTER}|{_BEFORE}\d\d:\d\d:\d\d[.,]\d{{3}}{_AFTER}",
             rf"{_BEFORE}[A-Za-z0-9][A-Za-z0-9-]{{0,38}}+/[A-Za-z0-9_.-]{{1,64}}+#\d{{1,8}}+{_AFTER}",
@@ -367,7 +376,7 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
             rf"{_BEFORE}v\d{{1,4}}+(?:\.\d{{1,4}}+){{0,2}}+(?:-[a-z]{{1,8}}+\.?\d{{0,3}}+)?{_AFTER}",
         ),
         Family.CODE: (
-            rf"{_BEFORE}(?=[A-Za-z/.:-]{{0,12}}(?:yy|YY|MM|dd|DD|HH|hh))(?!mm/h){_DATE_PART}(?:[-/.:]{_DATE_PART}){{1,5}}+{_AFTER}",
+            rf"{_BEFORE}(?=[yYMdDHhm]{{1,4}}[-/.:])(?=[A-Za-z/.:-]{{0,12}}(?:yy|YY|MM|dd|DD|HH|hh))(?!mm/h){_DATE_PART}(?:[-/.:]{_DATE_PART}){{1,5}}+{_AFTER}",
             rf"{_BEFORE}(?:YYYY|X{{3,32}}+(?:-X{{1,32}}+){{0,6}}+){_AFTER}",
             rf"(?<![A-Za-z0-9_$.])(?:[A-Za-z0-9]{{0,64}}+(?:_{{1,2}}[A-Za-z0-9]{{1,64}}+){{1,16}}+_{{0,2}}|[a-z][a-z0-9]{{0,64}}+[A-Z][A-Za-z0-9]{{0,64}}+)(?:\.[A-Za-z_][A-Za-z0-9_]{{0,64}}+){{0,8}}+(?:\([\w\s,.\"'=-]{{0,64}}+\))?{_AFTER}",
             r"(?<![A-Za-z0-9_$.])[A-Za-z_][A-Za-z0-9_]{0,64}+(?:(?:\.|::|->)[A-Za-z_][A-Za-z0-9_]{0,64}+){0,8}+\(\)",
@@ -378,9 +387,11 @@ _WITHIN: Mapping[Family, tuple[str, ...]] = MappingProxyType(
 # Marks that a run of ASCII has where a pattern may match within it. Python searches fast for a class at the beginning.
 _TELLTALE = re.compile(
     r"[A-Z0-9./@:=_\\(-](?:"
-    r"(?<=[a-z][A-Z])|(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-Fx.:-][0-9a-zA-Z]|[0-9]{6})"
-    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=[yYMdDHh][-:])(?=[yYMdDms])|(?<=YYY|XXX)|(?<=/)(?<!</)(?=[A-Za-z0-9_@.+-]|[^!-~]|\Z)|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
-    r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9+/]{6}=)(?!\w)|(?<=\w\()(?=\))|(?<=-)(?=>)|(?<=[_\\]))",
+    r"(?<=[A-Z])(?:(?<=[a-z][A-Z])|(?<=[XY])(?<=YYY|XXX))"
+    r"|(?<![A-Z])(?:(?<=[A-Za-z][0-9])|(?<=[0-9])(?=[a-fA-Fx.:-][0-9a-zA-Z]|[0-9]{6})"
+    r"|(?<=[A-Za-z0-9*]\.)(?=[A-Za-z0-9])|(?<=/)(?<!</)(?=[A-Za-z0-9_@.+-]|[^!-~]|\Z)|(?<=[A-Za-z0-9]@)(?=[A-Za-z0-9])"
+    r"|(?<=[A-Za-z0-9_]:)(?=//|:|[0-9]{2})|(?<=[A-Za-z0-9+/]{6}=)(?!\w)|(?<=\w\()(?=\))|(?<=-)(?=>)|(?<=[_\\])"
+    r"|(?<=[yYMdDHh][-:])(?=[yYMdDms])))",
     re.ASCII,
 )
 # Priority of families for a mark, and the closing marks of spans.
@@ -483,24 +494,26 @@ def find(text: str, families: Set[Family]) -> list[Found]:
 
 def _with_emphasis(text: str, found: list[Found]) -> list[Found]:
     """Add signs of emphasis, in pairs that no other span overlaps."""
-    pairs, closing = list[Found](), set[int]()
+    closing = set[int]()
     for match in _EMPHASIS.finditer(text):
-        start, end = match.start("sign"), match.end("end")
-        if start in closing:
+        start, end, last = match.start(), match.end(), match.start("end")
+        after = match.end("end")
+        if start in closing or _overlaps(found, last, after):
             continue
-        first = bisect_left(found, (start,))
-        is_word = match["one"] == "_" and first < len(found) and found[first].start == start
-        if is_word and found[first].end < match.start("end"):
-            # The first of several words, as in _not this_, which alone is a name.
-            del found[first]
-        if _overlaps(found, *match.span("sign")) or _overlaps(found, *match.span("end")):
+        if match["one"] == "_":
+            first = bisect_left(found, (start,))
+            if first < len(found) and found[first].start == start and found[first].end < last:
+                # The first of several words, as in _not this_, which alone is a name.
+                del found[first]
+        if _overlaps(found, start, end):
             continue
+        closing.add(last)
         if _REPLACED.fullmatch(match["words"]):
-            pairs.append(Found(start, end, Role.VALUE))
+            insort(found, Found(start, after, Role.VALUE))
         else:
-            pairs += Found(start, match.end("sign"), Role.OPEN), Found(match.start("end"), end, Role.CLOSE)
-        closing.add(match.start("end"))
-    return sorted((*found, *pairs)) if pairs else found
+            insort(found, Found(start, end, Role.OPEN))
+            insort(found, Found(last, after, Role.CLOSE))
+    return found
 
 
 def _overlaps(found: Sequence[Found], start: int, end: int) -> bool:
