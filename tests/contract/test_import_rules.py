@@ -21,9 +21,9 @@ BREAKING = {
     "Rooms: server, client and export never meet": ("xuanzang.client._calls.channel", "xuanzang.server.metrics"),
     "Production code imports neither torch nor onnx nor the model": (f"{ENGINE}.decoding.decoder", "torch"),
     "The client needs only grpcio and protobuf": ("xuanzang.client._values.results", "numpy"),
-    "Client: commands, clients, methods, messages, calls": (
+    "Client: commands, clients, methods, calls": (
         "xuanzang.client._calls.channel",
-        "xuanzang.client._messages.requests",
+        "xuanzang.client._methods.requests",
     ),
     "The client loads documents only to translate one": ("xuanzang.client._methods.stream", "xuanzang.documents"),
     "Retries are decided without gRPC": ("xuanzang.client._reliability.plan", "grpc"),

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from xuanzang.client._calls.waits import BlockingWaits, iterated, run
-from xuanzang.client._messages import requests
-from xuanzang.client._methods import core
+from xuanzang.client._methods import core, requests
 from xuanzang.client._methods.core import ClientCore
 from xuanzang.client._methods.stream import TEXTS_IN_FLIGHT
 from xuanzang.client._values.capsule import Capsule, Replay

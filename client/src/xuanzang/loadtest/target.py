@@ -14,7 +14,7 @@ from xuanzang.client._calls import channel
 from xuanzang.client._calls.metadata import checked_key
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.connection_arguments import Connection
-from xuanzang.client._messages import requests
+from xuanzang.client._methods import requests
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.loadtest.load import EMPTY
 from xuanzang.translation.v1 import translation_pb2 as pb

@@ -8,7 +8,7 @@ import pytest
 
 from xuanzang.client import InvalidRequestError, ProtectedPattern
 from xuanzang.client._commands.translation_arguments import read_glossary
-from xuanzang.client._messages.requests import progressive_request, stream_request, translate_request
+from xuanzang.client._methods.requests import progressive_request, stream_request, translate_request
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 

@@ -1,1 +1,1 @@
-"""Methods of the clients that are more than one call: streams, progressive translations, glossaries."""
+"""Methods of the clients: their requests and responses; streams, progressive translations, documents, glossaries."""

@@ -23,7 +23,7 @@ from xuanzang.client._calls.status import about_glossaries, mapped_error
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._calls.waits import Waits
 from xuanzang.client._errors import TranslationError
-from xuanzang.client._messages import requests, responses
+from xuanzang.client._methods import requests, responses
 from xuanzang.client._methods.stream import Stream
 from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.tries import Method

@@ -24,8 +24,8 @@ from xuanzang.client._errors import (
     StatusCode,
     TranslationError,
 )
-from xuanzang.client._messages.requests import stream_request
-from xuanzang.client._messages.responses import streamed_result
+from xuanzang.client._methods.requests import stream_request
+from xuanzang.client._methods.responses import streamed_result
 from xuanzang.client._reliability.tries import Fault, FaultKind
 from xuanzang.client._values.results import OnUsage, StreamedTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb

@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 
 from xuanzang.client._calls.status import error_from_status
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
-from xuanzang.client._messages.requests import repeatable_request
+from xuanzang.client._methods.requests import repeatable_request
 from xuanzang.client._values.capsule import Exchange
 from xuanzang.client._values.explanations import Attention, Explanation
 from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StoredGlossary, Translation

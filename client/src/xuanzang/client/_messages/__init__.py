@@ -1,1 +1,0 @@
-"""Arguments to protobuf requests, and protobuf responses to values."""
