@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.gateway.apis.deepl.glossaries import new_id, read_entries
+from xuanzang.gateway.apis.deepl.dictionaries import read_entries
+from xuanzang.gateway.apis.deepl.glossaries import new_id
 from xuanzang.gateway.errors import RefusedError
 
 PAIR = ("zh", "en")

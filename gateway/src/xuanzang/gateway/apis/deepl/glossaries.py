@@ -6,9 +6,7 @@ their languages, such as `animals.zh-en`.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -20,16 +18,20 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import StatusCode, StoredGlossary, TranslationError
+from xuanzang.gateway.apis.deepl.dictionaries import (
+    DICTIONARY,
+    lines_of,
+    read_dictionaries,
+    read_dictionary,
+    required,
+)
 from xuanzang.gateway.entry.endpoints import BaseCall, Call, Handler
-from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of
 from xuanzang.gateway.languages import base, pivots, targets_by_source
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _MAX_STEM = 31
-_READ = ("name", "source_lang", "target_lang", "entries", "entries_format")
-_DICTIONARY = _READ[1:]
 _ENTRY_BYTES = 16
 _TSV = "text/tab-separated-values; charset=utf-8"
 # The server does not keep it, and official clients want one.
@@ -79,9 +81,9 @@ class DeepLGlossaries:
 
     async def create(self, call: Call) -> Response:
         """Store one of one pair."""
-        call.ignore_others((*_READ, "auth_key"))
-        name = _given(call.parameters, "name")
-        dictionary = await call.apart(partial(_dictionary, call.parameters))
+        call.ignore_others(("name", *DICTIONARY, "auth_key"))
+        name = required(call.parameters, "name")
+        dictionary = await call.apart(partial(read_dictionary, call.parameters))
         glossary_id, (stored,) = await _create(call, name, [dictionary])
         return JSONResponse(_glossary(glossary_id, stored), HTTPStatus.CREATED)
 
@@ -126,8 +128,8 @@ class DeepLGlossaries:
     async def create_multilingual(self, call: Call) -> Response:
         """Store one."""
         call.ignore_others(("name", "dictionaries", "auth_key"))
-        name = _given(call.parameters, "name")
-        dictionaries = await call.apart(partial(_dictionaries, call.parameters))
+        name = required(call.parameters, "name")
+        dictionaries = await call.apart(partial(read_dictionaries, call.parameters))
         if not dictionaries:
             raise bad_request("dictionaries", "must be given")
         if len({(each["source_language"], each["target_language"]) for each in dictionaries}) < len(dictionaries):
@@ -143,7 +145,7 @@ class DeepLGlossaries:
     async def change_multilingual(self, call: Call) -> Response:
         """Rename one, or add entries to its dictionaries."""
         call.ignore_others(("name", "dictionaries", "auth_key"))
-        changes = await call.apart(partial(_dictionaries, call.parameters))
+        changes = await call.apart(partial(read_dictionaries, call.parameters))
         glossary_id, name = call.path["glossary_id"], call.parameters.text("name")
         dictionaries = await _stored(call, glossary_id)
         for each in dictionaries if name else ():
@@ -172,8 +174,8 @@ class DeepLGlossaries:
 
     async def replace_dictionary(self, call: Call) -> Response:
         """Store a dictionary of one, in the place of another of its languages."""
-        call.ignore_others((*_DICTIONARY, "auth_key"))
-        dictionary = await call.apart(partial(_dictionary, call.parameters))
+        call.ignore_others((*DICTIONARY, "auth_key"))
+        dictionary = await call.apart(partial(read_dictionary, call.parameters))
         glossary_id = call.path["glossary_id"]
         dictionaries = await _stored(call, glossary_id)
         same = _of_pair(dictionaries, dictionary)
@@ -186,8 +188,8 @@ class DeepLGlossaries:
         """Delete a dictionary of one."""
         dictionaries = await _stored(call, call.path["glossary_id"])
         wanted = {
-            "source_language": _given(call.parameters, "source_lang").lower(),
-            "target_language": _given(call.parameters, "target_lang").lower(),
+            "source_language": required(call.parameters, "source_lang").lower(),
+            "target_language": required(call.parameters, "target_lang").lower(),
         }
         dictionary = _of_pair(dictionaries, wanted)
         if dictionary is None:
@@ -229,55 +231,6 @@ def new_id(name: str) -> str:
         return name
     stem = _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[:_MAX_STEM]
     return "-".join(filter(None, (stem, hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8])))
-
-
-def read_entries(text: str, form: str, *, languages: tuple[str, str]) -> dict[str, str]:
-    """Read the entries of a request.
-
-    Args:
-        text: A line for each, of a term and its translation, and in CSV also their languages.
-        form: "tsv" or "csv".
-        languages: Languages of the terms and of their translations.
-
-    Returns:
-        Translations by term.
-
-    Raises:
-        RefusedError: A line is no entry, a term is there twice, or the form is another one.
-    """
-    if form not in ("tsv", "csv"):
-        raise bad_request("entries_format", 'must be "tsv" or "csv"')
-    rows = csv.reader(io.StringIO(text), strict=True) if form == "csv" else (each.split("\t") for each in _lines(text))
-    entries: dict[str, str] = {}
-    try:
-        for number, row in enumerate(rows, start=1):
-            if row and row != [""]:
-                _add(entries, _without_languages(row, languages, number) if form == "csv" else row, number)
-    except csv.Error as error:
-        raise bad_request("entries", "must be valid CSV") from error
-    return entries
-
-
-def _lines(text: str) -> list[str]:
-    # A term may hold the other characters that str.splitlines takes for ends of lines; the server refuses those.
-    return text.replace("\r\n", "\n").split("\n")
-
-
-def _without_languages(row: list[str], languages: tuple[str, str], number: int) -> list[str]:
-    if len(row) != 4:
-        return row
-    if any(base(given.strip()) != base(asked) for given, asked in zip(row[2:], languages, strict=True)):
-        raise bad_request("entries", f"must be from source_lang into target_lang, which line {number} is not")
-    return row[:2]
-
-
-def _add(entries: dict[str, str], row: list[str], number: int) -> None:
-    if len(row) != 2 or not all(each.strip() for each in row):
-        raise bad_request("entries", f"must be a term and its translation in line {number}")
-    source, target = (each.strip() for each in row)
-    if source in entries:
-        raise bad_request("entries", f"must have each term once: that of line {number} is there before")
-    entries[source] = target
 
 
 def _groups(stored: Iterable[StoredGlossary]) -> dict[str, list[StoredGlossary]]:
@@ -345,28 +298,6 @@ async def _as_dictionary(call: BaseCall, stored: StoredGlossary) -> dict[str, An
     }
 
 
-def _dictionaries(parameters: Parameters) -> list[dict[str, Any]]:
-    dictionaries = []
-    for index, given in enumerate(parameters.objects("dictionaries")):
-        try:
-            dictionaries.append(_dictionary(given))
-        except RefusedError as error:
-            names = {name: f"dictionaries[{index}].{name}" for name in _DICTIONARY}
-            raise RefusedError(error.fault.named(names)) from error
-    return dictionaries
-
-
-def _dictionary(given: Parameters) -> dict[str, Any]:
-    """Read languages and entries, as the SDK takes them."""
-    fields = {name: _given(given, name) for name in _DICTIONARY if name != "entries_format"}
-    languages = fields["source_lang"].lower(), fields["target_lang"].lower()
-    return {
-        "entries": read_entries(fields["entries"], given.text("entries_format") or "tsv", languages=languages),
-        "source_language": languages[0],
-        "target_language": languages[1],
-    }
-
-
 def _of_pair(dictionaries: Iterable[StoredGlossary], dictionary: Mapping[str, Any]) -> StoredGlossary | None:
     pair = dictionary["source_language"], dictionary["target_language"]
     return next(
@@ -382,13 +313,6 @@ def _display_name(glossary_id: str, dictionaries: Iterable[StoredGlossary]) -> s
     return next((each.display_name for each in dictionaries if each.display_name), glossary_id)
 
 
-def _given(parameters: Parameters, name: str) -> str:
-    value = parameters.text(name)
-    if value is None or not value.strip():
-        raise bad_request(name, "must be given")
-    return value
-
-
 def _missing(message: str) -> RefusedError:
     """Return the refusal of a missing glossary, which `render` answers with 404."""
     return RefusedError(Fault(status=HTTPStatus.GONE, message=message))
@@ -401,11 +325,7 @@ async def _tsv(call: Call, stored: StoredGlossary) -> str:
         if error.code is StatusCode.NOT_FOUND:
             raise _missing(_NO_GLOSSARY) from error
         raise
-    return await call.reading.run(partial(_lines_of, entries), size=_ENTRY_BYTES * len(entries))
-
-
-def _lines_of(entries: Mapping[str, tuple[str, ...]]) -> str:
-    return "\n".join(f"{source}\t{targets[0]}" for source, targets in entries.items())
+    return await call.reading.run(partial(lines_of, entries), size=_ENTRY_BYTES * len(entries))
 
 
 def _languages(stored: StoredGlossary) -> dict[str, Any]:
