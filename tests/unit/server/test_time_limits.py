@@ -32,13 +32,13 @@ async def test_limits_end_in_their_order_whatever_the_order_of_their_tasks() -> 
 
 
 async def test_a_thousand_different_limits_take_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, limits, look = list[float](), TimeLimits(), TimeLimits._look
+    looks, limits, look = list[float](), TimeLimits(), TimeLimits._check
 
     def noted(of_all: TimeLimits) -> None:
         looks.append(asyncio.get_running_loop().time())
         look(of_all)
 
-    monkeypatch.setattr(TimeLimits, "_look", noted)
+    monkeypatch.setattr(TimeLimits, "_check", noted)
     await asyncio.gather(*(waited(limits, 0.0001 * number) for number in range(1000)))
     assert all(after - before >= 0.0045 for before, after in itertools.pairwise(looks))
 
@@ -92,13 +92,13 @@ async def test_an_error_inside_a_limit_that_is_over_is_raised_as_it_is() -> None
 
 async def test_many_limits_have_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     limits, timers = TimeLimits(), list[float]()
-    look_at = limits.look_at
+    check_at = limits.check_at
 
     def note(when: float) -> None:
         timers.append(when)
-        look_at(when)
+        check_at(when)
 
-    monkeypatch.setattr(limits, "look_at", note)
+    monkeypatch.setattr(limits, "check_at", note)
     waiting = [asyncio.create_task(waited(limits, 60 + number)) for number in range(50)]
     await asyncio.sleep(0)
     assert len(timers) == 1

@@ -19,7 +19,7 @@ def new_start() -> FairStart:
     return FairStart(asyncio.get_running_loop(), refusal_seconds=REFUSAL_SECONDS)
 
 
-class Beginnings:
+class StartedCalls:
     """RPCs that have begun, by the names of their callers."""
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class Beginnings:
 
 
 @pytest.fixture
-async def rpcs() -> Beginnings:
-    return Beginnings()
+async def rpcs() -> StartedCalls:
+    return StartedCalls()
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-async def test_an_rpc_waits_for_no_crowd_of_another_address(rpcs: Beginnings, is_refused: bool) -> None:
+async def test_an_rpc_waits_for_no_crowd_of_another_address(rpcs: StartedCalls, is_refused: bool) -> None:
     for _ in range(100):
         rpcs.add("crowd", "a", is_refused=is_refused)
     rpcs.add("single", "b")
@@ -57,7 +57,7 @@ async def test_an_rpc_waits_for_no_crowd_of_another_address(rpcs: Beginnings, is
     assert rpcs.begun.index("single") <= 8
 
 
-async def test_a_probe_waits_for_no_crowd_of_its_own_address(rpcs: Beginnings) -> None:
+async def test_a_probe_waits_for_no_crowd_of_its_own_address(rpcs: StartedCalls) -> None:
     for _ in range(100):
         rpcs.add("crowd", "a")
     rpcs.add("probe", "a", is_probe=True)
@@ -65,7 +65,7 @@ async def test_a_probe_waits_for_no_crowd_of_its_own_address(rpcs: Beginnings) -
     assert rpcs.begun.index("probe") <= 8
 
 
-async def test_rpcs_of_an_address_begin_in_the_order_of_arrival(rpcs: Beginnings) -> None:
+async def test_rpcs_of_an_address_begin_in_the_order_of_arrival(rpcs: StartedCalls) -> None:
     for number in range(20):
         rpcs.add(number, "a", is_refused=number % 3 == 0)
         if number % 6 == 0:
@@ -75,7 +75,7 @@ async def test_rpcs_of_an_address_begin_in_the_order_of_arrival(rpcs: Beginnings
     assert [each for each in rpcs.begun if each != ""] == list(range(20))
 
 
-async def test_other_work_of_the_event_loop_goes_on_between_beginnings(rpcs: Beginnings) -> None:
+async def test_other_work_of_the_event_loop_goes_on_between_beginnings(rpcs: StartedCalls) -> None:
     for number in range(100):
         rpcs.add(number, "a")
     seen = 0
@@ -85,14 +85,14 @@ async def test_other_work_of_the_event_loop_goes_on_between_beginnings(rpcs: Beg
         await asyncio.sleep(0)
 
 
-async def test_an_rpc_that_comes_alone_begins_at_once(rpcs: Beginnings) -> None:
+async def test_an_rpc_that_comes_alone_begins_at_once(rpcs: StartedCalls) -> None:
     rpcs.add("a", "a")
     assert rpcs.begun == ["a"]
 
 
 @pytest.mark.parametrize(("other", "is_probe", "pauses"), [("b", False, True), ("b", True, False), ("a", False, False)])
 async def test_refusals_have_pauses_while_another_address_calls(
-    rpcs: Beginnings, other: str, is_probe: bool, pauses: bool, monkeypatch: pytest.MonkeyPatch
+    rpcs: StartedCalls, other: str, is_probe: bool, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, now, paused = asyncio.get_running_loop(), 100.0, list[float]()
 
@@ -115,7 +115,7 @@ async def test_refusals_have_pauses_while_another_address_calls(
     assert sum(paused) == pytest.approx(REFUSAL_SECONDS * 39 if pauses else 0)
 
 
-async def test_a_failed_rpc_keeps_its_address_waiting_and_no_other(rpcs: Beginnings) -> None:
+async def test_a_failed_rpc_keeps_its_address_waiting_and_no_other(rpcs: StartedCalls) -> None:
     for name in ("first", "other"):
         rpcs.add(name, name)
     await asyncio.sleep(0)
@@ -128,7 +128,7 @@ async def test_a_failed_rpc_keeps_its_address_waiting_and_no_other(rpcs: Beginni
 
 
 async def test_many_failures_at_once_pause_an_address_for_seconds_only(
-    rpcs: Beginnings, monkeypatch: pytest.MonkeyPatch
+    rpcs: StartedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
     for number in range(100):
@@ -148,7 +148,7 @@ def test_the_addresses_of_an_ipv6_network_have_one_line(peer: str, address: str)
 
 
 async def test_after_a_long_turn_one_waiting_rpc_begins_and_the_others_pause(
-    rpcs: Beginnings, monkeypatch: pytest.MonkeyPatch
+    rpcs: StartedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, now, paused = asyncio.get_running_loop(), 100.0, list[float]()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -163,7 +163,7 @@ async def test_after_a_long_turn_one_waiting_rpc_begins_and_the_others_pause(
     assert paused == pytest.approx([0.01])
 
 
-async def test_a_refused_caller_that_comes_back_at_once_waits_for_the_pause(rpcs: Beginnings) -> None:
+async def test_a_refused_caller_that_comes_back_at_once_waits_for_the_pause(rpcs: StartedCalls) -> None:
     rpcs.add("", "b")
     rpcs.add("first", "a", is_refused=True)
     rpcs.add("again", "a", is_refused=True)
@@ -173,7 +173,7 @@ async def test_a_refused_caller_that_comes_back_at_once_waits_for_the_pause(rpcs
     assert rpcs.begun == ["", "first", "other", "again"]
 
 
-async def test_no_further_rpc_is_taken_while_too_many_wait(rpcs: Beginnings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_further_rpc_is_taken_while_too_many_wait(rpcs: StartedCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fair_start, "MAX_WAITING", 10)
 
     async def take() -> None:

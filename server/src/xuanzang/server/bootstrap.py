@@ -28,10 +28,10 @@ from xuanzang.server.settings import Settings, is_loopback, split_address
 _LOGGER = logging.getLogger(__name__)
 
 
-def bootstrap(settings: Settings, told: str | None = None) -> Server:
+def bootstrap(settings: Settings, membership: str | None = None) -> Server:
     """Construct a server that is bound to its addresses, without models; call it inside a running event loop.
 
-    `told` makes it one of several: what their parent tells it.
+    `membership` makes it one of several: the variable that their parent sets.
 
     Raises:
         OSError: An address is taken, the access log cannot be written, or the keys file, a certificate or a setting of
@@ -40,7 +40,7 @@ def bootstrap(settings: Settings, told: str | None = None) -> Server:
     """
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    member = Member(Membership.of(told)) if told else None
+    member = Member(Membership.of(membership)) if membership else None
     metrics = Metrics(registry := CollectorRegistry())
     engine = _engine(settings, metrics)
     access_metrics, observation = AccessMetrics(registry), _observation(settings, metrics)

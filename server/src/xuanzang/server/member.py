@@ -34,8 +34,8 @@ class Membership:
     @classmethod
     def of(cls, variable: str) -> Membership:
         """Read the environment variable `VARIABLE`."""
-        told = json.loads(variable)
-        return cls(process=told["process"], processes=told["processes"], line=told["line"], quotas=Path(told["quotas"]))
+        facts = json.loads(variable)
+        return cls(**{**facts, "quotas": Path(facts["quotas"])})
 
 
 class Line:
@@ -86,13 +86,14 @@ class Member:
         line = self._line = await Line.over(socket.socket(fileno=self.membership.line))
         for message in self._unsent:
             line.send(**message)
-        while (told := await line.receive()) is not None:
-            if told["kind"] == "open":
+        while (received := await line.receive()) is not None:
+            if received["kind"] == "open":
                 self._may_open.set()
-            elif told["kind"] == "change":
-                line.send(kind="changed", change=told["change"], fault=await _fault_of(apply(told["asked"])))
-            elif told["kind"] == "changed" and (answer := self._answers.pop(told["change"], None)):
-                answer.set_result(told["faults"])
+            elif received["kind"] == "change":
+                fault = await _fault_of(apply(received["asked"]))
+                line.send(kind="changed", change=received["change"], fault=fault)
+            elif received["kind"] == "changed" and (answer := self._answers.pop(received["change"], None)):
+                answer.set_result(received["faults"])
         on_orphaned()
 
     async def may_open(self) -> None:
@@ -127,6 +128,6 @@ class Member:
 async def _fault_of(change: Awaitable[None]) -> str | None:
     try:
         await change
-    except Exception as error:  # noqa: BLE001 - it is told to the server that was asked
+    except Exception as error:  # noqa: BLE001 - it is reported to the server that was asked
         return str(error) or type(error).__name__
     return None

@@ -164,8 +164,8 @@ class Parent:
         process.is_loaded.clear()
         process.is_serving.clear()
         process.metrics_port = 0
-        told = {"process": process.number, "processes": len(self._processes), "line": theirs.fileno()}
-        environment = {**os.environ, VARIABLE: json.dumps({**told, "quotas": f"{self._folder.name}/quotas"})}
+        membership = {"process": process.number, "processes": len(self._processes), "line": theirs.fileno()}
+        environment = {**os.environ, VARIABLE: json.dumps({**membership, "quotas": f"{self._folder.name}/quotas"})}
         command = [sys.executable, "-m", "xuanzang.server", *self._flags, *self._flags_of(process)]
         with _cores(process.cores):
             process.running = await asyncio.create_subprocess_exec(

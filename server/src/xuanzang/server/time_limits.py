@@ -16,26 +16,26 @@ class TimeLimits:
 
     def __init__(self) -> None:
         self.begun: dict[TimeLimit, None] = {}
-        self.looks_at = math.inf
+        self.next_check = math.inf
         """Time of the timer's next check; none expires earlier."""
         self._timer: asyncio.TimerHandle | None = None
-        self._looked_at = -math.inf
+        self._last_check = -math.inf
 
-    def look_at(self, time: float) -> None:
-        """Look for limits that are over at a time, before which none is, or a moment after the last look."""
+    def check_at(self, time: float) -> None:
+        """Check the limits at a time before which none is over, but no sooner than a moment after the last check."""
         if self._timer:
             self._timer.cancel()
-        self.looks_at = max(time, self._looked_at + _PAUSE_SECONDS)
-        self._timer = asyncio.get_running_loop().call_at(self.looks_at, self._look)
+        self.next_check = max(time, self._last_check + _PAUSE_SECONDS)
+        self._timer = asyncio.get_running_loop().call_at(self.next_check, self._check)
 
-    def _look(self) -> None:
-        self._looked_at = now = asyncio.get_running_loop().time()
+    def _check(self) -> None:
+        self._last_check = now = asyncio.get_running_loop().time()
         for limit in self.begun:
             if limit.until <= now:
                 limit.reach()
-        self.looks_at, self._timer = math.inf, None
+        self.next_check, self._timer = math.inf, None
         if waiting := [limit.until for limit in self.begun if not limit.is_over]:
-            self.look_at(min(waiting))
+            self.check_at(min(waiting))
 
 
 class TimeLimit:
@@ -58,8 +58,8 @@ class TimeLimit:
         self._task: asyncio.Task[Any] = task
         self._cancelling = task.cancelling()
         self._limits.begun[self] = None
-        if self.until < self._limits.looks_at:
-            self._limits.look_at(self.until)
+        if self.until < self._limits.next_check:
+            self._limits.check_at(self.until)
         return self
 
     def __exit__(

@@ -49,7 +49,7 @@ class ReadStates:
 
     def changed(self, files: Iterable[Path]) -> dict[Path, FileState]:
         """Return the files that have changed since they were read, or were never read, with their states of now."""
-        return {file: state for file in files if (state := look_at(file)) != self._read.get(file, _NEVER)}
+        return {file: state for file in files if (state := state_of(file)) != self._read.get(file, _NEVER)}
 
     def note(self, states: Mapping[Path, FileState]) -> None:
         """Take note that files were read, after they had these states."""
@@ -135,7 +135,7 @@ def require_regular(file: Path) -> None:
         raise OSError(errno.EINVAL, "not a regular file", str(file))
 
 
-def look_at(file: Path) -> FileState:
+def state_of(file: Path) -> FileState:
     """Return the state of a file; its time of change tells apart owners and modes, too."""
     try:
         status = file.stat()

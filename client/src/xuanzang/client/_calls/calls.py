@@ -81,7 +81,7 @@ class Calls:
             each()
 
     @contextmanager
-    def told_of_close(self, listener: Callable[[], None]) -> Iterator[None]:
+    def notified_of_close(self, listener: Callable[[], None]) -> Iterator[None]:
         """Call a function when the client is closed."""
         self._at_close.add(listener)
         try:

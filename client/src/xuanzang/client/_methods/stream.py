@@ -203,7 +203,7 @@ class Stream:
         """Open the stream and yield results until every text has one."""
         spawn = self._calls.waits.spawn
         stops = spawn(self._feed(), is_callers=True), spawn(self._receive())
-        with self._calls.told_of_close(self._changed.notify), self._metadata.naming_errors():
+        with self._calls.notified_of_close(self._changed.notify), self._metadata.naming_errors():
             try:
                 while not isinstance(event := await self._next(), _End):
                     for result in self._texts.in_turn(event):

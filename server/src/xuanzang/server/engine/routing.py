@@ -143,16 +143,16 @@ def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
     """
     if len(choice.sources) == 1:
         return ""
-    told = {each.language for each in readings if each.kind is TextKind.SERVED}
-    named = told or {each.language for each in readings if each.kind is TextKind.UNCERTAIN and each.language}
+    served = {each.language for each in readings if each.kind is TextKind.SERVED}
+    named = served or {each.language for each in readings if each.kind is TextKind.UNCERTAIN and each.language}
     if len(named) == 1:
         return named.pop()
-    if not told and not any(each.has_letters for each in readings):
+    if not served and not any(each.has_letters for each in readings):
         # Texts such as "12:30" are alike in all languages.
         return choice.sources[0]
-    names = _listed(told or choice.sources)
+    names = _listed(served or choice.sources)
     description = f"must be set, one of {_listed(choice.sources)}: "
-    if told:
+    if served:
         description += f"the texts are in several languages, {names}, and one request takes texts in one"
     else:
         description += "the language of the text cannot be told for sure"

@@ -51,7 +51,7 @@ class TextStream:
         if self._driver is None:
             self._driver = asyncio.create_task(self._drive())
             self._driver.add_done_callback(lambda _: self._changed.set())
-        while not (results := self._ready()):
+        while not (results := self._ready_results()):
             if self._driver.done():
                 self._driver.result()
                 if self._fault:
@@ -70,7 +70,7 @@ class TextStream:
             self._driver.cancel()
             await asyncio.gather(self._driver, return_exceptions=True)
 
-    def _ready(self) -> list[StreamedTranslation]:
+    def _ready_results(self) -> list[StreamedTranslation]:
         if not self._ordered:
             results = list(self._done.values())
             self._done.clear()

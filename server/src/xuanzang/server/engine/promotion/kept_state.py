@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.watched_files import look_at, require_regular
+from xuanzang.server.watched_files import require_regular, state_of
 from xuanzang.server.whole_files import remove_abandoned, write_whole
 
 _LOGGER = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class StateFile:
         `matters`: whether more than commands change the state, so that it is a loss if it cannot be kept.
         """
         remove_abandoned(self._path.parent, self._path.name)
-        seen = look_at(self._path)
+        seen = state_of(self._path)
         try:
             self._state = state = await asyncio.to_thread(self._read, sets_aside=True)
             self._seen = seen
@@ -193,7 +193,7 @@ class StateFile:
     @property
     def has_changed(self) -> bool:
         """True if another process has written the file since this one has read or written it."""
-        seen = look_at(self._path)
+        seen = state_of(self._path)
         return seen is not None and seen != self._seen
 
     @asynccontextmanager
@@ -205,7 +205,7 @@ class StateFile:
         async with self._lock, self._locked():
             state = None
             if self.has_changed:
-                seen = look_at(self._path)
+                seen = state_of(self._path)
                 state = await asyncio.to_thread(self._read)
                 self._state, self._seen = state or self._state, seen
             yield state
@@ -225,7 +225,7 @@ class StateFile:
         # The next one is written whatever it is, if this one fails.
         self._state = None
         await asyncio.to_thread(write_whole, self._path, f"{state.model_dump_json(indent=1)}\n".encode())
-        self._state, self._seen = state, look_at(self._path)
+        self._state, self._seen = state, state_of(self._path)
 
     def keep(self, state: Callable[[], KeptState]) -> None:
         """Write a state soon, unless another server has written one by then; what fails is logged."""
