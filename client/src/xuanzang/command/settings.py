@@ -51,7 +51,7 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
     """Read the arguments of a command; exit if they are wrong.
 
     Args:
-        model: What the arguments describe; its docstring is the description, its fields are the flags. A model of
+        model: Model of the arguments; its docstring is the description, its fields are the flags. A model of
             pydantic-settings reads the environment as well, and flags win.
         program: Program and command, such as "xuanzang serve".
         variables: Prefix of the environment variables that the model reads, for messages.
@@ -76,7 +76,7 @@ def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, va
 
 
 def field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """Return what the descriptions of the fields of a model say, or else the docstrings beneath them, by name.
+    """Return the descriptions of a model's fields, or else the docstrings beneath them, by name.
 
     Docstrings are read from the source, which pydantic does for `use_attribute_docstrings` whenever a model is made:
     that takes some 35 ms of each start of a server.
@@ -100,14 +100,14 @@ def field_texts(model: type[BaseModel]) -> dict[str, str]:
 
 
 class _FlagParser(CommandParser):
-    """A parser that reads what the flags mean when it is asked for help."""
+    """A parser that reads the descriptions of flags only when the help is printed."""
 
     def __init__(self, model: type[BaseModel], **options: Any) -> None:
         super().__init__(**options)
         self._model = model
 
     def format_help(self) -> str:
-        """Return the help, with what the fields of the model say."""
+        """Return the help, with the descriptions of the fields."""
         texts = field_texts(self._model)
         fields = {field.alias or name: (name, field) for name, field in self._model.model_fields.items()}
         for action in self._actions:

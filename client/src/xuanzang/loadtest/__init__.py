@@ -1,1 +1,1 @@
-"""Load tests: what a server answers how fast, as callers feel it who do not wait for one another."""
+"""Load tests: throughput and latency of a server under open and closed loads."""

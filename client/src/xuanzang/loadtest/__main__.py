@@ -24,12 +24,11 @@ from xuanzang.loadtest.target import Target
 
 _PROGRAM = "xuanzang loadtest"
 _DESCRIPTION = """\
-Measures what a server answers how fast. An open loop (--rate) sends requests at
-random times, as callers do who know nothing of one another; latency counts from
-the time at which a request was due. A closed loop (--callers) keeps that many
-requests in progress, which finds the highest rate; it goes on until there are
-three answers a caller. Calls are not retried, and an answer without a
-translation is a failure.
+Measures throughput and latency of a server. An open loop (--rate) sends requests
+at random times, like independent callers; latency counts from the time at which
+a request was due. A closed loop (--callers) keeps that many requests in progress,
+which finds the highest rate; it goes on until there are three answers a caller.
+Calls are not retried, and an answer without a translation is a failure.
 """
 _EXIT_CODES = """\
 exit codes:

@@ -1,7 +1,6 @@
-"""When calls are made: open loops, whose callers do not wait for one another, and closed ones, whose callers do.
+"""Times of calls: open loops, whose callers do not wait for one another, and closed loops, whose callers do.
 
-Every load of this repository is made of these two, whatever a call is: that of `xuanzang loadtest`, of `benchmarks/`,
-and of the tests that kill servers.
+`xuanzang loadtest`, `benchmarks/` and the tests that kill servers make all their loads of these two.
 """
 
 from __future__ import annotations

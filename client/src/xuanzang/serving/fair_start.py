@@ -97,7 +97,7 @@ class FairStart:
         self._plan(max(0.0, line.paused_until - now))
 
     def refused(self, address: str, *, refusals: int = 1) -> None:
-        """Take note that a call from an address has failed, which was as much work as some refusals."""
+        """Count a failed call from an address, which was as much work as `refusals` refusals."""
         line = self._line((address, False), self._loop.time())
         self._pause(line, refusals)
         self._forget(line)

@@ -22,7 +22,7 @@ WRITE_MET_THE_END = "Internal error from Core"
 _DETAILS_KEY = "grpc-status-details-bin"
 _PUSHBACK_KEY = "grpc-retry-pushback-ms"
 
-# Beginnings of the messages of gRPC's own UNAVAILABLE; those of servers are any others.
+# Prefixes of gRPC's own messages with UNAVAILABLE; a message of a server has none of them.
 _UNREACHED = ("connections to all backends failing", "failed to connect to all addresses", "errors resolving", "DNS ")
 _BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOAWAY received", "Connection reset")
 _SILENT = "ping timeout"
@@ -97,7 +97,7 @@ def _unserved(message: str, info: status_pb2.ErrorInfo, about: Mapping[str, Any]
 
 @contextmanager
 def about_glossaries() -> Iterator[None]:
-    """Say of what a call about glossaries did not find that it is a glossary."""
+    """Raise GlossaryNotFoundError where a call about glossaries raises ModelNotFoundError."""
     try:
         yield
     except errors.ModelNotFoundError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _LIMIT_SECONDS = 3.0
-"""With a look at the addresses and the last try, a wrong address is told within five seconds."""
+"""With a look at the addresses and the last try, a wrong address is reported within five seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Tries of a call: its RPC, the consequences of a failure, and how long and how often one tries.
+"""Tries of a call: its RPC, kinds of failures, time limits by latency, the budget of retries.
 
 The budget keeps retries and hedges from multiplying the load of servers in trouble (gRFC A6).
 """
