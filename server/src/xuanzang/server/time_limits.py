@@ -30,9 +30,8 @@ class TimeLimits:
 
     def _check(self) -> None:
         self._last_check = now = asyncio.get_running_loop().time()
-        for limit in self.begun:
-            if limit.until <= now:
-                limit.reach()
+        for limit in sorted((each for each in self.begun if each.until <= now), key=lambda each: each.until):
+            limit.reach()
         self.next_check, self._timer = math.inf, None
         if waiting := [limit.until for limit in self.begun if not limit.is_over]:
             self.check_at(min(waiting))
