@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -258,3 +259,30 @@ async def test_an_unknown_address_is_answered_in_json(gateway: RunningGateway, p
         assert (answer.status, answer.json["status"]) == (404, 404)
         assert answer.headers["content-type"] == "application/problem+json"
     assert (await gateway.post("/", data=b"")).json["status"] == 405
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+async def test_a_request_for_another_protocol_is_answered_in_this_one(gateway: RunningGateway, protocol: bytes) -> None:
+    asked = {"q": "猫", "source": "zh", "target": "en"}
+    plain = await gateway.post("/translate", json=asked)
+    body = json.dumps(asked).encode()
+    head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += b"connection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAMAAABk\r\n" % protocol
+    framed = (
+        head + b"content-length: %d\r\n\r\n%b" % (len(body), body),
+        head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body),
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    # In one piece, in many, and several at once.
+    writer.writelines(framed)
+    for byte in framed[0]:
+        writer.write(bytes([byte]))
+        await writer.drain()
+    async with asyncio.timeout(30):
+        for _ in range(3):
+            answer = await reader.readuntil(b"\r\n\r\n")
+            size = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert json.loads(await reader.readexactly(size)) == plain.json
+    writer.close()
+    await writer.wait_closed()

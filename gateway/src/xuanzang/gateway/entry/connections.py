@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from typing_extensions import override
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -92,6 +94,27 @@ class _Turns(FlowControl):
             super().resume_reading()
 
 
+class _Parser(HttpRequestParser):
+    """A parser whose protocol answers requests to change the protocol, as Java's client sends, in HTTP/1.1.
+
+    httptools takes the body of such a request for the other protocol.
+    """
+
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        super().__init__(protocol)
+        self._protocol = protocol
+        # As uvicorn, with httptools from 0.6.3 on: a request that ends the connection is answered, whatever follows it.
+        with suppress(AttributeError):
+            self.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    @override
+    def feed_data(self, data: Any) -> None:
+        try:
+            super().feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._protocol.begin_again(data[upgrade.args[0] :])
+
+
 class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     """Ends connections whose peer is too slow, reads nothing, or sends much that is no body. Drops trailers."""
 
@@ -126,6 +149,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     @override
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.parser = _Parser(self)
         self._unanswered: deque[RequestResponseCycle] = deque()
         """Requests whose heads have arrived, in their order; the first is being answered."""
         self.flow = _Turns(transport, self.pipeline)
@@ -186,8 +210,24 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
             if name.lower() == b"content-length" and value.isdigit():
                 self._declared_bytes = int(value)
 
+    def begin_again(self, rest: bytes) -> None:
+        """Parse the request at hand without its header `upgrade`, which a server may ignore, and what follows it.
+
+        Raises:
+            HttpParserError: It asks for a tunnel.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise HttpParserError("there are no tunnels")
+        head = [b"%b %b HTTP/%b\r\n" % (method, self.url, self.parser.get_http_version().encode())]
+        head += [b"%b: %b\r\n" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        self.parser = _Parser(self)
+        self.parser.feed_data(b"".join([*head, b"\r\n", rest]))
+
     @override
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._in_head = False
         self._await_peer()
         before = self.cycle
@@ -205,6 +245,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     @override
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._other_bytes = 0
         self._receiving = _cancel(self._receiving)
         super().on_message_complete()
