@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from xuanzang.text.codec import SentenceFormat, TextCodec
 from xuanzang.text.markup.contents import split_document, written
 from xuanzang.text.markup.parsing import parse
-from xuanzang.text.tokenizer import Side, TokenizerError, open_tokenizers
+from xuanzang.text.tokenizer import Processors, Side, TokenizerError, open_tokenizers
 from xuanzang.text.types import ContentFormat, GlossaryMatch, TokenDetail
 
 EOS_ID, EN_ID, FR_ID = 2, 3, 4
@@ -59,7 +59,7 @@ def codec(model: bytes, side: Side) -> TextCodec:
         max_source_length=24,
         target_vocab_size=side.vocab_size,
     )
-    return TextCodec(sentence_format, open_tokenizers(side, side, lambda _: model))
+    return TextCodec(sentence_format, open_tokenizers(side, side, lambda _: model, Processors()))
 
 
 def test_a_sentence_is_framed_as_the_format_says_and_decoded_to_itself(codec: TextCodec) -> None:
@@ -99,7 +99,7 @@ def test_a_tokeniser_is_read_once_for_both_sides(model: bytes, side: Side) -> No
         names.append(name)
         return model
 
-    source, target = open_tokenizers(side, side, read)
+    source, target = open_tokenizers(side, side, read, Processors())
     assert source is target
     assert names == ["both.model"]
 
@@ -107,10 +107,10 @@ def test_a_tokeniser_is_read_once_for_both_sides(model: bytes, side: Side) -> No
 @pytest.mark.parametrize("content", [b"", b"no model"])
 def test_what_is_no_tokeniser_is_refused_by_its_name(side: Side, content: bytes) -> None:
     with pytest.raises(TokenizerError, match=r"both\.model is") as refusal:
-        open_tokenizers(side, side, lambda _: content)
+        open_tokenizers(side, side, lambda _: content, Processors())
     assert len(refusal.value.faults) == 1
 
 
 def test_a_tokeniser_of_another_size_is_refused(model: bytes, side: Side) -> None:
     with pytest.raises(TokenizerError, match=f"has {side.vocab_size} pieces; the dimensions say 7"):
-        open_tokenizers(replace(side, vocab_size=7), replace(side, vocab_size=7), lambda _: model)
+        open_tokenizers(replace(side, vocab_size=7), replace(side, vocab_size=7), lambda _: model, Processors())
