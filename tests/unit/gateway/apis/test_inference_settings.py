@@ -1,4 +1,4 @@
-"""Settings of traces and logs, as Triton's clients read them: they say how things are, and change nothing."""
+"""Settings and models of the Open Inference Protocol, as Triton's clients read them: alike over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from gateways import RunningGateway
+from google.protobuf.json_format import ParseDict
 from stand_in_server import KEY
 
 from xuanzang.inference.v2 import inference_pb2 as v2
@@ -74,3 +75,21 @@ async def test_settings_over_grpc_are_those_over_http(gateway: RunningGateway) -
 async def test_settings_are_shown_only_to_callers_whom_the_server_answers(guarded: RunningGateway, path: str) -> None:
     statuses = [(await guarded.get(path, x_api_key=key)).status for key in ("wrong", KEY)]
     assert statuses == [401, 200]
+
+
+async def test_models_are_described_over_grpc_as_over_http(gateway: RunningGateway) -> None:
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
+    assert (await gateway.post("/v2/models/tiny/infer", json={"inputs": [tensor]})).status == 200
+    async with grpc.aio.insecure_channel(gateway.grpc_address) as channel:
+        stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        answers = {
+            "/v2/models/tiny": await stub.ModelMetadata(v2.ModelMetadataRequest(name="tiny")),
+            "/v2/models/tiny/config": (await stub.ModelConfig(v2.ModelConfigRequest(name="tiny"))).config,
+            "/v2/models/stats": await stub.ModelStatistics(v2.ModelStatisticsRequest()),
+        }
+        index = await stub.RepositoryIndex(v2.RepositoryIndexRequest())
+    for path, message in answers.items():
+        assert ParseDict((await gateway.get(path)).json, type(message)()) == message
+    assert answers["/v2/models/stats"].model_stats[0].inference_count == 1
+    listed = (await gateway.post("/v2/repository/index", json={})).json
+    assert listed == [{"name": each.name, "version": each.version, "state": each.state} for each in index.models]
