@@ -102,7 +102,7 @@ def test_names_code_and_short_texts_may_be_english(text: str) -> None:
 def test_a_text_without_a_letter_of_the_language_of_its_request_is_copied(
     text: str, source: str, expected: TextKind
 ) -> None:
-    assert narrowed(read(text, LanguageDetector(None), BOTH), text, source).kind is expected
+    assert narrowed(read(text, LanguageDetector(None), BOTH), source).kind is expected
 
 
 @needs_detection

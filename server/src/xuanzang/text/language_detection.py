@@ -264,6 +264,7 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
     return Reading(
         kind=TextKind.UNCERTAIN,
         language=_only_written(found, choice.sources),
+        scripts=frozenset(found.writing.letters),
         is_doubtful=is_doubtful,
         # Words in Latin letters, which all texts have, speak for a language less than another script does.
         is_likely=found.writing.script != LATIN
@@ -272,10 +273,10 @@ def read(text: str, detector: LanguageDetector, choice: LanguageChoice) -> Readi
     )
 
 
-def narrowed(reading: Reading, text: str, source: str) -> Reading:
+def narrowed(reading: Reading, source: str) -> Reading:
     """Return how a text is read once other texts of its request tell the source language; empty: none does."""
     is_of_another = reading.kind is TextKind.UNCERTAIN and reading.language not in ("", source)
-    if is_of_another and source and not _has_letters_of(text, (source,)):
+    if is_of_another and source and not _may_be_of(reading.scripts, (source,)):
         return Reading(kind=TextKind.COPIED)
     return reading
 
@@ -321,7 +322,10 @@ def _probability(found: Detection, codes: tuple[str, ...]) -> float:
 
 def _has_letters_of(text: str, sources: Collection[str], *, besides: str = "") -> bool:
     """Return whether any part of a text is written in a script of the source languages other than the given one."""
-    scripts = scripts_of("".join(set(text))).keys() - {besides}
+    return _may_be_of(scripts_of("".join(set(text))).keys() - {besides}, sources)
+
+
+def _may_be_of(scripts: Collection[str], sources: Collection[str]) -> bool:
     return any(is_written_in(primary(code), script) or not is_known(script) for script in scripts for code in sources)
 
 

@@ -42,6 +42,8 @@ class Reading:
     confidence: float = 0.0
     """Probability of that language, 0 to 1."""
     has_letters: bool = True
+    scripts: frozenset[str] = frozenset()
+    """Scripts of the letters of an uncertain text, or of its parts that were looked at."""
     is_doubtful: bool = False
     """True if an uncertain text is more likely in a language that is not translated: too few words to refuse it."""
     is_likely: bool = True

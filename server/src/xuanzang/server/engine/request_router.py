@@ -181,9 +181,7 @@ class RequestRouter:
                     self._unserved["refused"].inc(unserved)
                     require_served(readings, choice)
                 source_language = self._source(readings, choice)
-                readings = [
-                    narrowed(reading, text, source_language) for reading, text in zip(readings, texts, strict=True)
-                ]
+                readings = [narrowed(reading, source_language) for reading in readings]
         route = self.resolve(
             model=model, source_language=source_language, target_language=target_language, allow_pivot=allow_pivot
         )
