@@ -81,7 +81,7 @@ async def test_models_are_described_over_grpc_as_over_http(gateway: RunningGatew
     tensor = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
     assert (await gateway.post("/v2/models/tiny/infer", json={"inputs": [tensor]})).status == 200
     async with grpc.aio.insecure_channel(gateway.grpc_address) as channel:
-        stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         answers = {
             "/v2/models/tiny": await stub.ModelMetadata(v2.ModelMetadataRequest(name="tiny")),
             "/v2/models/tiny/config": (await stub.ModelConfig(v2.ModelConfigRequest(name="tiny"))).config,
