@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.hub.commands import available_command
+from xuanzang.hub.pulling import bundle_name, require_room
 from xuanzang.hub.registry import Registry, parse_registry
 from xuanzang.server.published import HubError, is_student_name
 
@@ -123,6 +127,24 @@ def test_a_name_without_a_pair_is_refused(name: str) -> None:
     assert is_student_name(name)
     with pytest.raises(HubError, match="names no pair of languages, as firefox:zh-en does"):
         parsed(files()).newest(name)
+
+
+@pytest.mark.parametrize("spelling", ["zh-en", "zh-Hans-en", "ZH-EN", "zh-hans-EN"])
+def test_a_pair_has_one_name_of_a_bundle_however_it_is_spelt(spelling: str) -> None:
+    assert bundle_name(f"firefox:{spelling}") == "firefox-zh-en"
+    assert parsed(files()).newest(f"firefox:{spelling}").name == "firefox:zh-en"
+
+
+def test_another_script_is_another_bundle() -> None:
+    assert bundle_name("firefox:en-zh-Hant") == "firefox-en-zh-hant"
+
+
+def test_a_disk_that_is_short_by_megabytes_is_refused_with_two_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=120_900_000))
+    with pytest.raises(HubError, match=r"needs 121 MB, and 120 MB are free$"):
+        require_room(tmp_path, 121_000_000, 0)
 
 
 @pytest.mark.parametrize(

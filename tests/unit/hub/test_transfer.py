@@ -142,6 +142,13 @@ def test_a_broken_compression_is_refused(hub: HubStandIn, folder: Path, sent: by
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("status", ["204", "301", "302", "403"])
+def test_an_answer_without_a_file_is_refused_by_its_status(hub: HubStandIn, folder: Path, status: str) -> None:
+    hub.faults.append((r"GET .*/attachments/", status))
+    assert f"did not come: HTTP status {status}" in refused(hub, announced(SENT), folder, SENT)
+    assert list(folder.iterdir()) == []
+
+
 def test_a_file_that_is_not_there_is_refused_at_once(hub: HubStandIn, folder: Path) -> None:
     with pytest.raises(HubError, match="did not come: HTTP status 404"):
         fetch_file(announced(), hub.attachments_url, folder, print)

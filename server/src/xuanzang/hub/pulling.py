@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _PULLED_FILE = "pulled.json"
 _OUTSIDE_NAMES = re.compile(r"[^a-z0-9._-]+")
+_SIMPLIFIED = re.compile(r"-Hans\b", re.IGNORECASE)
+"""Script that a pair of Firefox Translations may name or leave out."""
 _GIGABYTE = 1e9
 # At 77 and 615 million parameters, 0.31 and 2.5 GB of weights: 1.1 and 3.2 GB, the larger of import and export.
 _MEMORY_PER_WEIGHT_BYTE, _MEMORY_FLOOR = 1.0, 0.9e9
@@ -74,6 +77,8 @@ def bundle_name(model: str) -> PathName:
         HubError: Nothing of the name can be part of a bundle's.
     """
     last = Path(model).resolve().name if Path(model).is_dir() else model.rpartition("/")[2]
+    if is_student_name(model):
+        last = _SIMPLIFIED.sub("", last)
     name = _OUTSIDE_NAMES.sub("-", last.lower()).strip("-._")[:63]
     if not PathName.fits(name):
         raise HubError(f"{model} has no letter or digit for the name of a bundle: give --name")
@@ -300,7 +305,7 @@ def require_room(repository: Path, download: float, weights: float) -> None:
     needed = download + _DISK_PER_WEIGHT_BYTE * weights
     free = shutil.disk_usage(repository).free
     if free < needed:
-        raise HubError(f"{repository} needs {needed / _GIGABYTE:.1f} GB, and {free / _GIGABYTE:.1f} GB are free")
+        raise HubError(f"{repository} needs {math.ceil(needed / 1e6)} MB, and {free // 10**6} MB are free")
     memory = _MEMORY_PER_WEIGHT_BYTE * weights + _MEMORY_FLOOR
     available = _available_memory()
     if weights and available is not None and available < memory:

@@ -182,8 +182,8 @@ def _answer(client: httpx2.Client, where: str, headers: dict[str, str]) -> Itera
     with client.stream("GET", where, headers=headers) as answer:
         if answer.status_code in _TRANSIENT:
             raise _PassingError(f"HTTP status {answer.status_code}")
-        if answer.is_redirect:
-            raise HubError(f"{where} leads to {answer.headers.get('Location', '')[:500]}: give that address")
+        if answer.is_redirect and (elsewhere := answer.headers.get("Location", "")[:500]):
+            raise HubError(f"{where} leads to {elsewhere}: give that address")
         if answer.status_code not in (200, 206, 416):
             raise HubError(f"{where} did not come: HTTP status {answer.status_code}")
         yield answer

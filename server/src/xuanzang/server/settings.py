@@ -83,8 +83,8 @@ class Locations(BaseModel):
     models: DirectoryPath = Field(default=Path("models"), validate_default=False)
     """Folder of the bundles to serve, laid out as MODEL/VERSION/."""
     tried_bundles: Path = Path("~/.cache/xuanzang/tried-bundles")
-    """File of the bundles that have passed a trial; its folder keeps packed weights and the unpacked language
-    detector."""
+    """File of the bundles that have passed a trial; its folder keeps packed weights, 4 GB at most, and the unpacked
+    language detector."""
     share_weights: bool = True
     """Share packed weights with other servers, in the folder of --tried-bundles."""
     address: Address = "127.0.0.1:50051"
