@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesi
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.scheduling.request import CallContext, Request
 from xuanzang.server.engine.scheduling.worker import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
@@ -257,11 +259,15 @@ async def test_sentences_of_one_request_wait_for_each_other_while_nobody_wants_t
     assert (seldom < often) == (bench.model.sessions.step_functions is not None)
 
 
-async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench) -> None:
+async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     request = bench.request(SOURCES[3], {"min_target_length": 20}, cutoff=time.monotonic())
     bench.runner.join(request.sentences)
-    request.cutoff = time.monotonic() + 1e-4
-    bench.runner.step(64)
+    now = time.monotonic()
+    request.cutoff = now + 1e-4
+    with monkeypatch.context() as frozen:
+        # However late the thread has its turn, the steps begin before the cutoff.
+        frozen.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now))
+        bench.runner.step(64)
     assert len(bench.runner.sentences) == 1, "its own end is after 20 tokens"
     bench.runner.step(64)
     [([best], [rendered], _)] = await bench.results(request)
