@@ -21,6 +21,8 @@ PROGRAM = "xuanzang gateway"
 
 _PREFIX = "XUANZANG_GATEWAY_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/*@A-Z]+")
+_HOST = re.compile(r"\*|(\*\.)?[^\s:/*@\[\]]+|\[?[0-9a-fA-F:.]+\]?")
 FORM_BYTES = 64 * 1024
 """Size of the other parts of an upload."""
 LOOPBACK_HOSTS = ("loopback",)
@@ -74,6 +76,22 @@ def _checked_address(address: str) -> str:
     return address
 
 
+def _listed(setting: str) -> list[str]:
+    return [each.strip() for each in setting.split(",") if each.strip()]
+
+
+def _checked_origins(setting: str) -> str:
+    if not all(map(_ORIGIN.fullmatch, _listed(setting))):
+        raise ValueError("must be origins as browsers send them, such as https://a.example, without a path, or *")
+    return setting
+
+
+def _checked_hosts(setting: str) -> str:
+    if not all(map(_HOST.fullmatch, _listed(setting))):
+        raise ValueError("must be names without ports, such as mt.example or *.lan")
+    return setting
+
+
 class Settings(BaseSettings):
     """Answer HTTP with a xuanzang server.
 
@@ -124,11 +142,11 @@ class Settings(BaseSettings):
         default=None, description="PEM file of the certificate chain; turns HTTPS on, together with --tls-key."
     )
     tls_key: FilePath | None = Field(default=None, description="PEM file of the certificate's private key.")
-    cors_origins: str = Field(
+    cors_origins: Annotated[str, AfterValidator(_checked_origins)] = Field(
         default="",
         description='Origins of pages that may call, such as "https://a.example,https://b.example"; "*": any.',
     )
-    allowed_hosts: str = Field(
+    allowed_hosts: Annotated[str, AfterValidator(_checked_hosts)] = Field(
         default="",
         description='Names by which callers address this gateway, such as "mt.example,*.lan"; "loopback", "addresses" '
         'and "*" stand for groups; unset: by --address and --anonymous.',
@@ -242,6 +260,14 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _check_listing_key(self) -> Self:
+        key = self.listing_key.get_secret_value() if self.listing_key else ""
+        # The message must not show it.
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise ValueError("--listing-key must be printable ASCII characters without spaces")
+        return self
+
+    @model_validator(mode="after")
     def _check_memory(self) -> Self:
         least = self._largest_body_bytes
         for name, share in (("address", self.address_share), ("caller", self.caller_share)):
@@ -263,7 +289,7 @@ class Settings(BaseSettings):
     def hosts(self) -> tuple[str, ...]:
         """Hosts that callers may name as the gateway's; empty: any."""
         if self.allowed_hosts:
-            hosts = tuple(host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip())
+            hosts = tuple(map(str.lower, _listed(self.allowed_hosts)))
             return () if "*" in hosts else hosts
         if _is_loopback(self.address):
             return LOOPBACK_HOSTS
