@@ -80,3 +80,12 @@ def test_a_client_keeps_to_one_connection_if_the_server_does_not_ask_for_more(sc
     with TranslationClient(script.address, timeout=20) as client, ThreadPoolExecutor(8) as pool:
         list(pool.map(client.translate_one, "b" * 24))
     assert len(peers) == 1
+
+
+def test_a_server_on_this_machine_is_reached_without_a_proxy(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with TranslationClient(script.address, timeout=20) as client:
+        assert client.translate_one("a").text == "A"

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from xuanzang.client._calls import channel
 from xuanzang.client._calls.calls import Calls, Session
 from xuanzang.client._calls.diagnosis import examined
-from xuanzang.client._calls.metadata import CallMetadata, checked_key
+from xuanzang.client._calls.metadata import CallMetadata, checked_key, is_local
 from xuanzang.client._calls.status import about_glossaries, mapped_error
 from xuanzang.client._calls.targets import targets
 from xuanzang.client._calls.waits import Waits
@@ -98,18 +98,22 @@ class ClientCore:
         metadata = channel.metadata(client_id, key)
         self._hides_keys = tls is not None or bool(key) or not uses_proxy
         proxied = uses_proxy and (tls is not None or not key)
-        options = partial(channel.options, max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
+        # A proxy on another machine would look for the server there.
+        are_proxied = {name: proxied and not is_local(name) for name in names}
+        options = partial(channel.options, max_message_bytes=max_message_bytes, tls=tls)
         # Channels of the process to the same address share the first connection, unless several are asked for.
         shares = connections is None or connections == 1
         waits = self._waits()
         opened = channel.opener(waits.library, tls)
         channels = {
-            name: opened(each, options=options(is_shared=shares and name == each))
+            name: opened(each, options=options(uses_proxy=are_proxied[each], is_shared=shares and name == each))
             for name, each in channel.connections(names, connections)
         }
         used = len(names) if connections is None else None
         contact = FirstContact(
-            len(names), lambda number: examined(names[number], tls, uses_proxy=proxied), waits=wait_for_server
+            len(names),
+            lambda number: examined(names[number], tls, uses_proxy=are_proxied[names[number]]),
+            waits=wait_for_server,
         )
         self._calls = Calls(waits, channels, metadata, used=used, throttled=throttle, first_contact=contact)
         self._calls.on_usage = on_usage
