@@ -94,27 +94,23 @@ class ClientCore:
         self._checked_key = partial(
             checked_key, targets=names, has_tls=tls is not None, allow_insecure_key=allow_insecure_key
         )
-        key = self._checked_key(api_key)
-        metadata = channel.metadata(client_id, key)
+        metadata = channel.metadata(client_id, key := self._checked_key(api_key))
         self._hides_keys = tls is not None or bool(key) or not uses_proxy
-        proxied = uses_proxy and (tls is not None or not key)
-        # A proxy on another machine would look for the server there.
-        are_proxied = {name: proxied and not is_local(name) for name in names}
+        are_proxied = _are_proxied(names, may_be=uses_proxy and (tls is not None or not key))
         options = partial(channel.options, max_message_bytes=max_message_bytes, tls=tls)
         # Channels of the process to the same address share the first connection, unless several are asked for.
         shares = connections is None or connections == 1
-        waits = self._waits()
-        opened = channel.opener(waits.library, tls)
+        opened = channel.opener((waits := self._waits()).library, tls)
         channels = {
             name: opened(each, options=options(uses_proxy=are_proxied[each], is_shared=shares and name == each))
             for name, each in channel.connections(names, connections)
         }
-        used = len(names) if connections is None else None
         contact = FirstContact(
             len(names),
             lambda number: examined(names[number], tls, uses_proxy=are_proxied[names[number]]),
             waits=wait_for_server,
         )
+        used = len(names) if connections is None else None
         self._calls = Calls(waits, channels, metadata, used=used, throttled=throttle, first_contact=contact)
         self._calls.on_usage = on_usage
 
@@ -269,6 +265,11 @@ class ClientCore:
     async def _apart(self, work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
         """Do work that takes time and calls no server."""
         return await self._open_calls.waits.apart(work, *arguments, **named)
+
+
+def _are_proxied(names: Sequence[str], *, may_be: bool) -> dict[str, bool]:
+    """Return which servers are reached through a proxy: one on another machine would look there for a local server."""
+    return {name: may_be and not is_local(name) for name in names}
 
 
 async def _parts_of(
