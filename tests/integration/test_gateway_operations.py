@@ -76,6 +76,9 @@ async def test_bodies_are_limited_in_size_and_time(running: Any) -> None:
     async with running_gateway(running.address, max_body_bytes=1024, receive_timeout_seconds=0.2) as gateway:
         large = await gateway.post("/v1/translate", data=b"x" * 1025)
         assert (large.status, large.json["detail"]) == (413, "the body must have at most 1024 bytes")
+        packed = await gateway.post("/v1/translate", data=b"{}", content_encoding="gzip")
+        assert packed.status == 415
+        assert packed.json["detail"] == "the body must not be encoded, as its content-encoding says: gzip"
         chunked = (
             b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 import zipfile
 from collections.abc import Callable
@@ -165,3 +166,10 @@ def test_an_empty_file_stays_empty(suffix: str) -> None:
 def test_an_empty_file_is_refused_where_the_format_needs_something(suffix: str) -> None:
     with pytest.raises(DocumentError):
         read(suffix, b"", columns=("a",))
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "x.txt"
+    os.mkfifo(pipe)
+    with pytest.raises(DocumentError, match=r"x.txt: not a regular file"):
+        DocumentFile.of(pipe)

@@ -227,7 +227,11 @@ def _content(source: str | Path | bytes, limit: int) -> bytes:
     if isinstance(source, bytes):
         content = source
     else:
-        with Path(source).open("rb") as file:
+        path = Path(source)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            # To open a named pipe waits for a writer, perhaps for ever.
+            raise DocumentError("not a regular file")
+        with path.open("rb") as file:
             content = file.read(limit + 1)
     if len(content) > limit:
         raise DocumentError(f"larger than {limit} bytes, the limit of file_bytes")

@@ -18,6 +18,7 @@ from xuanzang.gateway.limits import Holder, SharedLimit
 UNPROVED_BYTES = 64 * 1024
 """Largest part of a body that is read before the caller's key is checked."""
 _PIECE_BYTES = 64 * 1024
+_SHOWN_CHARACTERS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,12 @@ async def read_body(
         approve: Function called once for a large body; it raises RefusedError if the caller's are not read.
 
     Raises:
-        RefusedError: The body is too large or too slow, the caller is not approved, or there is no memory.
+        RefusedError: The body is compressed, too large or too slow, the caller is not approved, or there is no memory.
         HungUpError: The caller has gone.
     """
+    if (encoding := headers.get("content-encoding", "identity").strip().lower()) not in {"", "identity"}:
+        message = f"the body must not be encoded, as its content-encoding says: {encoding[:_SHOWN_CHARACTERS]}"
+        raise RefusedError(Fault(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message=message))
     declared = declared_size(headers)
     if declared > limits.size:
         raise _too_large(limits.size)

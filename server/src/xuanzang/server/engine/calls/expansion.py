@@ -88,7 +88,7 @@ def _opening(options: SearchOptions) -> SearchOptions:
 def continuations(
     searches: Sequence[PlannedSearch], found: Sequence[Sequence[TargetHypothesis]]
 ) -> tuple[Expansion, list[tuple[int, Hypothesis]]]:
-    """Continue the openings of sentences.
+    """Continue the openings of sentences; the best alternative of first words is the translation of the lexicon.
 
     Returns:
         A search for each opening that has not ended, and the hypotheses that have ended already, with the positions of
@@ -98,7 +98,10 @@ def continuations(
     continued: list[PlannedSearch] = []
     ended: list[tuple[int, Hypothesis]] = []
     for owner, (search, beginnings) in enumerate(zip(searches, found, strict=True)):
-        for opening in beginnings:
+        if search.lexicon_ids:
+            owners.append(owner)
+            continued.append(next(_with_lexicon(search)))
+        for opening in _others(search, beginnings):
             if opening.finished:
                 ended.append((owner, _ended(search, opening)))
             else:
@@ -112,12 +115,21 @@ def _ended(search: PlannedSearch, opening: TargetHypothesis) -> Hypothesis:
     return search.renderer.render(search.sentence, replace(opening, score=score), cut=FinishReason.MAX_LENGTH)
 
 
+def _others(search: PlannedSearch, beginnings: Sequence[TargetHypothesis]) -> Sequence[TargetHypothesis]:
+    """Return the openings to continue beside the translation of the lexicon, if there is one."""
+    if not (ids := search.lexicon_ids):
+        return beginnings
+    others = [each for each in beginnings if tuple(each.target_ids) != ids[: len(each.target_ids)]]
+    return others[: search.sentence.options.decoding.num_hypotheses - 1]
+
+
 def _continued(search: PlannedSearch, opening: TargetHypothesis) -> PlannedSearch:
     options = search.sentence.options
     forced = replace(
         options, decoding=replace(options.decoding, num_hypotheses=1), prefix_ids=tuple(opening.target_ids)
     )
-    return _with_options(search, forced)._replace(renderer=replace(search.renderer, opening=opening))
+    continued = _with_options(search, forced)
+    return continued._replace(renderer=replace(search.renderer, opening=opening), lexicon_ids=())
 
 
 def _with_options(search: PlannedSearch, options: SearchOptions) -> PlannedSearch:

@@ -326,7 +326,6 @@ class Preparation:
             or options.target_prefix
             or options.suppressed_texts
             or options.sampling
-            or options.return_alternatives
         )
         target_ids = () if is_asked_otherwise else self._model.lexicon_ids(segment.text)
         fits = options.min_target_length < len(target_ids) <= _max_target_length(self._model, options)
