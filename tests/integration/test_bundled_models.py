@@ -87,6 +87,14 @@ async def test_first_words_get_the_translation_of_the_lexicon(client: AsyncTrans
     assert (await client.translate_one("<p><b>hello</b></p>", content_format="html")).text == "<p><b>你好</b></p>"
 
 
+async def test_first_words_are_in_a_language_of_the_models_and_sentences_in_their_own(
+    client: AsyncTranslationClient,
+) -> None:
+    texts = ["hello", "Goodbye", "test", "你好", "Bonjour, comment allez-vous ?", "Guten Morgen, wie geht es dir?"]
+    found = await client.detect_languages(texts)
+    assert [languages[0].code for languages in found] == ["en", "en", "en", "zh", "fr", "de"]
+
+
 async def test_a_first_word_has_other_hypotheses_too_and_options_are_obeyed(client: AsyncTranslationClient) -> None:
     several = await client.translate_one("hello", num_hypotheses=3, return_scores=True)
     assert several.hypotheses[0].text == "你好"

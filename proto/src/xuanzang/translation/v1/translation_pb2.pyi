@@ -1608,7 +1608,9 @@ class DetectedLanguage(google.protobuf.message.Message):
     language_code: builtins.str
     """BCP-47 code, such as "de"; spelled as in ListModels if a model translates the language."""
     confidence: builtins.float
-    """Probability among the languages that the server distinguishes, 0.1 to 1."""
+    """Probability among the languages that the server distinguishes, 0.1 to 1. Languages of the server's models are ten
+    times as likely beforehand.
+    """
     script_code: builtins.str
     """Script of Chinese: "Hans", "Hant", or empty if its characters are the same in both."""
     def __init__(

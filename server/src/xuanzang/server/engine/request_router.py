@@ -274,7 +274,7 @@ def _detected(texts: Iterable[str], detector: LanguageDetector, codes: tuple[str
     return [
         [
             replace(each, code=matched_language(each.code, each.script, codes) or each.code)
-            for each in detector.detect(text, known).languages
+            for each in detector.detect(text, known).favouring(known).languages
         ]
         for text in texts
     ]
