@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hostile_texts import superlinear
 
-from xuanzang.text.catalogue import Role, find
+from xuanzang.text.catalogue import find
 from xuanzang.text.markup.document import Block
+from xuanzang.text.placeholder_patterns import Role
 from xuanzang.text.spans.blanks import blanks
 from xuanzang.text.spans.carrying import Carrier, is_no_language
 from xuanzang.text.types import PlaceholderFamily as Family

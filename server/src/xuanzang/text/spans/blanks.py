@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Set
 from types import MappingProxyType
 
-from xuanzang.text.catalogue import Found, Role
+from xuanzang.text.catalogue import Found
+from xuanzang.text.placeholder_patterns import Role
 from xuanzang.text.scripts import LATIN, main_script, script_of
 from xuanzang.text.sentences import is_copied, split_sentences
 

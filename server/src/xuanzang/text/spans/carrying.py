@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 
-from xuanzang.text.catalogue import Found, Role, find
+from xuanzang.text.catalogue import Found, find
 from xuanzang.text.markup.document import Block
 from xuanzang.text.markup.parsing import BlockSequence
 from xuanzang.text.markup.tokens import VOID, MarkupError, MarkupToken, TokenKind, unescaped
+from xuanzang.text.placeholder_patterns import Role
 from xuanzang.text.spans.blanks import (
     BRACKETS,
     blanks,
