@@ -40,7 +40,7 @@ async def sniffed(port: int) -> AsyncIterator[Sniffer]:
     Args:
         port: Port of 127.0.0.1.
     """
-    sniffer = Sniffer()
+    sniffer, relays = Sniffer(), set[asyncio.Task[None] | None]()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
@@ -49,9 +49,12 @@ async def sniffed(port: int) -> AsyncIterator[Sniffer]:
                 writer.write(data)
                 await writer.drain()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sniffer.connections += 1
+        relays.add(asyncio.current_task())
         there, back = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.gather(copy(reader, back), copy(there, writer))
 
@@ -60,6 +63,7 @@ async def sniffed(port: int) -> AsyncIterator[Sniffer]:
     sniffer.port = server.sockets[0].getsockname()[1]
     async with server:
         yield sniffer
+    await asyncio.gather(*filter(None, relays), return_exceptions=True)
 
 
 # Status 1 of `evaluate` is a verdict: there is no golden set.

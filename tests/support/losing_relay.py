@@ -13,6 +13,7 @@ class LosingRelay:
     def __init__(self, address: str) -> None:
         self._host, _, self._port = address.rpartition(":")
         self._writers: list[asyncio.StreamWriter] = []
+        self._relays = set[asyncio.Task[None] | None]()
         self._is_losing = False
         self.connections = 0
         self.address = ""
@@ -27,6 +28,10 @@ class LosingRelay:
         finally:
             server.close()
             self.cut()
+            relays = [each for each in self._relays if each and each.cancel()]
+            await asyncio.gather(*relays, return_exceptions=True)
+            # Transports close in the next turn of the loop.
+            await asyncio.sleep(0)
 
     def lose(self) -> None:
         """Hand on no more answers."""
@@ -41,6 +46,7 @@ class LosingRelay:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._relays.add(asyncio.current_task())
         self._writers.append(writer)
         try:
             up_reader, up_writer = await asyncio.open_connection(self._host, self._port)

@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from xuanzang.server.engine.errors import (
     InvalidInputError,
     OverloadedError,
 )
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId, DecodingOptions, FinishReason, Hypothesis
@@ -251,11 +251,11 @@ async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
 async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(directory: Path) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise MemoryError("no room")
 
     engine = make_engine(SETTINGS)
-    monkeypatch.setattr(engine.live, "_open_model", fail)
+    monkeypatch.setattr(LoadedModel, "__init__", fail)
     with pytest.raises(BundleError, match=r"cannot be loaded: MemoryError in the opening .*: no room"):
         await engine.start()
     assert engine.models == ()
