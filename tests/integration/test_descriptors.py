@@ -42,6 +42,8 @@ async def test_a_crowd_neither_ends_a_server_nor_keeps_a_revoked_key(
             keys.change(revoked=True)
             await server.until("keys reloaded")
         async with grpc.aio.insecure_channel(server.address) as channel:
+            # The server may close connections until it has seen the end of the crowd.
+            await channel.channel_ready()
             served = type("Served", (), {"stub": translation_pb2_grpc.TranslationServiceStub(channel)})
             assert code_of(await unary(served, bearer(key))) is grpc.StatusCode.UNAUTHENTICATED
         assert await server.stop() == 0
