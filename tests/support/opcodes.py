@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -19,9 +20,12 @@ def opcodes_of(work: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    # The end of garbage, such as closed event loops, runs Python code of its own.
+    gc.disable()
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
