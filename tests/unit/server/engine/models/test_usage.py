@@ -208,6 +208,28 @@ async def test_a_caller_who_goes_away_during_a_trial_leaves_nothing_behind(parts
     assert not some.usage.calls(some.models[0])
 
 
+@pytest.mark.parametrize("passes", [True, False])
+async def test_a_trial_that_ends_after_its_model_was_forgotten_says_nothing_of_it(parts: Any, passes: bool) -> None:
+    some = parts(room=1)
+    trial = some.trials[0] = asyncio.get_running_loop().create_future()
+    with pytest.raises(DeadlineExceededError):
+        await some.call(0, time.monotonic() + 0.01)
+    await some.usage.ended(some.models[0])
+    some.usage.forget(some.models[0])
+    if passes:
+        trial.set_result(None)
+    else:
+        trial.set_exception(BundleError(some.models[0].bundle.directory, ["it is gone"]))
+    await some.call(1)
+    again = some.trials[0] = asyncio.get_running_loop().create_future()
+    call = asyncio.create_task(some.call(0))
+    await asyncio.sleep(0)
+    assert not call.done()
+    again.set_result(None)
+    await call
+    assert some.loads == [1, 0]
+
+
 async def test_any_fault_of_a_load_ends_the_wait(parts: Any) -> None:
     some = parts(room=1)
 

@@ -248,10 +248,13 @@ class ModelUsage:
         try:
             async with self._trials:
                 await require_trial(model)
-            self._stages[model] = _Stage.TRIED
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = self._failed(model, fault)
-            del self._stages[model]
+        if self._stages.pop(model, None) is None:
+            # It was forgotten meanwhile, as no call waited any longer.
+            self.forget(model)
+        elif error is None:
+            self._stages[model] = _Stage.TRIED
         if error:
             self._end_wait(model, error)
         self._bring_next()
@@ -269,8 +272,7 @@ class ModelUsage:
             error = stopped
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = self._failed(model, fault)
-        if model in self._stages:
-            self._stages[model] = _Stage.TRIED
+        self._stages[model] = _Stage.TRIED
         self._end_wait(model, error)
         self._bring_next()
 
