@@ -208,3 +208,16 @@ def test_callers_that_come_back_after_each_sentence_do_not_pass_one_who_waits(ca
         turns.append("/".join(filter(None, one.request.flow.caller)))
         submit(queue, queued(turns[-1], [10]))
     assert last in turns
+
+
+def test_crowds_of_refused_names_do_not_let_anybody_pass_one_who_waits() -> None:
+    queue = fill({"back": [10], "waits": [10]})
+    [first] = take(queue)
+    last, returns = ("waits", "back") if first.request.flow.caller.share == "back" else ("back", "waits")
+    queue.charge(CallerId(returns), 1000)
+    queue.close(CallerId(returns), first.places)
+    for number in range(10_000):
+        queue.open(CallerId("crowd", str(number)), 1)
+        queue.close(CallerId("crowd", str(number)), 1)
+    submit(queue, queued(returns, [10]))
+    assert [one.request.flow.caller.share for one in take_all(queue)] == [last, returns]

@@ -201,7 +201,8 @@ class FairQueue:
         share.names.change(caller.name, name, places)
         self._shares.change(caller.share, share, places)
         for key, owner in ((caller.share, share), (caller, name)):
-            if not owner.places:
+            # A caller that was given nothing, such as a refused one, pushes out no other.
+            if owner.served and not owner.places:
                 self._left[key] = owner.served
                 if len(self._left) > _KEPT_COUNTERS:
                     self._left.popitem(last=False)
