@@ -100,8 +100,12 @@ async def test_a_first_word_has_other_hypotheses_too_and_options_are_obeyed(clie
     assert several.hypotheses[0].text == "你好"
     assert len({each.text for each in several.hypotheses}) == 3
     assert several.hypotheses[0].score == 0
-    alternatives = await client.translate(["hello", ENGLISH], num_hypotheses=3, return_alternatives=True)
+    alternatives = await client.translate(
+        ["hello", ENGLISH], num_hypotheses=3, return_alternatives=True, return_provenance=True
+    )
     assert alternatives[0].text == "你好"
+    assert alternatives[0].provenance
+    assert [each.from_lexicon for each in alternatives[0].provenance.sentences].count(True) == 1
     assert [len({each.text for each in found.hypotheses}) for found in alternatives] == [3, 3]
     alone = await client.translate_one(ENGLISH, num_hypotheses=3, return_alternatives=True)
     assert alone.hypotheses == alternatives[1].hypotheses

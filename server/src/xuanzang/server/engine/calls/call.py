@@ -241,11 +241,12 @@ class RunningCall:
         asked = Asked(self._context.flow, cost)
         self._shared.scheduler.require_admission(asked, useful_until=self._context.useful_until)
         # An opening that is cut short is none, so the cutoff applies to the second part only.
-        begun = await self._decode(openings(searches), context=replace(self._context, cutoff=math.inf))
+        beginnings = openings(searches)
+        begun = await self._decode(beginnings, context=replace(self._context, cutoff=math.inf))
         planned, ended = continuations(searches, [result.found for result in begun])
         results = await self._decode(planned.searches, follows=True) if planned.searches else []
         if self._call.return_provenance:
-            self._note(prepared, Expansion(range(len(searches)), searches), begun)
+            self._note(prepared, Expansion(range(len(searches)), beginnings), begun)
             self._note(prepared, planned, results)
         hypotheses = [*(result.hypotheses for result in results), *([each] for _, each in ended)]
         return ranked(len(searches), [*planned.owners, *(owner for owner, _ in ended)], hypotheses)

@@ -67,7 +67,7 @@ def _with_lexicon(search: PlannedSearch) -> Iterator[PlannedSearch]:
 
 def openings(searches: Sequence[PlannedSearch]) -> list[PlannedSearch]:
     """Return the searches for the tokens that the alternatives of sentences have after their common prefix."""
-    return [_with_options(search, _opening(search.sentence.options)) for search in searches]
+    return [_with_options(search, _opening(search.sentence.options))._replace(lexicon_ids=()) for search in searches]
 
 
 def _opening(options: SearchOptions) -> SearchOptions:
