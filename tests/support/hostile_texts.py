@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from document_texts import archive, package, relationships, word
 
 from xuanzang.documents import Limits
 from xuanzang.documents.opening import DocumentFile
 
-_MAX_GROWTH = 2.6
+_MAX_GROWTH = 2.4
 ATOMS: tuple[str, ...] = tuple(json.loads((Path(__file__).parent / "texts" / "hostile_atoms.json").read_text()))
 """Pieces that mean something to some parser, alone or repeated."""
 
@@ -94,7 +95,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "po string": (".po", lambda text: f'{_HEAD}msgid "{_quoted(text)}"\nmsgstr ""\n'),
     "po lines": (
         ".po",
-        lambda text: _HEAD + 'msgid ""\n' + f'"{_quoted(text[:9])}"\n' * (len(text) // 9) + 'msgstr ""\n',
+        lambda text: f'{_HEAD}msgid ""\n{_lines(text)}msgstr ""\n',
     ),
     "po plural": (".po", lambda text: _PLURALS + _FORMS.format(_quoted(text)) * 2),
     "json": (".json", str),
@@ -127,10 +128,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "docx text": (".docx", lambda text: word(_RUN.format(_xml(text)))),
     "docx runs": (".docx", lambda text: word(_RUN.format(_xml(text[:9])) * (len(text) // 9))),
     "docx properties": (".docx", lambda text: word(_MANY.format("<w:rPr/>" * (len(_letters(text)) // 8)))),
-    "docx looks": (
-        ".docx",
-        lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>"),
-    ),
+    "docx looks": (".docx", lambda text: word(_LOOKS.format("<w:b/> " * (len(text) // 7)))),
     "docx anchors": (".docx", lambda text: word(f"<w:p>{_ANCHORS * (len(text) // 150)}</w:p>")),
     "docx fields": (".docx", lambda text: word(f"<w:p>{_FIELDS * (len(text) // 150)}</w:p>")),
     "docx spaces": (".docx", lambda text: word(f"<w:p>{_SPACED.format(_xml(text[:9])) * (len(text) // 60)}</w:p>")),
@@ -151,6 +149,12 @@ def repeated(atom: str, size: int) -> str:
     return atom * (size // len(atom) + 1)
 
 
+def document(name: str, text: str) -> bytes:
+    """Return the content of a document that a text becomes in a way of DOCUMENTS."""
+    content = DOCUMENTS[name][1](text)
+    return content if isinstance(content, bytes) else content.encode()
+
+
 def translate_document(suffix: str, raw: bytes) -> None:
     """Read a document and write it with other texts, or find that it is none."""
     columns = ("text",) if suffix in (".csv", ".tsv") else None
@@ -161,27 +165,31 @@ def translate_document(suffix: str, raw: bytes) -> None:
         pass
 
 
-def superlinear(work: Callable[[str], object], size: int, *, cheap: float, times: int = 5) -> list[str]:
-    """Return the atoms for which twice the text takes more than 2.6 times the CPU time, each time that it is tried.
+def superlinear(
+    work: Callable[[Any], object], size: int, *, cheap: float, make: Callable[[str], Any] = str
+) -> list[str]:
+    """Return the atoms for which twice the text takes more than 2.4 times the CPU time in each of five tries.
 
     Args:
-        work: Function of a text.
+        work: What is measured.
         cheap: Seconds that prove nothing: noise is of the same size.
+        make: What a text becomes before it is worked on; of texts that become the same, one is tried.
     """
+    atoms = {make(repeated(atom, 2 * size)): atom for atom in ATOMS}
+
+    def grows(atom: str) -> bool:
+        double = _seconds(work, make(repeated(atom, 2 * size)))
+        return double > cheap and double > _MAX_GROWTH * _seconds(work, make(repeated(atom, size)))
+
     gc.collect()
     gc.disable()  # its runs depend on what else there is
     try:
-        return [atom for atom in ATOMS if all(_grows(work, atom, size, cheap) for _ in range(times))]
+        return [atom for atom in atoms.values() if all(grows(atom) for _ in range(5))]
     finally:
         gc.enable()
 
 
-def _grows(work: Callable[[str], object], atom: str, size: int, cheap: float) -> bool:
-    double = _seconds(work, repeated(atom, 2 * size))
-    return double > cheap and double > _MAX_GROWTH * _seconds(work, repeated(atom, size))
-
-
-def _seconds(work: Callable[[str], object], text: str) -> float:
+def _seconds(work: Callable[[Any], object], made: Any) -> float:
     began = time.process_time()
-    work(text)
+    work(made)
     return time.process_time() - began
