@@ -21,6 +21,8 @@ TO_ENGLISH = Lexicon({"你好": "Hello", "猫": "cat"}, writes_chinese=False)
         ("May", "五月"),
         ("may", "可能"),
         ("I’m fine.", "我很好。"),
+        ("(Hello)", "(你好)"),
+        ("“hello!”", "“你好！”"),
     ],
 )
 def test_a_sentence_is_found_in_any_case_and_keeps_its_mark(sentence: str, translation: str) -> None:
@@ -37,7 +39,8 @@ def test_a_word_stays_small_until_a_mark_makes_it_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence", ["", " ", "!", "Hello you", "Hello!!", "(Hello)", "Hello,", "Hell", "hello " * 10_000, "！"]
+    "sentence",
+    ["", " ", "!", "Hello you", "Hello!!", "(Hello", "((Hello))", "()", "Hello,", "Hell", "hello " * 10_000, "！"],
 )
 def test_any_other_sentence_is_left_to_the_model(sentence: str) -> None:
     assert TO_CHINESE.translation(sentence) is None

@@ -11,6 +11,8 @@ MAX_SOURCE_CHARACTERS = 40
 # NFKC has made the other marks of Chinese one of these.
 _CHINESE_MARKS = {"": "", ".": "。", "。": "。", "!": "！", "?": "？"}
 _WESTERN_MARKS = {"": "", ".": ".", "。": ".", "!": "!", "?": "?"}
+_PAIRS = frozenset(('""', "''", "“”", "‘’", "()", "**"))
+"""Marks that may be around a sentence, and stay."""
 
 
 class Lexicon:
@@ -23,13 +25,20 @@ class Lexicon:
         self._marks = _CHINESE_MARKS if writes_chinese else _WESTERN_MARKS
 
     def translation(self, sentence: str) -> str | None:
-        """Return the translation of a sentence, with the mark that ends it; None if the lexicon lacks the sentence.
+        """Return the translation of a sentence, with the marks that end it or are around it; None if it is not there.
 
         Case decides between entries that differ by case alone, such as "May" and "may".
         """
         if len(sentence) > 2 * MAX_SOURCE_CHARACTERS:
             return None
-        text = nfkc(sentence).strip().replace("’", "'")
+        text = nfkc(sentence).strip()
+        if text[:1] + text[-1:] in _PAIRS and len(text) > len("()"):
+            inner = self._translation(text[1:-1])
+            return f"{text[0]}{inner}{text[-1]}" if inner else None
+        return self._translation(text)
+
+    def _translation(self, text: str) -> str | None:
+        text = text.replace("’", "'")
         words = text.rstrip(".。!?").rstrip()
         target = self._targets.get(words) or self._folded.get(words.casefold())
         mark = self._marks.get(text[len(words) :].strip())
