@@ -225,6 +225,12 @@ def test_what_the_vocabulary_lacks_is_carried_or_read_without_its_accent(
     assert [inline.opening for block in blocks for inline in block.inlines] == carried
 
 
+@pytest.mark.parametrize(("text", "read"), [("Привет, world", ["#1, world"]), ("Привет, мир!", [])])
+def test_words_in_a_script_of_no_language_of_the_model_stay(text: str, read: list[str]) -> None:
+    parts = Carrier(ALL, text, lambda _: True, foreign={"CYRILLIC"}).parts_of_text(text)
+    assert [part.text for part in parts or () if isinstance(part, Block)] == read
+
+
 @pytest.mark.parametrize("depth", [1, 101, 500])
 def test_brackets_of_any_depth_are_carried(depth: int) -> None:
     text = f"甲{'【' * depth}乙{'】' * depth}"

@@ -108,16 +108,14 @@ def has_odd_words(text: str) -> bool:
 
 
 def foreign_words(text: str, scripts: Set[str]) -> Iterator[Found]:
-    """Find words in some scripts, unless the text has no other letters.
+    """Find words in some scripts.
 
     Args:
         text: A text.
         scripts: Scripts that no language of the model has.
     """
-    found = [match for match in _FOREIGN.finditer(text) if script_of(match[0][0]) in scripts]
-    letters = sum(map(str.isalpha, text)) if found else 0
-    if letters > sum(sum(map(str.isalpha, match[0])) for match in found):
-        yield from (Found(*match.span(), Role.VALUE) for match in found)
+    found = (match for match in _FOREIGN.finditer(text) if script_of(match[0][0]) in scripts)
+    yield from (Found(*match.span(), Role.VALUE) for match in found)
 
 
 def unknown_characters(text: str, knows: Callable[[str], bool], *, with_letters: bool) -> Mapping[str, str]:
