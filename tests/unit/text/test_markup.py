@@ -66,6 +66,16 @@ def test_the_text_of_a_block_stands_in_the_content() -> None:
     assert content[slice(*block.in_content(2, 5))] == "两\n 行</b>&lt;"
 
 
+def test_elements_that_point_to_notes_are_no_words_and_keep_their_numbers() -> None:
+    [block] = parsed(
+        '<p>He <b>sat.<sup><a href="#f">[1]</a></sup><sup>2</sup></b> It rose<i>3</i>, 5 km<sup>2</sup></p>'
+    )
+    assert block.text == "He sat. It rose, 5 km2"
+    bold, *others = block.inlines
+    notes = [inline.opening for inline in (*bold.children, *others)]
+    assert notes == ['<sup><a href="#f">[1]</a></sup>', "<sup>2</sup>", "<i>3</i>", "<sup>"]
+
+
 def test_sections_of_characters_are_text() -> None:
     assert blocks("<r>a<![CDATA[<b> & ]]>c<![CDATA[d]]></r>", ContentFormat.XML) == ["a<b> & cd"]
 

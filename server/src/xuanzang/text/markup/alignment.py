@@ -145,7 +145,8 @@ class Alignment:
     def copied_part(self, word: Word, source: Span) -> Span | None:
         """Return the part of a word of the translation that is some part of the same word of the text, as 2 of H2O."""
         for start, end, _ in word.sources:
-            is_same = self._source[start:end] == self._text[word.start : word.end]
+            is_same = self._source[start:end].casefold() == self._text[word.start : word.end].casefold()
+            is_same = is_same and end - start == word.end - word.start
             if is_same and start <= source[0] and source[1] <= end and (start, end) != source:
                 return word.start + source[0] - start, word.start + source[1] - start
         return None
@@ -279,6 +280,12 @@ def _marks(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
 def _copied_words(text: str, sentence: str, offset: int) -> dict[Span, Span]:
     """Return the places of Latin words and numbers that are once in each; they need no attention to be aligned."""
     ours, theirs = (list(_COPIED_WORD.finditer(each)) for each in (text, sentence))
-    counts = [Counter(match.group() for match in each) for each in (ours, theirs)]
-    places = {match.group(): (offset + match.start(), offset + match.end()) for match in theirs}
-    return {match.span(): places[match.group()] for match in ours if all(count[match.group()] == 1 for count in counts)}
+    counts = [Counter(map(_copied_form, each)) for each in (ours, theirs)]
+    places = {_copied_form(match): (offset + match.start(), offset + match.end()) for match in theirs}
+    forms = ((match.span(), _copied_form(match)) for match in ours)
+    return {span: places[form] for span, form in forms if all(count[form] == 1 for count in counts)}
+
+
+def _copied_form(word: re.Match[str]) -> str:
+    """Return a word as it is compared: a model may write "M2" for "m2"."""
+    return word[0].casefold() if any(map(str.isdigit, word[0])) else word[0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, repeat
+from itertools import accumulate, repeat, zip_longest
 from typing import Protocol
 
 from xuanzang.text.markup.document import ESCAPED, Block, Inline
@@ -26,6 +26,9 @@ MAX_MARKUP_CHARACTERS = 100_000
 """Maximum characters of one content with markup, whatever the limit of texts."""
 _UNTRANSLATED = frozenset({"code", "pre", "script", "style", "svg", "math"})
 _INVISIBLE = frozenset({"script", "style"})
+# The text of an element that points to a note, and what may be before it: a word, or a mark that is in no number.
+_NOTE = re.compile(r"(?:\[[0-9]{1,3}\]|\([0-9]{1,3}\)|[0-9]{1,3}(?:[,–-][0-9]{1,3}){0,4})")
+_BEFORE_NOTE = re.compile(r"(?:[A-Za-z]{3}|[^\d\s][.,;!?。，；！？…][\"”’)）」』»]?)$")
 
 
 def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tuple[Inline, ...], Sequence[int]]:
@@ -50,6 +53,74 @@ def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tupl
     places = [place for place, is_kept in enumerate(kept) if is_kept]
     joined = "".join(characters[place] for place in places)
     return joined, _moved(inlines, list(accumulate(kept, initial=0))), places
+
+
+def _note_spans(inlines: Sequence[Inline], text: str) -> Iterator[Inline]:
+    """Yield the elements that point to notes, as in "the end.<sup>1</sup>": the model would read the number "end.1"."""
+    last = -1
+    for inline, following in zip_longest(inlines, inlines[1:]):
+        start, end = inline.start, inline.end
+        is_behind = start in (0, last) or _BEFORE_NOTE.search(text[max(0, start - 4) : start])
+        after = text[end : end + 1]
+        is_end = (following is not None and following.start == end) or not (after.isascii() and after.isalnum())
+        if 0 < start < end and _NOTE.fullmatch(text, start, end) and is_behind and is_end and _is_written(inline):
+            yield inline
+            last = end
+        else:
+            yield from _note_spans(inline.children, text)
+
+
+def _is_written(inline: Inline) -> bool:
+    """Return whether an element and those in it have both tags, and nothing but text."""
+    return bool(inline.opening and inline.closing) and all(map(_is_written, inline.children))
+
+
+def without_notes(
+    text: str, inlines: tuple[Inline, ...], references: Container[str]
+) -> tuple[str, tuple[Inline, ...], Sequence[int]]:
+    """Take the numbers of notes out of a text, so that their elements are tags without content.
+
+    Args:
+        text: Text of a block.
+        inlines: Its elements.
+        references: Characters that the content writes as references; a number with one of them stays.
+
+    Returns:
+        The text, the elements at their places in it, and the original place of each of its characters.
+    """
+    notes = [
+        each
+        for each in _note_spans(inlines, text)
+        if not any(character in references for character in text[each.start : each.end])
+    ]
+    if not notes:
+        return text, inlines, range(len(text))
+    kept = [1] * len(text)
+    for note in notes:
+        kept[note.start : note.end] = [0] * (note.end - note.start)
+    whole = _replaced(inlines, {id(note): _raw_of(note, text) for note in notes})
+    places = [place for place, is_kept in enumerate(kept) if is_kept]
+    left = "".join(text[place] for place in places)
+    return left, _moved(whole, list(accumulate(kept, initial=0))), places
+
+
+def _replaced(inlines: Iterable[Inline], raws: Mapping[int, str]) -> tuple[Inline, ...]:
+    """Return elements, some of which are a single tag."""
+    return tuple(
+        Inline(start=each.start, end=each.end, opening=raws[id(each)])
+        if id(each) in raws
+        else replace(each, children=_replaced(each.children, raws))
+        for each in inlines
+    )
+
+
+def _raw_of(inline: Inline, text: str) -> str:
+    """Return the characters of an element whose text is written as it is."""
+    end, parts = inline.start, [inline.opening]
+    for child in inline.children:
+        parts += text[end : child.start], _raw_of(child, text)
+        end = child.end
+    return "".join((*parts, text[end : inline.end], inline.closing))
 
 
 def _moved(inlines: Iterable[Inline], places: Sequence[int]) -> tuple[Inline, ...]:
@@ -189,9 +260,10 @@ class BlockBuilder:
         while len(self._open) > 1:
             self._close("", reaches_end=True)
         text, inlines = "".join(self._texts), tuple(self._open[0].inlines)
-        kept: Sequence[int] = range(len(text))
+        text, inlines, kept = without_notes(text, inlines, self._spellings.keys())
         if not self._keeps_lines:
-            text, inlines, kept = without_line_breaks(text, inlines)
+            text, inlines, within = without_line_breaks(text, inlines)
+            kept = [kept[place] for place in within]
         starts, ends = (array("I", [places[place] for place in kept]) for places in (self._starts, self._ends))
         return [
             Block(
