@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,13 @@ QUALITY = {"torch_float32": {"chrf": 50.0}, "onnx_float32": {"chrf": 49.5}}
 PAGES = ["page", "heads", "32", "head"]
 
 
-def digest(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": str(len(content))}
+def listed(directory: Path) -> list[dict[str, Any]]:
+    """Return the files of a folder as a manifest lists them."""
+    contents = {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name != "manifest.json"}
+    return [
+        {"name": name, "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": str(len(content))}
+        for name, content in contents.items()
+    ]
 
 
 def tensor(name: str, dtype: str, *shape: str) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
         "weights": "weights.bin",
         "source_tokenizer": "shared.spm",
         "target_tokenizer": "shared.spm",
-        "files": [digest(path) for path in sorted(directory.iterdir()) if path.name != "manifest.json"],
+        "files": listed(directory),
         "generation_defaults": {
             "beam_size": 4,
             "length_penalty": 1.0,
@@ -117,6 +122,15 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
         },
         "source_format": {"normalization": "nfkc"},
     }
+
+
+@pytest.fixture(scope="package", autouse=True)
+def frozen_imports() -> Iterator[None]:
+    """Spare the collector, which workers call whenever they rest, all that is imported by then."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
@@ -187,8 +201,11 @@ def directory(repository: Path) -> Path:
     return repository / "small" / "1"
 
 
+Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
+
+
 @pytest.fixture
-def edit_manifest() -> Callable[[Path, Callable[[dict[str, Any]], object]], None]:
+def edit_manifest() -> Edit:
     """Changes the manifest of a bundle's folder."""
 
     def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -201,10 +218,6 @@ def edit_manifest() -> Callable[[Path, Callable[[dict[str, Any]], object]], None
 
 
 @pytest.fixture
-def list_files() -> Callable[[dict[str, Any], Path], None]:
-    """Lists the files of a folder in a manifest as they are now."""
-
-    def relist(manifest: dict[str, Any], directory: Path) -> None:
-        manifest["files"] = [digest(path) for path in sorted(directory.iterdir()) if path.name != "manifest.json"]
-
-    return relist
+def relist(edit_manifest: Edit) -> Callable[[Path], None]:
+    """Lists the files of a bundle's folder in its manifest as they are now."""
+    return lambda directory: edit_manifest(directory, lambda manifest: manifest.update(files=listed(directory)))

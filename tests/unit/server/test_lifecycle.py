@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from xuanzang.server import __main__ as program
 from xuanzang.server import lifecycle
 
 
@@ -31,3 +32,11 @@ async def test_the_heap_is_trimmed_only_while_the_server_is_idle(monkeypatch: py
 async def test_without_glibc_nothing_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
     await lifecycle.trim_heap_when_idle(lambda: True)
+
+
+def test_a_former_command_starts_no_server(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[object]()
+    monkeypatch.setattr(program, "_run_server", started.append)
+    assert program.main(["pull", "opus-mt-zh-en"]) == 2
+    assert started == []
+    assert capsys.readouterr().err.startswith("xuanzang pull: error: xuanzang-server has no such command")

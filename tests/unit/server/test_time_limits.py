@@ -88,20 +88,3 @@ async def test_an_error_inside_a_limit_that_is_over_is_raised_as_it_is() -> None
     task = asyncio.current_task()
     assert task is not None
     assert not task.cancelling()
-
-
-async def test_many_limits_have_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits, timers = TimeLimits(), list[float]()
-    check_at = limits.check_at
-
-    def note(when: float) -> None:
-        timers.append(when)
-        check_at(when)
-
-    monkeypatch.setattr(limits, "check_at", note)
-    waiting = [asyncio.create_task(waited(limits, 60 + number)) for number in range(50)]
-    await asyncio.sleep(0)
-    assert len(timers) == 1
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)

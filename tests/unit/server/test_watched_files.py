@@ -37,7 +37,7 @@ class Stale(Part):
         raise OSError("Stale file handle")
 
 
-async def test_a_part_that_cannot_be_looked_at_takes_no_change_from_others(
+async def test_one_that_cannot_be_looked_at_hides_no_change_of_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "keys"
@@ -48,9 +48,7 @@ async def test_a_part_that_cannot_be_looked_at_takes_no_change_from_others(
     assert "Stale file handle" in caplog.text
 
 
-async def test_files_are_looked_at_again_after_there_was_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_are_looked_at_after_a_lack_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [RuntimeError("can't start new thread")]
     to_thread = asyncio.to_thread
 
@@ -108,21 +106,6 @@ async def test_a_change_that_could_not_be_read_is_read_at_a_later_look(
     assert (part.counted[3:], part.content) == ([True], "new")
     await reload_changed([part])
     assert len(part.counted) == 4
-
-
-async def test_a_file_is_read_again_after_its_mode_was_mended(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("old")
-    part = Counted(file)
-    file.write_text("new")
-    file.chmod(0)
-    part.error = PermissionError(errno.EACCES, "cannot be opened")
-    await reload_changed([part])
-    file.chmod(0o600)
-    part.error = None
-    assert part.have_changed()
-    await reload_changed([part])
-    assert part.content == "new"
 
 
 async def test_a_folder_that_was_replaced_by_another_is_noticed(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from search_options import search_options
 
 from xuanzang.kernels.decode import StepLimit
 from xuanzang.server.engine.decoding.decoder import BatchShape, Decoder
@@ -143,16 +146,8 @@ class EchoModel(LoadedModel):
 
 
 class EchoEngine(Engine):
-    def __init__(
-        self,
-        models: Path,
-        script: Script,
-        *,
-        settings: EngineSettings,
-        metrics: Metrics,
-        promotion: PromotionSettings | None = None,
-    ) -> None:
-        super().__init__(models, settings=settings, metrics=metrics, promotion=promotion)
+    def __init__(self, models: Path, script: Script, **arguments: Any) -> None:
+        super().__init__(models, **arguments)
         self._script = script
 
     def _load_model(self, directory: Path) -> LoadedModel:
@@ -161,9 +156,19 @@ class EchoEngine(Engine):
 
 @pytest.fixture
 def options() -> DecodingOptions:
-    return DecodingOptions(
-        beam_size=2, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
-    )
+    return search_options(beam_size=2).decoding
+
+
+@pytest.fixture
+def add_version(repository: Path, edit_manifest: Any) -> Callable[..., Path]:
+    """Writes version 1 of the model under another number, with other facts in its manifest."""
+
+    def add(version: int, **facts: Any) -> Path:
+        folder = Path(shutil.copytree(repository / "small" / "1", repository / "small" / str(version)))
+        edit_manifest(folder, lambda manifest: manifest.update(version=version, **facts))
+        return folder
+
+    return add
 
 
 @pytest.fixture
@@ -197,3 +202,12 @@ async def make_engine(repository: Path, script: Script, metrics: Metrics) -> Asy
     script.allow(math.inf)
     for engine in engines:
         await engine.join(0)
+
+
+@pytest.fixture
+async def engine(make_engine: MakeEngine, script: Script) -> EchoEngine:
+    """Serves with one worker."""
+    engine = make_engine(EngineSettings(workers=1))
+    await engine.start()
+    script.batches.clear()
+    return engine

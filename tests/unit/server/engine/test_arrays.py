@@ -29,8 +29,7 @@ def make_arrays():
     for size in range(1, 1024):
         held = [np.empty(size, bool) for _ in range(9)]
 
-if {takes}:
-    take_small_blocks()
+take_small_blocks()
 before = heap().used
 make_arrays()
 print(heap().used - before)
@@ -51,8 +50,7 @@ def test_an_order_keeps_rows_in_the_memory_of_the_array(drawn: tuple[list[int], 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc tells what its heap holds")
-@pytest.mark.parametrize(("takes", "least", "most"), [(True, 0, 200_000), (False, 3_000_000, 4_000_000)])
-def test_small_arrays_take_nothing_more_once_all_blocks_are_taken(takes: bool, least: int, most: int) -> None:
-    command = [sys.executable, "-c", _MEASURE.format(takes=takes)]
-    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert least <= grown <= most
+def test_small_arrays_take_nothing_more_once_all_blocks_are_taken() -> None:
+    grown = int(subprocess.run([sys.executable, "-c", _MEASURE], check=True, capture_output=True, text=True).stdout)
+    # It is more than 3 MB if they are not.
+    assert 0 <= grown <= 200_000

@@ -17,28 +17,24 @@ from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
+    DrainingError,
     InvalidInputError,
+    ModelNotFoundError,
     OverloadedError,
+    UnservedLanguageError,
 )
+from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import CallerId, DecodingOptions, FinishReason, Hypothesis
-from xuanzang.server.metrics import Metrics
+from xuanzang.server.metrics import TIERS, UNSERVED_TEXTS, Metrics
 
 Script = Any
 MakeEngine = Callable[[EngineSettings], Engine]
 Translate = Callable[..., Awaitable[list[list[Hypothesis]]]]
 LABELS = {"model": "small", "version": "1"}
 SETTINGS = EngineSettings(workers=1)
-
-
-@pytest.fixture
-async def engine(make_engine: MakeEngine, script: Script) -> Engine:
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    script.batches.clear()
-    return engine
 
 
 @pytest.fixture
@@ -71,8 +67,7 @@ async def test_a_worker_that_never_rests_frees_memory_from_time_to_time(
     translate: Translate, script: Script, monkeypatch: pytest.MonkeyPatch, seconds: float, shrinks: bool
 ) -> None:
     monkeypatch.setattr(worker, "_TRIM_SECONDS", seconds)
-    [[hypothesis]] = await translate("hello world")
-    assert hypothesis.text == "hello world"
+    assert (await translate("hello world"))[0][0].text == "hello world"
     assert (script.shrunk > 0) == shrinks
 
 
@@ -116,9 +111,7 @@ async def test_a_deadline_ends_a_sentence_in_the_queue_which_is_never_started(
     assert value(metrics, "requests_waiting") == value(metrics, "requests_running") == 0
 
 
-async def test_a_deadline_ends_a_running_sentence_before_the_next_step(
-    translate: Translate, script: Script, metrics: Metrics
-) -> None:
+async def test_a_deadline_ends_a_running_sentence(translate: Translate, script: Script, metrics: Metrics) -> None:
     script.allow(0)
     with pytest.raises(DeadlineExceededError, match="was being translated"):
         await translate("hello world", deadline=time.monotonic() + 0.5)
@@ -128,12 +121,6 @@ async def test_a_deadline_ends_a_running_sentence_before_the_next_step(
     assert value(metrics, "wasted_decode_tokens_total") == 1  # the step that was under way
     assert value(metrics, "rows_retired_total", reason="deadline") == 1
     assert value(metrics, "request_failures_total", reason="deadline") == 1
-
-
-async def test_a_deadline_that_has_passed_is_told_without_work(translate: Translate, script: Script) -> None:
-    with pytest.raises(DeadlineExceededError, match="before the request came"):
-        await translate("hello", deadline=time.monotonic() - 1)
-    assert script.batches == []
 
 
 async def test_a_fault_of_a_worker_reaches_all_who_wait_and_the_worker_goes_on(
@@ -147,7 +134,7 @@ async def test_a_fault_of_a_worker_reaches_all_who_wait_and_the_worker_goes_on(
     assert (await translate("hello"))[0][0].text == "hello"
 
 
-async def test_a_fault_is_named_under_load_too(
+async def test_faults_are_named_under_load(
     make_engine: MakeEngine, script: Script, options: Any, metrics: Metrics
 ) -> None:
     engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 80, "max_batch_sentences": 1}))
@@ -248,7 +235,7 @@ async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
     assert not any(given_up)
 
 
-async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(
+async def test_an_error_of_the_only_bundle_prevents_the_start(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -259,3 +246,65 @@ async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(
     with pytest.raises(BundleError, match=r"cannot be loaded: MemoryError in the opening .*: no room"):
         await engine.start()
     assert engine.models == ()
+
+
+def shown(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"nmt_{name}", labels)
+
+
+async def test_a_started_engine_shows_its_workers_memory_and_bundles(engine: Engine, metrics: Metrics) -> None:
+    assert [shown(metrics, name) for name in ("workers", "workers_stopped", "bundles_refused")] == [1, 0, 0]
+    assert {shown(metrics, name, tier=tier) for name in ("held_places", "waiting_places") for tier in TIERS} == {0}
+    assert shown(metrics, "memory_limit_bytes") == memory_limit()
+
+
+async def test_workers_that_errors_have_ended_are_counted_and_nobody_waits_for_them(
+    make_engine: Any, metrics: Metrics, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(EngineSettings(workers=2))
+    await engine.start()
+
+    def fail(*args: object, **named: object) -> None:
+        raise ArithmeticError("a fault of the scheduler")
+
+    monkeypatch.setattr(engine._threads.scheduler, "leave", fail)
+    calls = [engine.translate(Call(texts=("hello",), model=engine.models[0], options=options)) for _ in range(20)]
+    waiting = asyncio.gather(*calls, return_exceptions=True)
+    await engine.broken.wait()
+    # As the server does then.
+    await engine.join(60)
+    assert all(isinstance(outcome, list | ArithmeticError | DrainingError) for outcome in await waiting)
+    assert shown(metrics, "workers_stopped") == 2
+
+
+LENGTHS = ("short", "medium", "long", "document")
+
+
+@pytest.mark.parametrize(
+    ("sentences", "length"), [(0, "short"), (1, "short"), (10, "medium"), (30, "long"), (200, "document")]
+)
+async def test_an_answer_is_timed_with_those_of_its_length_and_a_failure_is_not(
+    translate: Translate, metrics: Metrics, sentences: int, length: str
+) -> None:
+    with pytest.raises(DeadlineExceededError):
+        await translate("hello", deadline=0.0)
+    await translate(*["hello"] * sentences)
+    found = {each: value(metrics, "answer_duration_seconds_count", length=each) for each in LENGTHS}
+    assert found == dict.fromkeys(LENGTHS, 0) | {length: 1}
+
+
+async def test_texts_in_unserved_languages_are_counted_by_their_fate(engine: Engine, metrics: Metrics) -> None:
+    assert {shown(metrics, "unserved_texts_total", outcome=each) for each in UNSERVED_TEXTS} == {0}
+    german, chinese = "Das Wetter ist heute sehr schön.", "我有三只猫，今天天气很好。"
+
+    async def route(*texts: str, target_language: str = "", **asked: Any) -> None:
+        await engine.router.route(model="", source_language="", target_language=target_language, texts=texts, **asked)
+
+    with pytest.raises(UnservedLanguageError):
+        await route(german, chinese, german)
+    await route(chinese, pass_through_unserved=True)
+    await route(german, chinese, pass_through_unserved=True)
+    # Refused for another reason, it is not given back.
+    with pytest.raises(ModelNotFoundError):
+        await route(german, target_language="xx", pass_through_unserved=True)
+    assert [shown(metrics, "unserved_texts_total", outcome=each) for each in UNSERVED_TEXTS] == [2, 1]

@@ -16,34 +16,35 @@ from xuanzang.server.engine.hardware import flush_denormals, give_way, memory_li
 AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+QUOTA, PERIOD = "cpu/cpu.cfs_quota_us", {"cpu/cpu.cfs_period_us": "100000\n"}
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+
+
 @pytest.mark.parametrize(
-    ("quota", "cores"),
+    ("files", "cores"),
     [
-        ("max 100000\n", AFFINITY),
-        ("50000 100000\n", 1),
-        ("100000 100000\n", 1),
-        ("150000 100000\n", min(AFFINITY, 2)),
-        ("9900000 100000\n", min(AFFINITY, 99)),
-        ("nonsense", AFFINITY),
+        ({"cpu.max": "max 100000\n"}, AFFINITY),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "100000 100000\n"}, 1),
+        ({"cpu.max": "150000 100000\n"}, min(AFFINITY, 2)),
+        ({"cpu.max": "9900000 100000\n"}, min(AFFINITY, 99)),
+        ({"cpu.max": "nonsense"}, AFFINITY),
+        ({}, AFFINITY),
+        # Control groups of version 1.
+        ({QUOTA: "-1\n"} | PERIOD, AFFINITY),
+        ({QUOTA: "50000\n"} | PERIOD, 1),
+        ({QUOTA: "150000\n"} | PERIOD, min(AFFINITY, 2)),
+        ({QUOTA: "nonsense"} | PERIOD, AFFINITY),
     ],
 )
-def test_a_quota_lowers_the_cores_and_never_below_one(tmp_path: Path, quota: str, cores: int) -> None:
-    (tmp_path / "cpu.max").write_text(quota)
+def test_a_quota_lowers_the_cores_and_never_below_one(tmp_path: Path, files: dict[str, str], cores: int) -> None:
+    write(tmp_path, files)
     assert usable_cores(tmp_path) == cores
-
-
-@pytest.mark.parametrize(
-    ("quota", "cores"), [("-1\n", AFFINITY), ("50000\n", 1), ("150000\n", min(AFFINITY, 2)), ("nonsense", AFFINITY)]
-)
-def test_a_quota_of_version_1_lowers_the_cores_as_well(tmp_path: Path, quota: str, cores: int) -> None:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert usable_cores(tmp_path) == cores
-
-
-def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
-    assert usable_cores(tmp_path / "missing") == AFFINITY
 
 
 def test_a_processor_is_its_model_and_flags_and_not_its_clock(tmp_path: Path) -> None:
@@ -64,23 +65,25 @@ def test_without_affinity_as_on_macos_all_cores_count(tmp_path: Path, monkeypatc
     assert usable_cores(tmp_path / "missing") == 1
 
 
-@pytest.mark.parametrize("written", ["max\n", "nonsense", "9223372036854771712\n"])
-def test_without_a_limit_the_memory_is_the_machines(tmp_path: Path, written: str) -> None:
-    (tmp_path / "memory.max").write_text(written)
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert memory_limit(tmp_path) == memory_limit(tmp_path / "missing") == machine
+MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def test_the_limit_of_a_container_is_its_memory(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("1048576\n")
-    assert memory_limit(tmp_path) == 1_048_576
-
-
-@pytest.mark.parametrize(("written", "limit"), [("1048576\n", 1_048_576), ("9223372036854771712\n", None)])
-def test_the_limit_of_a_container_of_version_1_is_its_memory(tmp_path: Path, written: str, limit: int | None) -> None:
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(written)
-    assert memory_limit(tmp_path) == (limit or memory_limit(tmp_path / "missing"))
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"memory.max": "max\n"}, MACHINE),
+        ({"memory.max": "nonsense"}, MACHINE),
+        ({"memory.max": "9223372036854771712\n"}, MACHINE),
+        ({"memory.max": "1048576\n"}, 1_048_576),
+        ({}, MACHINE),
+        # Control groups of version 1.
+        ({"memory/memory.limit_in_bytes": "1048576\n"}, 1_048_576),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712\n"}, MACHINE),
+    ],
+)
+def test_the_memory_is_that_of_the_container_or_the_machine(tmp_path: Path, files: dict[str, str], limit: int) -> None:
+    write(tmp_path, files)
+    assert memory_limit(tmp_path) == limit
 
 
 def _smallest() -> float:

@@ -28,32 +28,24 @@ qualities = st.builds(Quality, acceptable_probability=probabilities, flags=flags
 
 
 @given(st.lists(qualities, min_size=1, max_size=6), probabilities, st.data())
-def test_a_better_sentence_never_makes_the_text_worse(
+def test_a_text_is_as_acceptable_as_its_sentences_and_has_all_their_flags(
     sentences: list[Quality], better: float, data: st.DataObject
 ) -> None:
-    place = data.draw(st.integers(0, len(sentences) - 1))
-    before = combined(sentences)
-    raised = max(better, sentences[place].acceptable_probability or 0.0)
-    sentences[place] = Quality(acceptable_probability=raised)
-    after = combined(sentences)
-    assert before
-    assert after
-    assert (after.acceptable_probability or 0.0) >= (before.acceptable_probability or 0.0)
-
-
-@given(st.lists(qualities, min_size=1, max_size=6))
-def test_a_text_is_no_likelier_acceptable_than_any_sentence_and_has_all_flags(sentences: list[Quality]) -> None:
     whole = combined(sentences)
     assert whole
     assert whole.acceptable_probability is not None
     assert all(whole.acceptable_probability <= (each.acceptable_probability or 0.0) for each in sentences)
     assert set(whole.flags) == {flag for each in sentences for flag in each.flags}
     assert combined(reversed(sentences)) == whole
-
-
-def test_text_that_was_copied_has_no_probability() -> None:
+    # A better sentence never makes the text worse.
+    place = data.draw(st.integers(0, len(sentences) - 1))
+    raised = max(better, sentences[place].acceptable_probability or 0.0)
+    sentences[place] = Quality(acceptable_probability=raised)
+    after = combined(sentences)
+    assert after
+    assert (after.acceptable_probability or 0.0) >= whole.acceptable_probability
+    # Text that was copied has no probability.
     assert combined([None, None]) is None
-    assert with_flags(None, []) == Quality()
 
 
 def test_flags_come_in_one_order_and_once() -> None:
@@ -61,6 +53,7 @@ def test_flags_come_in_one_order_and_once() -> None:
     added = with_flags(first, [QualityFlag.CUT, QualityFlag.REPETITION, QualityFlag.NAME_LOST])
     assert added.flags == (QualityFlag.REPETITION, QualityFlag.NAME_LOST, QualityFlag.CUT)
     assert added.acceptable_probability == 0.5
+    assert with_flags(None, []) == Quality()
 
 
 FLAG_LIMITS = FlagLimits(min_token_ratio=0.5, max_token_ratio=2.0, max_low_attention_share=0.5)
@@ -200,7 +193,7 @@ def test_a_strange_value_counts_no_more_than_the_strangest_of_the_fit() -> None:
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.text("a猫1 ")
 )
-def test_any_head_and_text_give_a_probability(
+def test_heads_and_texts_give_a_probability(
     weights: list[float], intercept: float, deviation: float, target: str
 ) -> None:
     features = [feature(name, deviation=deviation, weight=weights[0], square_weight=weights[1]) for name in FEATURES]

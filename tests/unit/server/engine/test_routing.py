@@ -1,41 +1,40 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
+from search_options import search_options
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.routing import language_choice, language_of, require_served, resolve, with_pivots
-from xuanzang.server.engine.types import DecodingOptions, ServedModel
+from xuanzang.server.engine.types import ServedModel
 from xuanzang.text.language_detection import LanguageChoice
 from xuanzang.text.types import Reading, TextKind
 
-OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
+OPTIONS = search_options().decoding
 
 
-def served(
-    name: str, source: str, target: str, version: int = 1, *, is_default: bool = True, needs_target: bool = False
-) -> ServedModel:
-    return ServedModel(
-        name=name,
-        version=version,
-        source_languages=tuple(source.split()),
-        target_languages=tuple(target.split()),
-        precision="int8",
-        manifest_sha256="0" * 64,
-        is_default=is_default,
-        default_options=OPTIONS,
-        max_source_length=256,
-        max_target_length=256,
-        needs_target_language=needs_target,
-    )
+def served(name: str, source: str, target: str, version: int = 1, **changes: Any) -> ServedModel:
+    fields: dict[str, Any] = {
+        "is_default": True,
+        "precision": "int8",
+        "manifest_sha256": "0" * 64,
+        "default_options": OPTIONS,
+    }
+    lengths: dict[str, Any] = {"max_source_length": 256, "max_target_length": 256}
+    languages: dict[str, Any] = {"source_languages": tuple(source.split()), "target_languages": tuple(target.split())}
+    return ServedModel(name=name, version=version, **fields | lengths | languages | changes)
 
 
 ZH_EN = served("zh-en", "zh", "en", version=2)
 ZH_EN_1 = served("zh-en", "zh", "en", version=1, is_default=False)
 HANT_EN = served("hant-en", "zh-Hant", "en")
 EN_ZH = served("en-zh", "en", "zh")
-MANY = served("en-mul", "en", "fr zh-Hans zh-Hant de", needs_target=True)
+MANY = served("en-mul", "en", "fr zh-Hans zh-Hant de", needs_target_language=True)
+OTHER = served("other", "zh", "en")
+NLLB = served("nllb", "en zh", "en zh", needs_target_language=True, needs_source_language=True)
+DE_FR = served("de-fr", "de", "fr")
 MODELS = (ZH_EN_1, ZH_EN, HANT_EN, EN_ZH)
 
 
@@ -44,53 +43,73 @@ def find(model: str = "", source: str = "", target: str = "", models: tuple[Serv
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "model"),
+    ("request_", "models", "found"),
     [
-        ("zh", "en", ZH_EN),
-        ("ZH", "EN", ZH_EN),
-        ("zh-CN", "en-GB", ZH_EN),
-        ("zh-Hans-CN", "en", ZH_EN),
-        ("zh-hant", "en", HANT_EN),
-        ("zh-Hant-TW", "en-US", HANT_EN),
-        ("en", "zh-Hans-CN", EN_ZH),
+        (("", "zh", "en"), MODELS, ZH_EN),
+        (("", "ZH", "EN"), MODELS, ZH_EN),
+        (("", "zh-CN", "en-GB"), MODELS, ZH_EN),
+        (("", "zh-Hans-CN", "en"), MODELS, ZH_EN),
+        (("", "zh-hant", "en"), MODELS, HANT_EN),
+        (("", "zh-Hant-TW", "en-US"), MODELS, HANT_EN),
+        (("", "en", "zh-Hans-CN"), MODELS, EN_ZH),
+        # A name finds the default version, and a version that one.
+        (("zh-en", "", ""), MODELS, ZH_EN),
+        (("zh-en/1", "", ""), MODELS, ZH_EN_1),
+        (("zh-en/1", "zh-CN", "en"), MODELS, ZH_EN_1),
+        # The only model needs neither name nor languages.
+        (("", "", ""), (ZH_EN,), ZH_EN),
+        (("", "", "en"), (ZH_EN_1, ZH_EN), ZH_EN),
+        # One language is enough if only one model has it.
+        (("", "", "zh"), MODELS, EN_ZH),
+        (("", "en-GB", ""), MODELS, EN_ZH),
+        (("", "", "en-US"), (ZH_EN, EN_ZH), ZH_EN),
+        (("", "zh-TW", ""), (ZH_EN, EN_ZH), ZH_EN),
+        # Among models of one and of many target languages; "zh" of one is nearer to it than "zh-Hans" of the other.
+        (("", "en", "fr"), (MANY, ZH_EN, EN_ZH, DE_FR), MANY),
+        (("", "de", "fr"), (MANY, ZH_EN, EN_ZH, DE_FR), DE_FR),
+        (("", "en", "zh"), (MANY, ZH_EN, EN_ZH, DE_FR), EN_ZH),
+        (("", "en", "zh-Hans"), (MANY, ZH_EN, EN_ZH, DE_FR), MANY),
     ],
 )
-def test_languages_find_the_model_that_fits_best(source: str, target: str, model: ServedModel) -> None:
-    assert find(source=source, target=target) == model
+def test_the_model_that_fits_best_is_found(
+    request_: tuple[str, str, str], models: tuple[ServedModel, ...], found: ServedModel
+) -> None:
+    assert find(*request_, models=models) == found
 
 
-def test_a_name_finds_the_default_version_and_a_version_that_one() -> None:
-    assert find("zh-en") == ZH_EN
-    assert find("zh-en/1") == ZH_EN_1
-    assert find("zh-en/1", source="zh-CN", target="en") == ZH_EN_1
+SERVED = "served models: en-zh, hant-en, zh-en"
+PAIRS = "served pairs: en to zh, zh to en, zh-Hant to en"
 
 
-@pytest.mark.parametrize("name", ["zh", "zh-en/3", "zh-en/", "zh-en/01", "ZH-EN", "/1"])
-def test_a_name_that_is_not_served_is_not_found_and_those_that_are_get_listed(name: str) -> None:
-    with pytest.raises(ModelNotFoundError, match="served models: en-zh, hant-en, zh-en"):
-        find(name)
-
-
-@pytest.mark.parametrize(("source", "target"), [("zh", "fr"), ("fr", "en"), ("z", "en"), ("zhx", "en"), ("zh", "zh")])
-def test_the_error_for_untranslated_languages_lists_the_served_pairs(source: str, target: str) -> None:
-    with pytest.raises(ModelNotFoundError, match="served pairs: en to zh, zh to en, zh-Hant to en"):
-        find(source=source, target=target)
-
-
-def test_the_error_of_a_model_of_many_languages_shows_how_their_codes_are_written() -> None:
-    many = dataclasses.replace(served("nllb", "en zh", "en zh", needs_target=True), needs_source_language=True)
-    with pytest.raises(ModelNotFoundError, match="zho_Hans to eng_Latn; served pairs: 2 languages to en, zh by nllb"):
-        find(source="zho_Hans", target="eng_Latn", models=(many,))
-
-
-def test_a_named_model_must_translate_the_languages() -> None:
-    with pytest.raises(ModelNotFoundError, match="no model translates en to any; served pairs: zh to en"):
-        find("zh-en", source="en")
-
-
-def test_the_only_model_needs_neither_name_nor_languages() -> None:
-    assert find(models=(ZH_EN,)) == ZH_EN
-    assert find(models=(ZH_EN_1, ZH_EN), target="en") == ZH_EN
+@pytest.mark.parametrize(
+    ("request_", "models", "message"),
+    [
+        *(((name, "", ""), MODELS, SERVED) for name in ("zh", "zh-en/3", "zh-en/", "zh-en/01", "ZH-EN", "/1")),
+        *(
+            (("", *pair), MODELS, PAIRS)
+            for pair in (("zh", "fr"), ("fr", "en"), ("z", "en"), ("zhx", "en"), ("zh", "zh"))
+        ),
+        (("", "zho_Hans", "eng_Latn"), (NLLB,), "zho_Hans to eng_Latn; served pairs: 2 languages to en, zh by nllb"),
+        (("zh-en", "en", ""), MODELS, "no model translates en to any; served pairs: zh to en"),
+        (("", "zh", "en"), (), "served models: none"),
+        # Simplified Chinese is no answer to traditional.
+        *(
+            (("", "en", f"zh-{each}"), MODELS, f"translates en to zh-{each}; ")
+            for each in ("Hant", "TW", "HK", "Hant-TW")
+        ),
+        # What is no code is answered with the one that is meant.
+        *(
+            (("", each, "en"), (ZH_EN,), f"; '{each}': did you mean 'zh'?")
+            for each in ("zh_CN", "cn", "zho", "chinese", "Chinese", "ZH_hans")
+        ),
+    ],
+)
+def test_what_is_not_served_is_refused_with_what_is(
+    request_: tuple[str, str, str], models: tuple[ServedModel, ...], message: str
+) -> None:
+    with pytest.raises(ModelNotFoundError) as refusal:
+        find(*request_, models=models)
+    assert message in str(refusal.value)
 
 
 def refused_fields(models: tuple[ServedModel, ...] = MODELS, **request: str) -> list[str]:
@@ -104,25 +123,15 @@ def test_only_languages_that_decide_among_several_models_are_asked_for_with_the_
     assert refused_fields(target="en") == ["source_language_code"]
     assert refused_fields(models=(EN_ZH, MANY), source="en") == ["target_language_code"]
     # No language would tell these two apart.
-    assert refused_fields(models=(ZH_EN, served("other", "zh", "en"))) == ["model"]
+    assert refused_fields(models=(ZH_EN, OTHER)) == ["model"]
     with pytest.raises(InvalidInputError, match=r"or model must be; served pairs: en to zh, zh to en$"):
         find(models=(ZH_EN, EN_ZH))
 
 
-def test_one_language_is_enough_if_only_one_model_has_it() -> None:
-    assert find(target="zh") == find(source="en-GB") == EN_ZH
-    assert find(models=(ZH_EN, EN_ZH), target="en-US") == find(models=(ZH_EN, EN_ZH), source="zh-TW") == ZH_EN
-
-
 def test_models_that_fit_equally_well_are_named_and_the_choice_is_the_callers() -> None:
-    with pytest.raises(InvalidInputError, match=r"model: must be set: several models.*: other, zh-en") as refusal:
-        find(source="zh", target="en", models=(*MODELS, served("other", "zh", "en")))
-    assert [violation.field for violation in refusal.value.violations] == ["model"]
-
-
-def test_without_models_nothing_is_found() -> None:
-    with pytest.raises(ModelNotFoundError, match="served models: none"):
-        find(source="zh", target="en", models=())
+    assert refused_fields((*MODELS, OTHER), source="zh", target="en") == ["model"]
+    with pytest.raises(InvalidInputError, match=r"model: must be set: several models.*: other, zh-en"):
+        find(source="zh", target="en", models=(*MODELS, OTHER))
 
 
 @pytest.mark.parametrize(
@@ -136,32 +145,15 @@ def test_the_target_language_is_the_models_that_fits_best(wanted: str, language:
 
 
 def test_a_model_that_must_know_what_to_write_asks_for_the_target_language() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        resolve((MANY, ZH_EN), model="en-mul", source_language="", target_language="")
-    [violation] = refusal.value.violations
-    assert violation.field == "target_language_code"
-    assert violation.description == "must be set: en-mul translates into de, fr, zh-Hans, zh-Hant"
+    with pytest.raises(InvalidInputError, match="must be set: en-mul translates into de, fr, zh-Hans, zh-Hant"):
+        find("en-mul", models=(MANY, ZH_EN))
+    assert refused_fields((MANY, ZH_EN), model="en-mul") == ["target_language_code"]
 
 
 def test_a_model_that_need_not_know_writes_its_first_target_language() -> None:
     model = served("zh-en", "zh", "en en-GB")
     assert resolve((model,), model="", source_language="", target_language="").target_language == "en"
     assert resolve((model,), model="", source_language="", target_language="en-gb").target_language == "en-GB"
-
-
-def test_a_pair_finds_its_model_among_those_of_one_and_of_many_target_languages() -> None:
-    models = (MANY, ZH_EN, EN_ZH, served("de-fr", "de", "fr"))
-    assert find(source="en", target="fr", models=models) == MANY
-    assert find(source="de", target="fr", models=models).name == "de-fr"
-    # "zh" of one is nearer than "zh-Hans" of the other to what was asked for, and the other way round.
-    assert find(source="en", target="zh", models=models) == EN_ZH
-    assert find(source="en", target="zh-Hans", models=models) == MANY
-
-
-@pytest.mark.parametrize("target", ["zh-Hant", "zh-TW", "zh-HK", "zh-Hant-TW"])
-def test_simplified_chinese_is_no_answer_to_traditional(target: str) -> None:
-    with pytest.raises(ModelNotFoundError, match=f"no model translates en to {target}; served pairs: en to zh"):
-        find(source="en", target=target)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +166,7 @@ def test_simplified_chinese_is_no_answer_to_traditional(target: str) -> None:
         ("", "fr", (), ""),
     ],
 )
-def test_a_text_may_be_in_any_language_of_the_models_that_fit(
-    model: str, target: str, sources: tuple[str, ...], into: str
-) -> None:
+def test_a_text_may_be_in_any_language_that_fits(model: str, target: str, sources: tuple[str, ...], into: str) -> None:
     choice = language_choice(MODELS, model=model, target_language=target)
     assert (choice.sources, choice.target) == (sources, into)
 
@@ -224,12 +214,6 @@ def test_each_text_in_an_unserved_language_is_named() -> None:
     assert second.startswith("is in another language;")
     assert (caught.value.detected, caught.value.served) == (("fr",), ("zh",))
     require_served([reading("zh")], choice)
-
-
-@pytest.mark.parametrize("wanted", ["zh_CN", "cn", "zho", "chinese", "Chinese", "ZH_hans"])
-def test_what_is_no_code_is_answered_with_the_one_that_is_meant(wanted: str) -> None:
-    with pytest.raises(ModelNotFoundError, match=f"; '{wanted}': did you mean 'zh'?"):
-        find(source=wanted, target="en", models=(ZH_EN,))
 
 
 EN_DE = served("en-de", "en", "de")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation import observation as observation_module
 from xuanzang.server.observation.callers import CallerFacts
 from xuanzang.server.observation.observation import AccessLog, Observation
+from xuanzang.server.observation.rpc_log import RpcLog
 from xuanzang.server.observation.rpc_record import RpcRecord
 
 CALLER = CallerFacts("key", "nightly", "private")
@@ -52,9 +55,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("calls", "sentences"), [(1, 1), (3, 2), (100, 1), (2, 100)])
-async def test_a_line_sums_up_the_calls_of_its_rpc(
-    tmp_path: Path, dropped: Counter, calls: int, sentences: int
-) -> None:
+async def test_a_line_sums_up_calls_of_its_rpc(tmp_path: Path, dropped: Counter, calls: int, sentences: int) -> None:
     observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
     record = ended(*(call(sentences, began_at=float(number)) for number in range(calls)))
     observation.end(record, "OK", 0, 0.5)
@@ -159,3 +160,23 @@ def test_a_log_that_is_moved_away_is_begun_anew(tmp_path: Path, dropped: Counter
     log.write([line("2")])
     found = [json.loads((tmp_path / name).read_text())["request_id"] for name in ("log.1", "log")]
     assert found == ["1", "2"]
+
+
+@pytest.mark.parametrize("what", ["rpc", "text"])
+async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    timers: list[Any] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, function: timers.append(function))
+    log = RpcLog(what)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            for _ in range(500):
+                log.write("/a.Service/Do", "RESOURCE_EXHAUSTED", 0.1)
+            log.write("/a.Service/Do", "INTERNAL", 0.1)
+            assert len(timers) == 1
+            timers.pop()()
+    codes = [(record.message, record.code, getattr(record, f"{what}s", 1)) for record in caplog.records]  # type: ignore[attr-defined]
+    refused = (what, "RESOURCE_EXHAUSTED", 1)
+    second = [*[refused] * 10, (what, "INTERNAL", 1), (f"more {what}s", "RESOURCE_EXHAUSTED", 490)]
+    assert codes == second * 2

@@ -14,6 +14,7 @@ import grpc
 import pytest
 from keyed_rpcs import KeysFile
 from prometheus_client import CollectorRegistry
+from search_options import search_options
 
 from xuanzang.server.access.authentication import Authenticator, KeyRing
 from xuanzang.server.access.keys import change_keys
@@ -29,15 +30,7 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.types import (
-    CallerId,
-    DecodingOptions,
-    FinishReason,
-    Hypothesis,
-    Route,
-    Runtime,
-    ServedModel,
-)
+from xuanzang.server.engine.types import CallerId, FinishReason, Hypothesis, Route, Runtime, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
@@ -220,9 +213,7 @@ def served_model() -> ServedModel:
         precision="float32",
         manifest_sha256="0" * 64,
         is_default=True,
-        default_options=DecodingOptions(
-            beam_size=4, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
-        ),
+        default_options=search_options().decoding,
         max_source_length=128,
         max_target_length=256,
     )
@@ -272,3 +263,10 @@ def serve(served_model: ServedModel) -> Any:
                 await rpc.stop()
 
     return start
+
+
+@pytest.fixture
+async def served(serve: Any) -> AsyncIterator[Served]:
+    """A server with the limits of the tests."""
+    async with serve() as served:
+        yield served

@@ -11,18 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from keyed_rpcs import (
-    FACES,
-    Clock,
-    Code,
-    Face,
-    KeysFile,
-    bearer,
-    code_of,
-    listing,
-    unary,
-    violations,
-)
+from keyed_rpcs import FACES, Clock, Code, Face, KeysFile, bearer, code_of, listing, unary, violations
 
 from xuanzang.server.access.keys import change_keys
 from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
@@ -55,7 +44,7 @@ async def test_only_a_right_key_is_answered(serve: Any, keys_file: KeysFile, fac
 
 
 @pytest.mark.parametrize("method", ["TranslateText", "TranslateTextProgressively", "StreamTranslateText"])
-async def test_a_caller_without_a_key_is_refused_before_it_sends_anything(
+async def test_without_a_key_one_is_refused_before_it_sends_anything(
     serve: Any, keys_file: KeysFile, method: str
 ) -> None:
     async with serve(keys_file=keys_file.path, anonymous=False) as served:
@@ -75,8 +64,8 @@ async def test_a_caller_without_a_key_is_refused_before_it_sends_anything(
 async def test_a_stream_without_a_key_is_told_so_also_while_it_sends(serve: Any, keys_file: KeysFile) -> None:
     async with serve(keys_file=keys_file.path, anonymous=False) as served:
         stream = served.channel.stream_stream(f"/{TRANSLATION_SERVICE}/StreamTranslateText")
-        # Of a hundred, a quarter ended with INTERNAL when the refusal came as the message was written.
-        codes = [await stream(iter([b""])).code() for _ in range(100)]
+        # A quarter ended with INTERNAL when the refusal came as the message was written.
+        codes = [await stream(iter([b""])).code() for _ in range(40)]
     assert set(codes) == {Code.UNAUTHENTICATED}
 
 
@@ -121,9 +110,8 @@ async def test_a_wrong_key_does_not_become_anonymous(serve: Any, keys_file: Keys
         assert code_of(await unary(served, bearer("xz_a_b"))) is Code.UNAUTHENTICATED
 
 
-async def test_without_a_keys_file_the_header_is_left_alone(serve: Any) -> None:
-    async with serve() as served:
-        assert code_of(await unary(served, (("authorization", "Basic dTpw"),))) is Code.OK
+async def test_without_a_keys_file_the_header_is_left_alone(served: Any) -> None:
+    assert code_of(await unary(served, (("authorization", "Basic dTpw"),))) is Code.OK
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -140,15 +128,13 @@ async def test_the_key_is_the_caller_whatever_it_calls_itself(serve: Any, keys_f
 
 
 @pytest.mark.parametrize("face", FACES)
-async def test_a_model_that_the_key_does_not_allow_is_denied_by_field(
-    serve: Any, keys_file: KeysFile, face: Face
-) -> None:
+async def test_a_model_that_no_key_allows_is_denied_by_field(serve: Any, keys_file: KeysFile, face: Face) -> None:
     key = keys_file.add(models=["large", "tiny/2"])
     async with serve(keys_file=keys_file.path) as served:
         status = await face(served, bearer(key))
         assert code_of(status) is Code.PERMISSION_DENIED
         assert violations(status) == {
-            "settings.model": "tiny/1 is not allowed with this API key; allowed: large, tiny/2",
+            "settings.model": "tiny/1 is not allowed with this API key; allowed: large, tiny/2"
         }
         models = await served.stub.ListModels(pb.ListModelsRequest(), metadata=bearer(key))
         assert list(models.models) == []
@@ -237,7 +223,7 @@ class CountedHmac:
         return hmac.compare_digest(one, other)
 
 
-async def test_the_work_for_a_refused_key_is_that_for_a_right_one(
+async def test_refused_keys_cost_the_work_of_right_ones(
     serve: Any, keys_file: KeysFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from xuanzang.server.access import keys

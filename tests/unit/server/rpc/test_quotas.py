@@ -74,9 +74,7 @@ async def test_characters_over_quota_pass_exactly_after_the_delay(serve: Any, ke
         assert served.value("nmt_key_characters_total", key=entry.id) == 65
 
 
-async def test_the_longer_delay_of_two_quotas_counts_and_a_refusal_costs_nothing(
-    serve: Any, keys_file: KeysFile
-) -> None:
+async def test_the_longer_delay_of_two_quotas_counts_and_refusals_are_free(serve: Any, keys_file: KeysFile) -> None:
     key, clock = keys_file.add(requests_per_minute=2, characters_per_minute=60), Clock()
     async with serve(keys_file=keys_file.path, clock=clock) as served:
         await unary(served, bearer(key), "x" * 60)

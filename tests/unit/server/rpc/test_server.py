@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from xuanzang.server.access.tls import TLSFiles
+from xuanzang.server.access.tls import CertificateError, TLSFiles, check_certificate
 from xuanzang.server.probe import is_serving
 from xuanzang.server.rpc.services.health import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.watched_files import reload_changed
@@ -37,14 +38,13 @@ async def test_health_of_an_unknown_service_is_not_found(serve: Any) -> None:
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_watcher_does_not_delay_the_stop(serve: Any) -> None:
-    async with serve() as served:
-        stub = health_pb2_grpc.HealthStub(served.channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest())
-        await watch.read()
-        await served.rpc.close()
-        await served.rpc.join()
-        assert await served.rpc.stop() == 0
+async def test_a_watcher_does_not_delay_the_stop(served: Any) -> None:
+    stub = health_pb2_grpc.HealthStub(served.channel)
+    watch = stub.Watch(health_pb2.HealthCheckRequest())
+    await watch.read()
+    await served.rpc.close()
+    await served.rpc.join()
+    assert await served.rpc.stop() == 0
 
 
 async def test_an_rpc_that_arrives_during_the_stop_is_refused_not_cancelled(serve: Any) -> None:
@@ -84,7 +84,7 @@ async def test_a_message_over_the_limit_is_refused(serve: Any) -> None:
 
 
 async def test_an_old_connection_is_closed_once_its_rpcs_are_done(serve: Any) -> None:
-    async with serve(connection_age_seconds=3) as served:
+    async with serve(connection_age_seconds=1) as served:
         held = served.engine.hold("a")
         call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
         await served.engine.until(served.engine.running, {"a"})
@@ -98,7 +98,7 @@ async def test_an_old_connection_is_closed_once_its_rpcs_are_done(serve: Any) ->
 async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: Any) -> None:
     async with serve() as served:
         with pytest.raises(OSError, match=f"cannot serve on 127.0.0.1:{served.rpc.port}"):
-            await _enter(serve(address=f"127.0.0.1:{served.rpc.port}"))
+            await serve(address=f"127.0.0.1:{served.rpc.port}").__aenter__()
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def tls(authority: trustme.CA, tmp_path: Path) -> TLSFiles:
     return files
 
 
-async def test_new_files_are_shown_to_new_connections_and_old_connections_stay(
+async def test_new_connections_see_new_files_and_old_ones_stay(
     serve: Any, tls: TLSFiles, authority: trustme.CA
 ) -> None:
     def replace(issuer: trustme.CA, name: str) -> None:
@@ -166,7 +166,7 @@ async def test_authorities_of_clients_are_reloaded(serve: Any, tls: TLSFiles, au
 
 
 @pytest.mark.parametrize("damaged", ["certificate", "key", "client_ca"])
-async def test_files_that_do_not_go_together_change_nothing(
+async def test_files_that_do_not_match_change_nothing(
     serve: Any, tls: TLSFiles, authority: trustme.CA, damaged: str
 ) -> None:
     async with serve(tls=tls) as served:
@@ -202,6 +202,42 @@ async def test_the_probe_connects_over_tls_with_the_servers_certificate(serve: A
         assert not await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
 
 
-async def _enter(manager: Any) -> None:
-    async with manager:
-        pass
+NOW = datetime.now(UTC)
+
+
+def written(folder: Path, *, not_before: datetime, not_after: datetime) -> tuple[Path, Path]:
+    issued = trustme.CA().issue_cert("translate.example.com", not_before=not_before, not_after=not_after)
+    certificate, key = folder / "chain.pem", folder / "key.pem"
+    certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(key)
+    return certificate, key
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "reason"), [(-9, -1, "certificate has expired"), (1, 9, "certificate is not yet valid")]
+)
+def test_a_certificate_that_is_not_valid_today_is_refused(tmp_path: Path, begin: int, end: int, reason: str) -> None:
+    files = written(tmp_path, not_before=NOW + timedelta(days=begin), not_after=NOW + timedelta(days=end))
+    with pytest.raises(CertificateError, match=f"chain.pem: {reason}"):
+        check_certificate(*files)
+
+
+@pytest.mark.parametrize(("days", "warnings"), [(3, 1), (300, 0)])
+def test_an_early_end_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, warnings: int) -> None:
+    check_certificate(*written(tmp_path, not_before=NOW - timedelta(days=1), not_after=NOW + timedelta(days=days)))
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * warnings
+
+
+def test_the_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    certificate, _ = written(tmp_path, not_before=NOW, not_after=NOW + timedelta(days=9))
+    _, key = written(tmp_path / "other", not_before=NOW, not_after=NOW + timedelta(days=9))
+    with pytest.raises(CertificateError, match=r"key\.pem"):
+        check_certificate(certificate, key)
+
+
+def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    junk = tmp_path / "junk.pem"
+    junk.write_text("junk")
+    with pytest.raises(CertificateError, match=r"junk\.pem"):
+        check_certificate(junk, junk)

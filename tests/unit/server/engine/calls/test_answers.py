@@ -11,13 +11,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from search_options import search_options
 
-from xuanzang.server.engine.calls.answers import (
-    AnswerCache,
-    AnsweredSearches,
-    AnswerKey,
-    _size_of,
-)
+from xuanzang.server.engine.calls.answers import AnswerCache, AnsweredSearches, AnswerKey, _size_of
 from xuanzang.server.engine.calls.jobs import SentenceListener
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceRenderer, SentenceResult
 from xuanzang.server.engine.decoding.hypotheses import (
@@ -30,13 +26,11 @@ from xuanzang.server.engine.decoding.hypotheses import (
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import CallContext, SentenceTimeline
 from xuanzang.server.engine.threads import CallerThreads
-from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions, FinishReason, SamplingOptions
+from xuanzang.server.engine.types import NO_CALLER, CallerId, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 
-DECODING = DecodingOptions(
-    beam_size=4, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
-)
-OPTIONS = SearchOptions(decoding=DECODING, max_target_length=64)
+OPTIONS = search_options(max_target_length=64)
+DECODING = OPTIONS.decoding
 TIMELINE = SentenceTimeline(queued_at=0, taken_at=0, encoded_at=0, finished_at=0, worker=0, batch_size=1, steps=1)
 
 
@@ -100,7 +94,7 @@ def test_an_equal_sentence_gets_the_kept_answer_and_others_do_not(model: LoadedM
 
 
 @pytest.mark.parametrize(("is_shared", "is_found"), [(False, False), (True, True)])
-def test_callers_share_answers_only_if_the_operator_says_so(
+def test_callers_share_answers_only_if_told(
     model: LoadedModel, metrics: Metrics, *, is_shared: bool, is_found: bool
 ) -> None:
     cache = AnswerCache(100_000, metrics.server, is_shared=is_shared)
@@ -117,9 +111,7 @@ def test_draws_and_recorded_searches_have_no_key(model: LoadedModel, metrics: Me
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 30), max_size=200), st.integers(2, 12))
-def test_the_answers_used_last_are_kept_within_the_bytes(
-    model: LoadedModel, metrics: Metrics, used: list[int], room: int
-) -> None:
+def test_the_answers_used_last_are_kept(model: LoadedModel, metrics: Metrics, used: list[int], room: int) -> None:
     caller = Caller(model)
     each = _size_of(key_of(AnswerCache(1, metrics.server), caller, 0), found(0))
     cache = AnswerCache(room * each, metrics.server)
@@ -285,9 +277,7 @@ async def test_a_listener_hears_of_each_sentence_by_its_own_position(ask: Ask) -
 
 
 @pytest.mark.parametrize("has_details", [False, True])
-def test_the_bytes_counted_are_about_those_allocated(
-    model: LoadedModel, metrics: Metrics, *, has_details: bool
-) -> None:
+def test_the_bytes_counted_are_those_allocated(model: LoadedModel, metrics: Metrics, *, has_details: bool) -> None:
     rng = random.Random(5)
     cache, caller = AnswerCache(1 << 40, metrics.server), Caller(model)
     tracemalloc.start()

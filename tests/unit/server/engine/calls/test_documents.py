@@ -92,7 +92,7 @@ def plain(split: SplitDocument, remaining: Iterator[Sequence[Hypothesis]], codec
 
 @settings(max_examples=500)
 @given(st.integers(0, 10**9), st.sampled_from(FORMATS), st.booleans())
-def test_well_formed_content_keeps_every_tag_and_the_plain_translation(
+def test_content_keeps_every_tag_and_the_plain_translation(
     seed: int, content_format: ContentFormat, spaced: bool
 ) -> None:
     content = fragment(seed)
@@ -139,7 +139,7 @@ def tag_tokens(content: str) -> list[str]:
         ("<p>1.</p><pre>狗</pre>", [], "<p>1.</p><pre>狗</pre>"),
     ],
 )
-def test_tags_are_around_the_words_that_come_from_theirs(
+def test_tags_are_around_words_that_come_from_theirs(
     content: str, words: Sequence[tuple[str, str]], expected: str
 ) -> None:
     codec = cast("TextCodec", RandomCodec())

@@ -60,7 +60,7 @@ def test_protected_texts_are_in_the_source_already(codec: TextCodec, *, in_sourc
     assert required(terms) == (False, True)
 
 
-def test_a_term_that_the_source_vocabulary_lacks_is_required_at_once(
+def test_a_term_that_the_source_cannot_hold_is_required_at_once(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(codec, "can_read", lambda text: text != "tiger")

@@ -33,7 +33,7 @@ def test_a_token_is_forbidden_just_when_it_would_repeat_an_ngram(tokens: list[in
 
 
 @given(tokens=TOKENS, sequences=st.lists(st.lists(st.integers(3, 6), min_size=1, max_size=3).map(tuple), max_size=4))
-def test_a_token_is_forbidden_just_when_it_would_complete_a_suppressed_sequence(
+def test_a_token_is_forbidden_just_where_it_ends_a_suppressed_sequence(
     tokens: list[int], sequences: list[tuple[int, ...]]
 ) -> None:
     found = forbidden(search_options(suppressed_sequences=tuple(sequences)), tokens)
@@ -59,7 +59,7 @@ def test_a_prefix_is_forced_token_by_token_and_frees_the_rest() -> None:
         min_size=1,
     )
 )
-def test_stacked_edits_change_what_they_name_and_nothing_else(
+def test_stacked_edits_change_what_they_name_alone(
     edits: dict[tuple[int, int], dict[int, LogitEdit]],
 ) -> None:
     stacked = stack(edits, batch=3, beam=2)

@@ -76,10 +76,7 @@ class Sentences:
 @settings(max_examples=25)
 @given(first=SENTENCES, second=SENTENCES, beam_size=st.integers(1, 6), seed=st.integers(0, 10**6))
 def test_a_choice_does_not_depend_on_the_sentences_beside_it(
-    first: list[PhraseAutomaton],
-    second: list[PhraseAutomaton],
-    beam_size: int,
-    seed: int,
+    first: list[PhraseAutomaton], second: list[PhraseAutomaton], beam_size: int, seed: int
 ) -> None:
     pair = Sentences(beam_size, seed=seed)
     pair.rebuild([], first)

@@ -23,23 +23,6 @@ MakeEngine = Callable[[EngineSettings], Engine]
 SETTINGS = EngineSettings(workers=1)
 
 
-@pytest.fixture
-async def engine(make_engine: MakeEngine) -> Engine:
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    return engine
-
-
-@pytest.fixture
-def add_version(repository: Path, edit_manifest: Any) -> Callable[[int], Path]:
-    def add(version: int) -> Path:
-        folder = Path(shutil.copytree(repository / "small" / "1", repository / "small" / str(version)))
-        edit_manifest(folder, lambda manifest: manifest.update(version=version))
-        return folder
-
-    return add
-
-
 def versions(engine: Engine) -> list[tuple[int, bool]]:
     return [(model.version, model.is_default) for model in engine.models]
 
@@ -53,9 +36,7 @@ async def until_only_newest(engine: Engine) -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_state_of_a_version_that_is_being_loaded_is_told(
-    engine: Engine, script: Script, add_version: Any
-) -> None:
+async def test_the_state_of_a_version_in_loading_is_told(engine: Engine, script: Script, add_version: Any) -> None:
     add_version(2)
     script.allow(0)
     loading = asyncio.create_task(engine.live.load("small", 2))
@@ -94,7 +75,7 @@ async def test_a_version_retires_until_its_last_call_is_answered(
     assert (await states(engine))[1] is ModelState.UNLOADED
 
 
-async def test_the_calls_of_progressive_translations_keep_their_model(
+async def test_progressive_translations_keep_their_model(
     engine: Engine, add_version: Any, options: DecodingOptions
 ) -> None:
     add_version(2)
@@ -127,7 +108,7 @@ async def test_the_series_of_an_unloaded_version_are_gone(engine: Engine, add_ve
     assert metrics.registry.get_sample_value("nmt_model_changes_total", {"change": "unloaded"}) == 1
 
 
-async def test_a_changed_bundle_takes_the_place_of_the_one_that_was_loaded(
+async def test_a_changed_bundle_replaces_the_one_that_was_loaded(
     engine: Engine, repository: Path, edit_manifest: Any
 ) -> None:
     [before] = engine.models
@@ -144,9 +125,7 @@ async def test_a_bundle_that_has_not_changed_is_not_loaded_again(engine: Engine,
     assert len(script.batches) == batches
 
 
-async def test_a_pinned_version_that_is_gone_from_the_folder_stays(
-    engine: Engine, repository: Path, add_version: Any
-) -> None:
+async def test_a_pinned_version_whose_folder_is_gone_stays(engine: Engine, repository: Path, add_version: Any) -> None:
     add_version(2)
     await engine.promoter.pin("small", 1)
     shutil.rmtree(repository / "small" / "1")

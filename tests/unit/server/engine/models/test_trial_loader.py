@@ -53,7 +53,7 @@ async def test_a_sound_bundle_is_not_refused_and_remembered(directory: Path, tmp
     assert tried(tmp_path).entries() == [tried(tmp_path).entry_of(manifest_digest(directory))]
 
 
-async def test_a_remembered_bundle_is_not_tried_again(
+async def test_a_known_bundle_is_not_tried_again(
     directory: Path, tmp_path: Path, behave: Callable[[str], None]
 ) -> None:
     tried(tmp_path).add([tried(tmp_path).entry_of(manifest_digest(directory))])
@@ -62,9 +62,7 @@ async def test_a_remembered_bundle_is_not_tried_again(
     assert list(await TrialLoader(SETTINGS, known=tried(tmp_path, "cuda")).refusals([directory])) == [directory]
 
 
-async def test_a_model_that_rests_may_be_loaded_after_a_trial_that_is_held_once(
-    directory: Path, behave: Callable[[str], None]
-) -> None:
+async def test_a_model_that_rests_may_be_loaded_after_one_trial(directory: Path, behave: Callable[[str], None]) -> None:
     model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
     loader = TrialLoader(SETTINGS)
     behave("print(json.dumps(['it is refused']), flush=True)\n")
@@ -77,7 +75,7 @@ async def test_a_model_that_rests_may_be_loaded_after_a_trial_that_is_held_once(
     await loader.require(model)
 
 
-async def test_the_trial_of_another_bundle_does_not_count_for_a_model_that_rests(
+async def test_a_trial_of_another_bundle_does_not_count_for_a_model(
     directory: Path, behave: Callable[[str], None]
 ) -> None:
     model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
@@ -143,7 +141,7 @@ async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Ca
     assert priorities == [str(min(own + 10, 19)), str(own)]
 
 
-async def test_a_bundle_that_takes_too_long_is_refused_and_its_process_ended(
+async def test_a_bundle_that_takes_too_long_ends_with_its_process(
     tmp_path: Path, behave: Callable[[str], None]
 ) -> None:
     behave(f"open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
@@ -153,9 +151,7 @@ async def test_a_bundle_that_takes_too_long_is_refused_and_its_process_ended(
         os.kill(int((tmp_path / "id").read_text()), 0)
 
 
-async def test_a_server_that_is_stopped_meanwhile_ends_the_process(
-    tmp_path: Path, behave: Callable[[str], None]
-) -> None:
+async def test_a_server_that_stops_meanwhile_ends_the_process(tmp_path: Path, behave: Callable[[str], None]) -> None:
     os.mkfifo(tmp_path / "id")
     behave(f"open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
     trial = asyncio.ensure_future(TrialLoader(SETTINGS).refusals([Path("a")]))

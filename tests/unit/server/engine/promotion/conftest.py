@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,18 +32,6 @@ def golden_sets(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "small.tsv").write_text("".join(f"{text}\t{text}\n" for text in GOLDEN), encoding="utf-8")
     return folder
-
-
-@pytest.fixture
-def add_version(repository: Path, edit_manifest: Any) -> Callable[..., Path]:
-    """Writes version 1 under another number, with other facts in its manifest."""
-
-    def add(version: int, **facts: Any) -> Path:
-        folder = Path(shutil.copytree(repository / "small" / "1", repository / "small" / str(version)))
-        edit_manifest(folder, lambda manifest: manifest.update(version=version, **facts))
-        return folder
-
-    return add
 
 
 @pytest.fixture

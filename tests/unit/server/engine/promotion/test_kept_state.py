@@ -34,6 +34,12 @@ def live_version(engine: Engine) -> int:
     return engine.router.resolve(model="small", source_language="", target_language="").model.version
 
 
+def kept_of(repository: Path) -> dict[str, Any]:
+    """Return what is kept of the model."""
+    kept: dict[str, Any] = json.loads((repository / FILE).read_text())["models"]["small"]
+    return kept
+
+
 @pytest.fixture
 def restart(make_engine: Any, golden_sets: Path) -> Restart:
     """Ends an engine, if there is one, and starts the next: `await restart(engine, promotion="direct")`."""
@@ -77,9 +83,7 @@ async def test_a_pin_whose_version_is_gone_ends_with_a_warning(
     assert "a pinned version is gone, so the pin has ended" in caplog.messages
 
 
-async def test_versions_that_came_while_the_server_was_down_join_as_if_loaded_now(
-    restart: Restart, add_version: Any
-) -> None:
+async def test_versions_that_came_while_it_was_down_join_as_if_loaded_now(restart: Restart, add_version: Any) -> None:
     add_version(2)
     add_version(5)
     first = await restart(promotion="direct")
@@ -118,9 +122,7 @@ async def test_another_bundle_under_the_number_of_the_live_version_is_not_live(
     assert second.live.catalog.find("small", 3) is not None
 
 
-async def test_what_the_gate_refused_is_not_judged_again_after_a_restart(
-    restart: Restart, add_version: Any, script: Any
-) -> None:
+async def test_what_the_gate_refused_stays_so_after_a_restart(restart: Restart, add_version: Any, script: Any) -> None:
     script.worse_versions = (2,)
     add_version(2)
     first = await restart()
@@ -157,11 +159,11 @@ async def test_a_damaged_file_is_named_and_set_aside(
     engine = await restart()
     assert live_version(engine) == 1
     assert (repository / f"{FILE}.damaged").read_bytes() == content
-    [record] = [each for each in caplog.records if each.levelno == logging.ERROR]
-    assert record.message == "the state of promotion is damaged and not used"
-    assert getattr(record, "reason").startswith("it")  # noqa: B009 - unknown to the type of a record
+    [record] = [vars(each) for each in caplog.records if each.levelno == logging.ERROR]
+    assert record["message"] == "the state of promotion is damaged and not used"
+    assert record["reason"].startswith("it")
     await engine.promoter.settle()
-    assert json.loads((repository / FILE).read_text())["models"]["small"]["live"] == 1
+    assert kept_of(repository)["live"] == 1
 
 
 async def test_a_server_that_decides_nothing_writes_nothing(restart: Restart, repository: Path) -> None:
@@ -170,7 +172,16 @@ async def test_a_server_that_decides_nothing_writes_nothing(restart: Restart, re
     assert not (repository / FILE).exists()
 
 
-async def test_a_folder_that_cannot_be_written_is_named_in_the_log_and_read(
+async def refused(engine: Engine, reason: str, *changes: Any) -> None:
+    """Expect of each change that it is refused, and that nothing has changed."""
+    before = engine.live.catalog
+    for change in changes:
+        with pytest.raises(ModelStateError, match=f"nothing has changed: .* {reason}"):
+            await change
+        assert engine.live.catalog is before
+
+
+async def test_of_a_folder_that_cannot_be_written_the_state_is_read_and_commands_are_refused(
     restart: Restart, add_version: Any, repository: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
     add_version(2)
@@ -178,43 +189,22 @@ async def test_a_folder_that_cannot_be_written_is_named_in_the_log_and_read(
     await first.promoter.force("small", 2, reason="a test")
     await first.join(5)
     kept = (repository / FILE).read_bytes()
-    # Root may write everywhere, so a mode would not do.
-    monkeypatch.setattr("os.access", lambda *_: False)
-    second = await restart()
-    assert "promotions are lost at the end of the process, and pins refused" in caplog.messages
-    assert live_version(second) == 2
-    await second.promoter.settle()
-    assert (repository / FILE).read_bytes() == kept
-
-
-async def test_a_command_on_a_folder_that_cannot_be_written_is_refused_until_it_can(
-    restart: Restart, add_version: Any, repository: Path, monkeypatch: Any
-) -> None:
-    add_version(2)
-    first = await restart()
-    await first.promoter.force("small", 2, reason="a test")
-    await first.join(5)
-    kept = (repository / FILE).read_bytes()
     with monkeypatch.context() as read_only:
+        # Root may write everywhere, so a mode would not do.
         read_only.setattr("os.access", lambda *_: False)
         second = await restart()
+        assert "promotions are lost at the end of the process, and pins refused" in caplog.messages
+        assert live_version(second) == 2
         # That no version is pinned is what the next start has, too.
-        await second.promoter.pin("small", None)
-        before = second.live.catalog
-        changes: tuple[Callable[[], Any], ...] = (
-            lambda: second.promoter.pin("small", 1),
-            lambda: second.promoter.pin("small", 2),
-            lambda: second.promoter.promote("small", 1),
-            lambda: second.promoter.force("small", 1, reason="x"),
-            lambda: second.promoter.roll_back("small"),
-        )
-        for change in changes:
-            with pytest.raises(ModelStateError, match=r"nothing has changed: .* is read-only; .* --promotion-state"):
-                await change()
-            assert second.live.catalog is before
+        promoter = second.promoter
+        await promoter.pin("small", None)
+        moves = promoter.promote("small", 1), promoter.force("small", 1, reason="x"), promoter.roll_back("small")
+        pins = (promoter.pin("small", version) for version in (1, 2))
+        await refused(second, "is read-only; .* --promotion-state", *pins, *moves)
+        await promoter.settle()
         assert (repository / FILE).read_bytes() == kept
-    await second.promoter.pin("small", 1)
-    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 1
+    await promoter.pin("small", 1)
+    assert kept_of(repository)["pinned"] == 1
 
 
 async def test_the_gate_lets_versions_through_on_a_folder_that_cannot_be_written(
@@ -242,45 +232,26 @@ async def test_a_chosen_file_keeps_pins_although_the_folder_of_the_models_is_rea
     assert not (repository / FILE).exists()
 
 
-@pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Fill the disk, or make room: `full_disk(True)`."""
-    sync = os.fsync
-
-    def fill(full: bool) -> None:
-        def fsync(descriptor: int) -> None:
-            if full:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            sync(descriptor)
-
-        monkeypatch.setattr("os.fsync", fsync)
-
-    return fill
-
-
 async def test_a_change_that_cannot_be_kept_is_refused_and_changes_nothing(
-    restart: Restart, add_version: Any, repository: Path, full_disk: Callable[[bool], None]
+    restart: Restart, add_version: Any, repository: Path, monkeypatch: Any
 ) -> None:
     add_version(2)
     engine = await restart()
     await engine.promoter.force("small", 2, reason="a test")
     kept = (repository / FILE).read_bytes()
-    before = engine.live.catalog
-    full_disk(True)
-    changes: tuple[Callable[[], Any], ...] = (
-        lambda: engine.promoter.pin("small", 1),
-        lambda: engine.promoter.force("small", 1, reason="x"),
-        lambda: engine.promoter.roll_back("small"),
-    )
-    for change in changes:
-        with pytest.raises(ModelStateError, match=r"nothing has changed: .* No space left on device"):
-            await change()
-        assert engine.live.catalog is before
-    assert (repository / FILE).read_bytes() == kept
-    assert not list(await asyncio.to_thread(repository.glob, "..*"))
-    full_disk(False)
-    await engine.promoter.pin("small", 1)
-    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 1
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    promoter = engine.promoter
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr("os.fsync", fsync)
+        changes = promoter.pin("small", 1), promoter.force("small", 1, reason="x"), promoter.roll_back("small")
+        await refused(engine, "No space left on device", *changes)
+        assert (repository / FILE).read_bytes() == kept
+        assert not list(await asyncio.to_thread(repository.glob, "..*"))
+    await promoter.pin("small", 1)
+    assert kept_of(repository)["pinned"] == 1
 
 
 async def test_what_servers_of_one_folder_decide_holds_for_all_of_them(restart: Restart, add_version: Any) -> None:
@@ -339,19 +310,17 @@ async def test_a_decision_about_a_version_that_is_not_loaded_here_yet_waits_for_
     assert (live_version(behind), behind.live.catalog.pins) == (1, {})
     # What it decides about other things takes nothing from the other server's decision.
     await behind.promoter.settle()
-    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 2
+    assert kept_of(repository)["pinned"] == 2
     await behind.live.load("small", 3)
     await behind.live.load("small", 2)
     assert (live_version(behind), behind.live.catalog.pins) == (2, {"small": 2})
     await behind.promoter.settle()
-    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 2
+    assert kept_of(repository)["pinned"] == 2
     await behind.join(5)
     await ahead.join(5)
 
 
-async def test_an_impatient_caller_leaves_no_half_of_a_change(
-    restart: Restart, add_version: Any, repository: Path
-) -> None:
+async def test_an_impatient_caller_leaves_no_half_change(restart: Restart, add_version: Any, repository: Path) -> None:
     add_version(2)
     engine = await restart()
     impatient = asyncio.create_task(engine.promoter.force("small", 2, reason="a test"))
@@ -360,7 +329,7 @@ async def test_an_impatient_caller_leaves_no_half_of_a_change(
     with pytest.raises(asyncio.CancelledError):
         await impatient
     await engine.promoter.settle()
-    assert live_version(engine) == json.loads((repository / FILE).read_text())["models"]["small"]["live"]
+    assert live_version(engine) == kept_of(repository)["live"]
 
 
 def test_what_killed_writers_have_left_is_removed_and_what_is_being_written_is_not(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,14 @@ from xuanzang.server.engine.errors import ModelNotFoundError, ModelStateError, N
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion import promoter
-from xuanzang.server.engine.promotion.gate import Evaluation, Judge
+from xuanzang.server.engine.promotion.gate import (
+    MAX_BYTES,
+    MAX_CHARACTERS,
+    MAX_PAIRS,
+    Evaluation,
+    Judge,
+    read_golden_set,
+)
 from xuanzang.server.metrics import Metrics
 
 Script = Any
@@ -56,23 +65,16 @@ async def test_a_version_that_translates_as_well_goes_live(start: Start, metrics
         assert promotions(metrics) == {"promoted": 1}
 
 
-async def test_a_version_that_translates_worse_is_refused_with_both_numbers(
-    start: Start, script: Script, metrics: Metrics
-) -> None:
+async def test_a_worse_version_is_refused_with_both_numbers(start: Start, script: Script, metrics: Metrics) -> None:
     script.worse_versions = (2,)
     async with start(gate_min_exact_match=0.9) as engine:
         with pytest.raises(ModelStateError) as refusal:
             await engine.promoter.promote("small", 2)
-        message = str(refusal.value)
-        assert message.startswith("small/2 may not go live: golden_set_chrf is ")
-        for bound in (
-            "the minimum is 99",
-            "agreement_chrf is ",
-            "the minimum is 50",
-            "agreement_exact_match is 0",
-            "the minimum is 0.9",
-        ):
-            assert bound in message
+        assert re.fullmatch(
+            r"small/2 may not go live: golden_set_chrf is .* minimum is 99.*agreement_chrf is .* minimum is 50.*"
+            r"agreement_exact_match is 0.* minimum is 0\.9.*",
+            str(refusal.value),
+        )
         assert live_version(engine) == 1
         assert engine.promoter.refusals("small", 2)[0].startswith("golden_set_chrf")
         assert promotions(metrics) == {"refused": 1}
@@ -92,39 +94,28 @@ async def test_the_gate_counts_in_no_metric_of_requests(start: Start, metrics: M
 
 
 async def test_a_certificate_that_loses_too_much_or_says_nothing_is_refused(
-    start: Start, repository: Path, edit_manifest: Any, list_files: Any
+    start: Start, repository: Path, relist: Any
 ) -> None:
     path = repository / "small" / "1" / "certificate.json"
     stated = json.loads(path.read_text())
     async with start() as engine:
-        for quality, reason, *agreement in (
-            ({}, "it was exported without pairs", {"chrf": 98.5}),
-            (
-                {"torch_float32": {"chrf": 50}, "onnx_float32": {"chrf": 45}},
-                "certified_chrf_loss is 5, the maximum is 1",
-            ),
-            ({"torch_float32": {"chrf": math.inf}, "onnx_float32": {"chrf": 45}}, "certificate.json states no quality"),
-            ({}, "certificate.json states no quality"),
+        for quality, agreement, reason in (
+            ((), {"chrf": 98.5}, "it was exported without pairs"),
+            ((50, 45), {}, "certified_chrf_loss is 5, the maximum is 1"),
+            ((math.inf, 45), {}, "certificate.json states no quality"),
+            ((), {}, "certificate.json states no quality"),
         ):
             folder = repository / "small" / "2"
-            (folder / "certificate.json").write_text(
-                json.dumps(stated | {"quality": quality, "agreement": dict(*agreement)})
-            )
-            edit_manifest(folder, lambda manifest, folder=folder: list_files(manifest, folder))
+            scores = {f"{kind}_float32": {"chrf": chrf} for kind, chrf in zip(("torch", "onnx"), quality, strict=False)}
+            certificate = json.dumps(stated | {"quality": scores, "agreement": agreement})
+            (folder / "certificate.json").write_text(certificate)
+            relist(folder)
             await engine.live.load("small", 2)
             with pytest.raises(ModelStateError, match=reason):
                 await engine.promoter.promote("small", 2)
         (folder / "certificate.json").write_text(json.dumps(stated))
         with pytest.raises(ModelStateError, match=r"certificate\.json was changed after the bundle was loaded"):
             await engine.promoter.promote("small", 2)
-
-
-async def test_a_version_that_can_do_less_is_refused(start: Start, add_version: Any) -> None:
-    async with start() as engine:
-        add_version(3, source_language_codes=["en"])
-        await engine.live.load("small", 3)
-        with pytest.raises(ModelStateError, match="source_languages lack zh, which the live version has"):
-            await engine.promoter.promote("small", 3)
 
 
 async def test_a_version_goes_live_in_spite_of_the_gate_by_force_and_the_reason_is_logged(
@@ -164,15 +155,13 @@ async def test_a_pin_keeps_every_other_version_from_going_live(start: Start) -> 
     async with start() as engine:
         await engine.promoter.promote("small", 2)
         await engine.promoter.pin("small", 2)
-        with pytest.raises(ModelStateError, match="small/2 is pinned; unpin small first"):
-            await engine.promoter.force("small", 1, reason="x")
-        with pytest.raises(ModelStateError, match="small/2 is pinned; unpin small first"):
-            await engine.promoter.roll_back("small")
-        with pytest.raises(ModelStateError, match="small/2 is pinned"):
-            await engine.promoter.promote("small", 1)
+        forced, back = engine.promoter.force("small", 1, reason="x"), engine.promoter.roll_back("small")
+        for change in (forced, back, engine.promoter.promote("small", 1)):
+            with pytest.raises(ModelStateError, match="small/2 is pinned"):
+                await change
 
 
-async def test_what_cannot_be_promoted_is_told(start: Start, golden_sets: Path) -> None:
+async def test_what_cannot_be_promoted_is_told(start: Start, golden_sets: Path, add_version: Any) -> None:
     async with start() as engine:
         with pytest.raises(ModelStateError, match="small/1 is live already"):
             await engine.promoter.promote("small", 1)
@@ -180,6 +169,10 @@ async def test_what_cannot_be_promoted_is_told(start: Start, golden_sets: Path) 
             await engine.promoter.promote("small", 3)
         with pytest.raises(ModelNotFoundError, match="no version of other is loaded"):
             await engine.promoter.roll_back("other")
+        add_version(4, source_language_codes=["en"])
+        await engine.live.load("small", 4)
+        with pytest.raises(ModelStateError, match="source_languages lack zh, which the live version has"):
+            await engine.promoter.promote("small", 4)
         (golden_sets / "small.tsv").write_text("x" * 2000 + "\tx\n")
         with pytest.raises(ModelStateError, match=r"the golden set cannot be translated: contents\[0\]"):
             await engine.promoter.promote("small", 2)
@@ -209,9 +202,7 @@ async def test_a_gate_for_which_callers_leave_no_time_refuses(start: Start, scri
             await engine.promoter.promote("small", 2)
 
 
-async def test_a_version_for_which_there_was_no_time_is_judged_again(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_version_without_its_time_is_judged_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promoter, "_AGAIN_SECONDS", 0.0)
     evaluate, judged = Judge.evaluate, list[int]()
 
@@ -227,7 +218,7 @@ async def test_a_version_for_which_there_was_no_time_is_judged_again(
     assert judged == [2, 2]
 
 
-async def test_new_versions_go_through_the_gate_by_themselves(
+async def test_new_versions_go_through_the_gate(
     start: Start, script: Script, add_version: Any, repository: Path
 ) -> None:
     script.worse_versions = (3,)
@@ -255,9 +246,7 @@ async def test_the_highest_version_is_judged_first_and_none_below_the_live_one(s
         assert waiting.version == 2
 
 
-async def test_a_live_version_stays_until_another_is_promoted(
-    start: Start, repository: Path, edit_manifest: Any
-) -> None:
+async def test_a_version_is_live_until_another_is_promoted(start: Start, repository: Path, edit_manifest: Any) -> None:
     async with start() as engine:
         with pytest.raises(ModelStateError, match="small/1 is live; promote another version first"):
             await engine.live.unload("small", 1)
@@ -273,3 +262,40 @@ async def test_a_live_version_stays_until_another_is_promoted(
         # The last one may go.
         await engine.live.unload("small", 2)
         assert engine.models == ()
+
+
+def test_lines_are_sources_and_references(tmp_path: Path) -> None:
+    (tmp_path / "zh-en.tsv").write_bytes("我有一只猫。\tI have a cat.\r\n\n你好。\t Hello. \n".encode())
+    golden = read_golden_set(tmp_path, "zh-en")
+    assert golden.sources == ("我有一只猫。", "你好。")
+    assert golden.references == ("I have a cat.", " Hello. ")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "must have 1 to 1000 lines, has 0"),
+        (b"a\tb\n" * (MAX_PAIRS + 1), "must have 1 to 1000 lines, has 1001"),
+        (b"a\tb\na\n", "line 2 of the golden set zh-en.tsv must be SOURCE<tab>REFERENCE"),
+        (b"a\tb\tc\n", "line 1 of"),
+        (b"\n\na\t \n", "line 3 of"),
+        (b"a\t" + b"b" * (MAX_CHARACTERS + 1), "each of 1 to 2000 characters"),
+        (b"\xff\tb\n", "is not UTF-8"),
+        (b"x" * (MAX_BYTES + 1), "has more than 1048576 bytes"),
+    ],
+)
+def test_a_golden_set_that_is_not_valid_is_refused_with_the_limit(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "zh-en.tsv").write_bytes(content)
+    with pytest.raises(ModelStateError, match=reason):
+        read_golden_set(tmp_path, "zh-en")
+
+
+def test_what_is_no_golden_set_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.tsv")
+    (tmp_path / "link.tsv").symlink_to("/etc/hostname")
+    reasons = {"missing": "is missing", "pipe": "is not a regular file", "link": "outside"}
+    for name, reason in reasons.items():
+        with pytest.raises(ModelStateError, match=reason):
+            read_golden_set(tmp_path, name)
+    with pytest.raises(ModelStateError, match="without --golden-sets"):
+        read_golden_set(None, "zh-en")

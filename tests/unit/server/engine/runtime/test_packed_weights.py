@@ -7,22 +7,19 @@ import time
 from pathlib import Path
 
 import pytest
+from search_options import search_options
 
 from xuanzang.kernels import find_kernels
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.graphs import attention_decoder, attention_encoder
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import packed_weights
 from xuanzang.server.engine.runtime.sessions import Sessions, mappings
-from xuanzang.server.engine.types import DecodingOptions
 
 pytestmark = pytest.mark.skipif(
     find_kernels().isa in {"none", "generic"}, reason="needs kernels that multiply by packed weights"
-)
-OPTIONS = DecodingOptions(
-    beam_size=4, num_hypotheses=4, length_penalty=0.6, min_target_length=0, max_target_length=None
 )
 
 
@@ -54,7 +51,7 @@ def resident_kilobytes(path: Path) -> int:
 
 def translations(bundle: Bundle, sessions: Sessions) -> list[list[TargetHypothesis]]:
     decoder = Decoder(sessions)
-    options = SearchOptions(decoding=OPTIONS, max_target_length=40)
+    options = search_options(num_hypotheses=4, length_penalty=0.6, max_target_length=40)
     sentences = [Sentence(source_ids=list(sample.source_ids), options=options) for sample in bundle.samples]
     decoder.admit(sentences)
     found: dict[Sentence, list[TargetHypothesis]] = {}
@@ -173,9 +170,7 @@ def test_files_used_least_recently_beyond_the_limit_are_removed_when_one_is_writ
         assert set(tmp_path.iterdir()) == {path, *(tmp_path / f"weights-{minutes}.packed" for minutes in kept)}
 
 
-def test_files_that_no_server_has_opened_for_long_are_removed_when_one_is_written(
-    bundle: Bundle, tmp_path: Path
-) -> None:
+def test_files_that_no_server_has_opened_for_long_are_removed(bundle: Bundle, tmp_path: Path) -> None:
     old, recent, other = (tmp_path / name for name in ("weights-1.packed", "weights-2.packed", "languages-1.npy"))
     for path in (old, recent, other):
         path.write_bytes(b"")

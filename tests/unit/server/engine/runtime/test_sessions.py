@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,36 +41,29 @@ def directory(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
 
 
 async def test_a_sample_with_another_translation_refuses_the_bundle(
-    directory: Path,
-    settings: EngineSettings,
-    metrics: Metrics,
-    edit_manifest: Callable[..., None],
-    list_files: Callable[..., None],
+    directory: Path, settings: EngineSettings, metrics: Metrics, relist: Callable[[Path], None]
 ) -> None:
     certificate = json.loads((directory / "certificate.json").read_text())
     certificate["samples"][0]["target_ids"].append(7)
     (directory / "certificate.json").write_text(json.dumps(certificate))
-    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    relist(directory)
     engine = Engine(directory.parent.parent, settings=settings, metrics=metrics)
     with pytest.raises(BundleError, match="is not that of the certificate"):
         await engine.start()
     assert await engine.join(0)
 
 
-@pytest.mark.parametrize(
-    "decoder", [(b"not a graph", "is not an ONNX graph"), (b"", "cannot be opened")], ids=["text", "empty"]
-)
+@pytest.mark.parametrize(("content", "reason"), [(b"not a graph", "is not an ONNX graph"), (b"", "cannot be opened")])
 async def test_a_listed_file_that_is_no_graph_refuses_the_bundle(
-    decoder: tuple[bytes, str],
     directory: Path,
     settings: EngineSettings,
     metrics: Metrics,
-    edit_manifest: Callable[..., None],
-    list_files: Callable[..., None],
+    relist: Callable[[Path], None],
+    content: bytes,
+    reason: str,
 ) -> None:
-    content, reason = decoder
     (directory / "decoder.onnx").write_bytes(content)
-    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    relist(directory)
     engine = Engine(directory.parent.parent, settings=settings, metrics=metrics)
     with pytest.raises(BundleError, match=rf"decoder\.onnx {reason}"):
         await engine.start()
@@ -77,24 +71,23 @@ async def test_a_listed_file_that_is_no_graph_refuses_the_bundle(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "message", "level", "labels"),
+    ("wanted", "found", "level", "labels"),
     [
-        pytest.param(True, BUILT, "kernels", logging.INFO, (BUILT.isa, ""), marks=needs_kernels),
-        (True, Kernels(reason="no_compiler", detail="d"), "no kernels", logging.WARNING, ("none", "no_compiler")),
-        (True, Kernels(reason="onnxruntime", detail="d"), "no kernels", logging.WARNING, ("none", "onnxruntime")),
-        (False, Kernels(library=Path("x.so"), isa="avx2"), "no kernels", logging.INFO, ("none", "disabled")),
+        pytest.param(True, BUILT, logging.INFO, (BUILT.isa, ""), marks=needs_kernels),
+        (True, Kernels(reason="no_compiler", detail="d"), logging.WARNING, ("none", "no_compiler")),
+        (True, Kernels(reason="onnxruntime", detail="d"), logging.WARNING, ("none", "onnxruntime")),
+        (False, Kernels(library=Path("x.so"), isa="avx2"), logging.INFO, ("none", "disabled")),
     ],
 )
 async def test_log_and_build_info_show_the_kernels_or_why_there_are_none(
     tiny_bundle_repository: Path,
     settings: EngineSettings,
     metrics: Metrics,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: Any,
+    caplog: Any,
     *,
     wanted: bool,
     found: Kernels,
-    message: str,
     level: int,
     labels: tuple[str, str],
 ) -> None:
@@ -105,10 +98,11 @@ async def test_log_and_build_info_show_the_kernels_or_why_there_are_none(
     await engine.start()
     await engine.join(0)
     [record] = [record for record in caplog.records if record.message.endswith("kernels")]
-    assert (record.message, record.levelno) == (message, level)
-    facts = {"version": version("xuanzang-server"), "kernels": labels[0], "reason": labels[1]}
+    isa, reason = labels
+    assert (record.message, record.levelno) == ("no kernels" if reason else "kernels", level)
+    facts = {"version": version("xuanzang-server"), "kernels": isa, "reason": reason}
     assert metrics.registry.get_sample_value("nmt_build_info", facts) == 1
-    assert record.__dict__["isa" if message == "kernels" else "reason"] == (labels[1] or labels[0])
+    assert record.__dict__["reason" if reason else "isa"] == (reason or isa)
 
 
 PAGES = 64

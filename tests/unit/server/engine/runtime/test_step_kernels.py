@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_options import search_options
 
 from xuanzang.kernels import find_kernels
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots, ContinueBest, SlotArrays
 from xuanzang.server.engine.arrays import Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.decoding.search_state import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
 from xuanzang.server.engine.runtime.pages import PageShape
 from xuanzang.server.engine.runtime.shapes import CacheShape
-from xuanzang.server.engine.types import DecodingOptions
 
 EOS = 2
 SHAPE = CacheShape(
@@ -39,7 +38,7 @@ def functions() -> StepFunctions:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 40))
-def test_slots_are_those_of_numpy_while_sentences_join_and_leave(
+def test_slots_are_those_of_numpy_as_sentences_change(
     functions: StepFunctions, seed: int, beam: int, steps: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -74,14 +73,9 @@ def change_sentences(rng: np.random.Generator, caches: list[KeyValueCache], coun
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 4), st.integers(1, 12))
 def test_hypotheses_go_on_as_in_numpy(functions: StepFunctions, seed: int, beam: int, batch: int, steps: int) -> None:
     rng = np.random.default_rng(seed)
-    searches = [
-        BeamSearch(beam, start_id=0, eos_id=EOS),
-        BeamSearch(beam, start_id=0, eos_id=EOS, functions=functions),
-    ]
-    decoding = DecodingOptions(
-        beam_size=beam, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
-    )
-    options = [SearchOptions(decoding=decoding, max_target_length=int(limit)) for limit in rng.integers(1, 9, batch)]
+    searches = [BeamSearch(beam, start_id=0, eos_id=EOS), BeamSearch(beam, start_id=0, eos_id=EOS, functions=functions)]
+    limits = map(int, rng.integers(1, 9, batch))
+    options = [search_options(beam_size=beam, max_target_length=limit) for limit in limits]
     for search in searches:
         search.join(np.arange(batch), options)
     for _ in range(steps):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.server.engine.scheduling.virtual_server import Unread
+from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Unread
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -15,7 +17,7 @@ from xuanzang.server.engine.scheduling.queue import COMMON, LIGHT
 from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
-from xuanzang.server.engine.types import CallerId, DecodingOptions
+from xuanzang.server.engine.types import CallerId
 from xuanzang.server.metrics import Metrics
 
 
@@ -33,19 +35,16 @@ class LimitedModel(LoadedModel):
 class Bench:
     """A scheduler, and models with limits."""
 
-    def __init__(self, repository: Path, workers: int = 2, **settings: Any) -> None:
+    def __init__(self, repository: Path, metrics: Metrics, workers: int = 2, **settings: Any) -> None:
         self.scheduler = Scheduler(EngineSettings(**settings), workers=workers)
-        self._directory = repository / "small" / "1"
+        self._directory, self._metrics = repository / "small" / "1", metrics
         self.taken: dict[int, list[QueuedSentence]] = {}
 
-    def model(self, metrics: Metrics, **limits: int) -> LimitedModel:
-        return LimitedModel(self._directory, metrics, ModelLimits(**limits))
+    def model(self, **limits: int) -> LimitedModel:
+        return LimitedModel(self._directory, self._metrics, ModelLimits(**limits))
 
-    def submit(self, model: LoadedModel, *lengths: int, caller: str = "", beam_size: int = 1) -> Request:
-        options = DecodingOptions(
-            beam_size=beam_size, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
-        )
-        sentences = [model.sentence((5,) * length, options) for length in lengths]
+    def submit(self, model: LoadedModel, *lengths: int, caller: str = "") -> Request:
+        sentences = [model.sentence((5,) * length, GREEDY) for length in lengths]
         request = Request(CallContext(model=model, caller=CallerId(caller)), sentences, Unread())
         self.scheduler.submit(request)
         return request
@@ -72,13 +71,21 @@ class Bench:
         self.taken[worker] = list(running)
 
 
+MakeBench = Callable[..., Bench]
+
+
 @pytest.fixture
-def bench(repository: Path) -> Bench:
-    return Bench(repository, max_cache_mb=1)
+def make_bench(repository: Path, metrics: Metrics) -> MakeBench:
+    return partial(Bench, repository, metrics)
 
 
-async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have(bench: Bench, metrics: Metrics) -> None:
-    model = bench.model(metrics, workers=1)
+@pytest.fixture
+def bench(make_bench: MakeBench) -> Bench:
+    return make_bench(max_cache_mb=1)
+
+
+async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have(bench: Bench) -> None:
+    model = bench.model(workers=1)
     bench.submit(model, 3, 3, 3, 3)
     assert len(bench.take(0)) == 4
     bench.submit(model, 3)
@@ -88,16 +95,16 @@ async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have(bench: Bench
     assert bench.take(0) == []
 
 
-async def test_the_only_worker_of_a_model_takes_all_that_waits_for_it(repository: Path, metrics: Metrics) -> None:
-    bench = Bench(repository, workers=4)
-    model = bench.model(metrics, workers=1)
+async def test_the_only_worker_of_a_model_takes_all_that_waits_for_it(make_bench: MakeBench) -> None:
+    bench = make_bench(workers=4)
+    model = bench.model(workers=1)
     bench.submit(model, *[3] * 32)
     assert len(bench.take(0)) == 32
     assert [bench.take(worker) for worker in range(1, 4)] == [[]] * 3
 
 
-async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Bench, metrics: Metrics) -> None:
-    model = bench.model(metrics, workers=1)
+async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Bench) -> None:
+    model = bench.model(workers=1)
     bench.submit(model, 3, caller="light")
     bench.submit(model, *[3] * 64, caller="heavy")
     assert [queued.tier for queued in bench.take(0)] == [LIGHT]
@@ -113,10 +120,10 @@ async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Ben
     [({"workers": 1}, 2, 7), ({"memory_bytes": 10_000}, 2, 900), ({"memory_bytes": 10_000}, 3, 3)],
 )
 async def test_other_models_go_on_beside_one_that_must_wait(
-    repository: Path, metrics: Metrics, limits: dict[str, int], workers: int, length: int
+    make_bench: MakeBench, limits: dict[str, int], workers: int, length: int
 ) -> None:
-    bench = Bench(repository, workers=workers, max_cache_mb=1)
-    limited, free = bench.model(metrics, **limits), bench.model(metrics)
+    bench = make_bench(workers=workers, max_cache_mb=1)
+    limited, free = bench.model(**limits), bench.model()
     bench.submit(limited, 6)
     bench.take(0)
     bench.submit(limited, 7)
@@ -126,9 +133,9 @@ async def test_other_models_go_on_beside_one_that_must_wait(
 
 @pytest.mark.parametrize("limits", [{"workers": 1}, {"memory_bytes": 3000}])
 async def test_heavier_callers_of_other_models_go_on_beside_one_who_waits_for_a_model(
-    bench: Bench, metrics: Metrics, limits: dict[str, int]
+    bench: Bench, limits: dict[str, int]
 ) -> None:
-    limited, free = bench.model(metrics, **limits), bench.model(metrics)
+    limited, free = bench.model(**limits), bench.model()
     bench.submit(limited, 3, caller="one")
     bench.take(0)
     bench.submit(limited, 3, caller="other")
@@ -142,8 +149,8 @@ async def test_heavier_callers_of_other_models_go_on_beside_one_who_waits_for_a_
     assert [queued.request.model for queued in bench.take(0)][:1] == [limited]
 
 
-async def test_a_sentence_waits_until_the_memory_of_its_model_is_free(bench: Bench, metrics: Metrics) -> None:
-    model = bench.model(metrics, memory_bytes=10_000)
+async def test_a_sentence_waits_until_the_memory_of_its_model_is_free(bench: Bench) -> None:
+    model = bench.model(memory_bytes=10_000)
     bench.submit(model, 6)
     [first] = bench.take(0)
     bench.submit(model, 7)
@@ -154,21 +161,8 @@ async def test_a_sentence_waits_until_the_memory_of_its_model_is_free(bench: Ben
     assert [queued.source_tokens for queued in bench.take(1)] == [7]
 
 
-async def test_the_memory_of_all_models_together_is_limited(bench: Bench, metrics: Metrics) -> None:
-    models = [bench.model(metrics), bench.model(metrics)]
-    for model in models:
-        bench.submit(model, 600)
-    [first] = bench.take(0) or bench.take(1)
-    assert bench.take(0) == bench.take(1) == []
-    bench.report(0)
-    [second] = bench.take(1)
-    assert {first.request.model, second.request.model} == set(models)
-
-
-async def test_a_sentence_that_needs_nearly_all_memory_waits_only_for_those_that_run(
-    bench: Bench, metrics: Metrics
-) -> None:
-    model = bench.model(metrics)
+async def test_one_that_needs_nearly_all_memory_waits_for_running_ones(bench: Bench) -> None:
+    model = bench.model()
     bench.submit(model, 200, caller="light")
     [light] = bench.take(0)
     bench.submit(model, 900, caller="large")
@@ -182,10 +176,8 @@ async def test_a_sentence_that_needs_nearly_all_memory_waits_only_for_those_that
     assert light.source_tokens == 200
 
 
-async def test_small_sentences_of_a_model_do_not_overtake_one_that_waits_for_its_memory(
-    bench: Bench, metrics: Metrics
-) -> None:
-    model = bench.model(metrics, memory_bytes=10_000)
+async def test_small_sentences_do_not_overtake_one_that_waits_for_memory(bench: Bench) -> None:
+    model = bench.model(memory_bytes=10_000)
     bench.submit(model, 6)
     bench.take(0)
     bench.submit(model, 9, caller="large")
@@ -196,26 +188,26 @@ async def test_small_sentences_of_a_model_do_not_overtake_one_that_waits_for_its
     assert 9 in [queued.source_tokens for queued in bench.take(0)]
 
 
-async def test_a_sentence_that_no_free_memory_suffices_for_is_refused(bench: Bench, metrics: Metrics) -> None:
-    model = bench.model(metrics, memory_bytes=10_000)
+async def test_a_sentence_that_no_free_memory_suffices_for_is_refused(bench: Bench) -> None:
+    model = bench.model(memory_bytes=10_000)
     with pytest.raises(MemoryLimitError, match=r"model small/1 may use 10000 \(--model-memory-mb\)"):
         bench.submit(model, 11)
     with pytest.raises(MemoryLimitError, match=r"the server may use 1000000 \(--max-cache-mb\)"):
-        bench.submit(bench.model(metrics), 1001)
+        bench.submit(bench.model(), 1001)
 
 
-async def test_a_limited_model_leaves_half_of_the_queue_to_others(repository: Path, metrics: Metrics) -> None:
-    bench = Bench(repository, max_queue_tokens=100)
-    limited = bench.model(metrics, workers=1)
+async def test_a_limited_model_leaves_half_of_the_queue_to_others(make_bench: MakeBench) -> None:
+    bench = make_bench(max_queue_tokens=100)
+    limited = bench.model(workers=1)
     bench.submit(limited, 10, caller="a")
     bench.submit(limited, 10, caller="b")
     with pytest.raises(OverloadedError, match=r"model small/1 is limited to --model-workers 1.*at most 50"):
         bench.submit(limited, 10, caller="c")
-    assert bench.submit(bench.model(metrics), 10, caller="a").sentences
+    assert bench.submit(bench.model(), 10, caller="a").sentences
 
 
-async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench: Bench, metrics: Metrics) -> None:
-    model, other = bench.model(metrics), bench.model(metrics)
+async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench: Bench) -> None:
+    model, other = bench.model(), bench.model()
     bench.submit(model, 100)
     [queued] = bench.take(0)
     bench.report(0, queued, held=950_000)
@@ -229,11 +221,11 @@ async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench
 
 
 async def test_keys_and_values_have_half_of_the_memory_that_weights_leave(
-    monkeypatch: pytest.MonkeyPatch, repository: Path, metrics: Metrics
+    monkeypatch: pytest.MonkeyPatch, make_bench: MakeBench
 ) -> None:
     monkeypatch.setattr(scheduler_module, "memory_limit", lambda: 512_000)
-    bench = Bench(repository)
-    model = bench.model(metrics)
+    bench = make_bench()
+    model = bench.model()
     bench.scheduler.leave_memory(300_000)
     bench.submit(model, 106)
     with pytest.raises(MemoryLimitError, match=r"the server may use 106000 \(--max-cache-mb\)"):
@@ -243,15 +235,14 @@ async def test_keys_and_values_have_half_of_the_memory_that_weights_leave(
     with pytest.raises(MemoryLimitError, match="the server may use 0 "):
         bench.submit(model, 1)
     assert [queued.source_tokens for queued in bench.take(0)] == [106]
+    # A limit that is set does not follow the weights.
+    limited = make_bench(max_cache_mb=1).scheduler
+    limited.leave_memory(2**60)
+    assert limited.max_cache_bytes == 10**6
 
 
-async def test_a_limit_that_is_set_does_not_follow_the_weights(bench: Bench) -> None:
-    bench.scheduler.leave_memory(2**60)
-    assert bench.scheduler.max_cache_bytes == 10**6
-
-
-async def test_the_use_of_limits_is_known(bench: Bench, metrics: Metrics) -> None:
-    model, scheduler = bench.model(metrics, workers=1), bench.scheduler
+async def test_the_use_of_limits_is_known(bench: Bench) -> None:
+    model, scheduler = bench.model(workers=1), bench.scheduler
     bench.submit(model, 5)
     bench.take(0)
     assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (5000, 1)

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Unread
 
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.calls.jobs import SentenceJobs, SentenceListener
@@ -29,6 +30,7 @@ from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.scheduling.request import CallContext, Request
+from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, SamplingOptions
@@ -78,17 +80,12 @@ class Bench:
         return self.submitted([PlannedSearch(sentence, renderer)], cutoff=cutoff, listener=listener)
 
     def submitted(
-        self,
-        searches: Sequence[PlannedSearch],
-        *,
-        cutoff: float = math.inf,
-        listener: SentenceListener | None = None,
+        self, searches: Sequence[PlannedSearch], *, cutoff: float = math.inf, listener: SentenceListener | None = None
     ) -> Request:
         context = CallContext(model=self.model, cutoff=cutoff)
-        jobs = SentenceJobs(searches, context, listener=listener)
-        return self._request(context, jobs, reads_along=listener is not None)
+        return self._request(context, SentenceJobs(searches, context, listener=listener), listener is not None)
 
-    def _request(self, context: CallContext, jobs: SentenceJobs, *, reads_along: bool) -> Request:
+    def _request(self, context: CallContext, jobs: SentenceJobs, reads_along: bool) -> Request:
         request = Request(context, jobs.left(), jobs, reads_along=reads_along)
         self.jobs[request] = jobs
         return request
@@ -96,7 +93,7 @@ class Bench:
     async def again(self, request: Request) -> Request | None:
         """Return the request of what a request that has been served leaves to search."""
         await request.done
-        again = self._request(request.context, self.jobs[request], reads_along=request.reads_along)
+        again = self._request(request.context, self.jobs[request], request.reads_along)
         return again if again.sentences else None
 
     async def results(self, request: Request) -> list[SentenceResult]:
@@ -118,14 +115,12 @@ class Bench:
                 self.runner.trim(shrinks=step % 8 == 0)
             step += 1
 
-    def answer(self, source: str, options: dict[str, Any]) -> list[int]:
-        async def ask() -> list[int]:
-            request = self.request(source, options)
-            self.run([(0, request)])
-            [result] = await self.results(request)
-            return result.found[0].target_ids
-
-        return asyncio.run(ask())
+    async def found(self, source: str, options: dict[str, Any], **more: Any) -> SentenceResult:
+        """Serve a request alone, and return its result."""
+        request = self.request(source, options, **more)
+        self.run([(0, request)])
+        [result] = await self.results(request)
+        return result
 
     def value(self, name: str, **labels: str) -> float | None:
         model = {"model": self.model.name, "version": str(self.model.version)}
@@ -145,10 +140,7 @@ def bench(model: LoadedModel) -> Bench:
 
 
 async def solo(bench: Bench, source: str, options: dict[str, Any]) -> Sequence[TargetHypothesis]:
-    request = bench.request(source, options)
-    bench.run([(0, request)])
-    [result] = await bench.results(request)
-    return result.found
+    return (await bench.found(source, options)).found
 
 
 arrivals = st.lists(
@@ -163,81 +155,60 @@ mixed_shapes = st.lists(
 )
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(mixed_shapes, st.booleans())
-def test_batches_hold_no_more_memory_than_their_sentences_reserve(
+async def test_batches_hold_no_more_memory_than_their_sentences_reserve(
     model: LoadedModel, arriving: list[tuple[int, str, int]], trims: bool
 ) -> None:
-    async def check() -> None:
-        bench = Bench(model)
-        waiting = [(at, bench.request(source, {"beam_size": beam}).sentences[0]) for at, source, beam in arriving]
-        most: Counter[BatchShape] = Counter()
+    bench = Bench(model)
+    waiting = [(at, bench.request(source, {"beam_size": beam}).sentences[0]) for at, source, beam in arriving]
+    most: Counter[BatchShape] = Counter()
 
-        def check_memory() -> None:
-            # Memory that sentences have left behind is kept, and reused, but does not grow.
-            needed: Counter[BatchShape] = Counter()
-            for queued in bench.runner.sentences.values():
-                needed[queued.shape] += queued.cache_bytes
-            for shape, held in bench.runner.held_bytes.items():
-                most[shape] = max(most[shape], needed[shape])
-                assert held <= most[shape]
+    def check_memory() -> None:
+        # Memory that sentences have left behind is kept, and reused, but does not grow.
+        needed: Counter[BatchShape] = Counter()
+        for queued in bench.runner.sentences.values():
+            needed[queued.shape] += queued.cache_bytes
+        for shape, held in bench.runner.held_bytes.items():
+            most[shape] = max(most[shape], needed[shape])
+            assert held <= most[shape]
 
-        for step in range(200):
-            if newcomers := [queued for at, queued in waiting if at == step]:
-                bench.runner.join(newcomers)
-                check_memory()
-            bench.runner.step(1)
-            if trims:
-                bench.runner.trim()
-                most.clear()
+    for step in range(200):
+        if newcomers := [queued for at, queued in waiting if at == step]:
+            bench.runner.join(newcomers)
             check_memory()
-        assert not len(bench.runner.sentences)
+        bench.runner.step(1)
+        if trims:
+            bench.runner.trim()
+            most.clear()
+        check_memory()
+    assert not len(bench.runner.sentences)
 
-    asyncio.run(check())
 
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(arrivals, st.sampled_from((1, 3, 64)), st.booleans())
-def test_a_sentence_that_joins_at_any_step_is_translated_as_if_alone(
+async def test_a_sentence_that_joins_at_any_step_is_translated_as_if_alone(
     model: LoadedModel, arriving: list[tuple[int, str, dict[str, Any]]], steps: int, trims: bool
 ) -> None:
-    async def check() -> None:
-        bench = Bench(model)
-        requests = [(at, bench.request(source, options)) for at, source, options in arriving]
-        bench.run(requests, steps=steps, trims=trims)
-        for (_, source, options), (_, request) in zip(arriving, requests, strict=True):
-            [result] = await bench.results(request)
-            together = result.found
-            alone = await solo(bench, source, options)
-            assert [found.target_ids for found in together] == [found.target_ids for found in alone]
-            assert [found.score for found in together] == pytest.approx([found.score for found in alone], abs=1e-4)
-
-    asyncio.run(check())
-
-
-async def test_joining_is_counted_and_the_cache_is_measured(bench: Bench) -> None:
-    requests = [(0, bench.request(SOURCES[0], {})), (1, bench.request(SOURCES[1], {}))]
-    bench.run(requests)
-    for _, request in requests:
-        await bench.results(request)
-    assert bench.value("rows_joined_total") == 1
-    assert bench.value("sentences_total") == 2
-    assert bench.value("cache_bytes") > 0  # type: ignore[operator]
-    steps = bench.value("decode_step_duration_seconds_count")
-    assert bench.value("batch_rows_count") == steps
-    assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
+    bench = Bench(model)
+    requests = [(at, bench.request(source, options)) for at, source, options in arriving]
+    bench.run(requests, steps=steps, trims=trims)
+    for (_, source, options), (_, request) in zip(arriving, requests, strict=True):
+        [result] = await bench.results(request)
+        alone = await solo(bench, source, options)
+        assert [found.target_ids for found in result.found] == [found.target_ids for found in alone]
+        assert [found.score for found in result.found] == pytest.approx([found.score for found in alone], abs=1e-4)
 
 
 async def test_every_step_is_counted_and_timed_however_many_follow_each_other(bench: Bench) -> None:
-    counts = []
+    counts = [0.0]
     for steps in (1, 64):
-        before = bench.value("decode_step_duration_seconds_count") or 0
         request = bench.request(SOURCES[3], {"min_target_length": 12})
         bench.run([(0, request)], steps=steps)
         [result] = await bench.results(request)
-        counts.append((bench.value("decode_step_duration_seconds_count") or 0) - before)
+        counts.append((bench.value("decode_step_duration_seconds_count") or 0) - sum(counts))
         assert result.timeline.steps == counts[-1]
-    assert counts[0] == counts[1] > 12
+    assert counts[1] == counts[2] > 12
 
 
 async def test_sentences_of_one_request_wait_for_each_other_while_nobody_wants_their_places(bench: Bench) -> None:
@@ -275,16 +246,7 @@ async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench, monk
     assert len(best.target_ids) < 20
 
 
-async def test_a_caller_who_reads_along_gets_every_step(bench: Bench) -> None:
-    listeners = Listening(), Listening()
-    for steps, listener in zip((1, 64), listeners, strict=True):
-        request = bench.request(SOURCES[3], {"beam_size": 1}, listener=listener)
-        bench.run([(0, request)], steps=steps)
-        await bench.results(request)
-    assert listeners[0].beginnings == listeners[1].beginnings != []
-
-
-async def test_a_result_says_when_and_in_what_company_its_sentence_was_decoded(bench: Bench) -> None:
+async def test_a_result_and_metrics_say_when_and_in_what_company_sentences_were_decoded(bench: Bench) -> None:
     first, second = bench.request(SOURCES[3], {"min_target_length": 12}), bench.request(SOURCES[0], {})
     bench.run([(0, first), (2, second)])
     [early], [late] = await bench.results(first), await bench.results(second)
@@ -294,46 +256,45 @@ async def test_a_result_says_when_and_in_what_company_its_sentence_was_decoded(b
         times = (timeline.queued_at, timeline.taken_at, timeline.encoded_at, timeline.finished_at)
         assert list(times) == sorted(times)
     assert late.timeline.taken_at > early.timeline.encoded_at
+    assert (bench.value("rows_joined_total"), bench.value("sentences_total")) == (1, 2)
+    steps = bench.value("decode_step_duration_seconds_count")
+    assert bench.value("batch_rows_count") == steps
+    assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
 
 
-async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None:
-    running = bench.request(SOURCES[0], {})
-    bench.runner.join(running.sentences)
-    bench.runner.release()
-    assert bench.value("cache_bytes")
-    while len(bench.runner.sentences):
-        bench.runner.step(1)
-    bench.runner.release()
-    assert bench.value("cache_bytes") == 0
-    assert len(await solo(bench, SOURCES[0], {})) == 1
-
-
-async def test_a_runner_without_sentences_lets_both_graphs_free_their_memory(
+async def test_a_runner_without_sentences_frees_its_memory_and_lets_graphs_free_theirs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    new_bindings = Sessions.new_bindings
+    asked, new_bindings = list[bool](), Sessions.new_bindings
 
     def recorded(sessions: Sessions, *, shrinks: bool = False) -> Any:
         asked.append(shrinks)
         return new_bindings(sessions, shrinks=shrinks)
 
     monkeypatch.setattr(Sessions, "new_bindings", recorded)
-    await solo(bench, SOURCES[0], {})
+    bench.runner.join(bench.request(SOURCES[0], {}).sentences)
+    bench.runner.release()
+    assert bench.value("cache_bytes")
+    while len(bench.runner.sentences):
+        bench.runner.step(1)
     assert not any(asked)
     asked.clear()
     bench.runner.release()
-    assert asked == [True]
+    assert (bench.value("cache_bytes"), asked) == (0, [True])
+    assert len(await solo(bench, SOURCES[0], {})) == 1
 
 
-async def test_an_abandoned_request_leaves_before_the_next_step(bench: Bench) -> None:
+async def test_an_abandoned_request_leaves_before_the_next_step_and_counts_as_its_work(bench: Bench) -> None:
     gone, stays = (bench.request(SOURCES[3], {"min_target_length": 12}) for _ in range(2))
-    bench.runner.join([gone.sentences[0], stays.sentences[0]])
+    [queued] = gone.sentences
+    bench.runner.join([queued, stays.sentences[0]])
     bench.runner.step(1)
     bench.runner.step(1)
+    assert bench.runner.left == []
     gone.abandoned = "cancelled"
     bench.runner.step(1)
-    assert len(bench.runner.sentences) == 1
+    assert (bench.runner.left, queued.steps, len(bench.runner.sentences)) == ([queued], 2, 1)
+    assert queued.worked == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens
     assert bench.value("wasted_decode_tokens_total") == 2
     assert bench.value("rows_retired_total", reason="cancelled") == 1
     while len(bench.runner.sentences):
@@ -410,45 +371,46 @@ class Listening:
 
 
 @pytest.mark.parametrize("options", [*KINDS[:4], {"beam_size": 4, "length_penalty": 0.0}])
-async def test_reported_prefixes_are_beginnings_of_the_best_hypothesis(bench: Bench, options: dict[str, Any]) -> None:
-    listener = Listening()
-    request = bench.request(SOURCES[3], options, listener=listener)
-    bench.run([(0, request)])
-    [([best, *_], *_)] = await bench.results(request)
-    text = bench.model.codec.decode(best.target_ids)
-    assert all(text.startswith(beginning.rstrip("\ufffd")) for beginning in listener.beginnings)
-    assert listener.beginnings == sorted(set(listener.beginnings), key=len)
-    if options["beam_size"] == 1:
-        assert listener.beginnings
+async def test_a_caller_who_reads_along_gets_beginnings_after_every_step(bench: Bench, options: dict[str, Any]) -> None:
+    listeners = Listening(), Listening()
+    for steps, listener in zip((1, 64), listeners, strict=True):
+        request = bench.request(SOURCES[3], options, listener=listener)
+        bench.run([(0, request)], steps=steps)
+        [([best, *_], *_)] = await bench.results(request)
+        text = bench.model.codec.decode(best.target_ids)
+        assert all(text.startswith(beginning.rstrip("\ufffd")) for beginning in listener.beginnings)
+        assert listener.beginnings == sorted(set(listener.beginnings), key=len)
+    assert listeners[0].beginnings == listeners[1].beginnings
+    assert listener.beginnings or options["beam_size"] > 1
 
 
-def test_a_repetition_is_searched_again_under_the_ngram_limit_of_its_model(
-    model: LoadedModel,
-) -> None:
+@pytest.fixture
+def guarded(model: LoadedModel) -> Bench:
+    """A bench whose model searches again under an n-gram limit what is a repetition."""
     guarded = copy.copy(model)
     guarded.repetition_retry_ngram_size = 2
-    repetitions = 0
+    return Bench(guarded)
+
+
+async def test_a_repetition_is_searched_again_under_the_ngram_limit_of_its_model(bench: Bench, guarded: Bench) -> None:
+    repetitions, options = 0, {"beam_size": 1, "max_target_length": 60}
     for source in SOURCES:
-        options = {"beam_size": 1, "max_target_length": 60}
-        plain, again = Bench(model), Bench(guarded)
-        [as_is, limited, found] = [
-            bench.answer(source, options | more)
-            for bench, more in ((plain, {}), (plain, {"no_repeat_ngram_size": 2}), (again, {}))
-        ]
-        is_repetition = has_repetition(model.codec.decode(as_is))
-        assert found == (limited if is_repetition else as_is)
-        assert again.value("rows_retired_total", reason="loop") == is_repetition
+        [as_is], [limited], [found] = (
+            await solo(bench, source, options),
+            await solo(bench, source, options | {"no_repeat_ngram_size": 2}),
+            await solo(guarded, source, options),
+        )
+        is_repetition = has_repetition(bench.model.codec.decode(as_is.target_ids))
+        assert found.target_ids == (limited if is_repetition else as_is).target_ids
         repetitions += is_repetition
+        assert guarded.value("rows_retired_total", reason="loop") == repetitions
     assert repetitions
 
 
-def test_a_repetition_of_the_source_may_be_translated_as_one(model: LoadedModel) -> None:
-    guarded = copy.copy(model)
-    guarded.repetition_retry_ngram_size = 2
-    bench = Bench(guarded)
+async def test_a_repetition_of_the_source_may_be_translated_as_one(guarded: Bench) -> None:
     for word in SOURCES[1:]:
-        bench.answer(word * 4, {"beam_size": 1, "max_target_length": 60})
-    assert bench.value("rows_retired_total", reason="loop") == 0
+        await solo(guarded, word * 4, {"beam_size": 1, "max_target_length": 60})
+    assert guarded.value("rows_retired_total", reason="loop") == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"num_hypotheses": 3}, {"token_details": True, "coverage_penalty": 0.5}])
@@ -470,26 +432,19 @@ async def test_a_term_that_a_search_leaves_out_is_required_of_another(bench: Ben
 async def test_a_term_that_the_model_writes_anyway_takes_one_search(bench: Bench) -> None:
     options = {"max_target_length": 12}
     [free] = await solo(bench, SOURCES[0], options)
-    request = bench.request(SOURCES[0], options, term=bench.model.codec.decode(free.target_ids))
-    bench.run([(0, request)])
-    [result] = await bench.results(request)
+    result = await bench.found(SOURCES[0], options, term=bench.model.codec.decode(free.target_ids))
     assert result.found[0].target_ids == free.target_ids
     assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
 
 
 async def test_another_hypothesis_of_the_same_search_that_holds_the_term_is_taken(bench: Bench) -> None:
-    options = {"max_target_length": 12}
+    options, codec = {"max_target_length": 12}, bench.model.codec
     first, *others = await solo(bench, SOURCES[3], options | {"num_hypotheses": 4})
-    codec = bench.model.codec
     words = set(codec.decode(first.target_ids).split())
-    chosen = next(each for each in others if set(codec.decode(each.target_ids).split()) - words)
-    term = max(set(codec.decode(chosen.target_ids).split()) - words, key=len)
-    request = bench.request(SOURCES[3], options, term=term)
-    bench.run([(0, request)])
-    [result] = await bench.results(request)
+    term = next(max(more, key=len) for each in others if (more := {*codec.decode(each.target_ids).split()} - words))
+    result = await bench.found(SOURCES[3], options, term=term)
     assert (result.timeline.searches, result.timeline.terms_required) == (1, False)
-    assert len(result.hypotheses) == 1
-    assert term in result.hypotheses[0].text
+    assert [term in each.text for each in result.hypotheses] == [True]
     assert bench.value("rows_retired_total", reason="terms") == 0
 
 
@@ -510,22 +465,21 @@ async def test_at_the_cutoff_a_whole_translation_comes_before_a_part_with_its_te
 
 async def test_what_is_reported_of_a_sentence_with_terms_is_not_taken_back(bench: Bench) -> None:
     listener = Listening()
-    request = bench.request(SOURCES[3], {}, listener=listener, term="tiger fish")
-    bench.run([(0, request)])
-    [result] = await bench.results(request)
+    result = await bench.found(SOURCES[3], {}, listener=listener, term="tiger fish")
     assert "tiger fish" in result.hypotheses[0].text
     assert all(result.hypotheses[0].text.startswith(beginning) for beginning in listener.beginnings)
 
 
-async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(bench: Bench) -> None:
-    request = bench.request(SOURCES[3], {"beam_size": 4, "min_target_length": 20})
-    [queued] = request.sentences
-    bench.runner.join([queued])
-    bench.runner.step(1)
-    bench.runner.step(1)
-    assert bench.runner.left == []
-    request.abandoned = "cancelled"
-    bench.runner.step(1)
-    assert bench.runner.left == [queued]
-    assert queued.steps == 2
-    assert queued.worked == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens
+async def test_a_model_that_a_worker_drops_gives_its_memory_back(model: LoadedModel) -> None:
+    scheduler = Scheduler(EngineSettings(), workers=1)
+    thread = worker.Worker(0, scheduler=scheduler, on_fault=lambda: None)
+    options = dataclasses.replace(GREEDY, max_target_length=8)
+    request = Request(CallContext(model=model), [model.sentence((5, 6, 7), options)], Unread())
+    scheduler.submit(request)
+    await request.done
+    scheduler.close(request, None)
+    # Until now the worker kept the memory for later sentences.
+    await asyncio.wrap_future(thread.drop(model))
+    assert scheduler.reserved_bytes(model.labels) == 0
+    scheduler.stop()
+    assert thread.join(timeout=60)

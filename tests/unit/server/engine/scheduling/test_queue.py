@@ -1,8 +1,7 @@
-"""Turns of callers: every test builds its requests in an event loop of its own, where requests belong."""
+"""Turns of callers: tests have an event loop, where requests belong."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,30 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcodes import opcodes_of
-from search_options import search_options
-from tests.unit.server.engine.scheduling.virtual_server import FreeModel, Unread
+from tests.unit.server.engine.scheduling.virtual_server import free_request
 
-from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.scheduling.decide import dealt
 from xuanzang.server.engine.scheduling.queue import COMMON, FairQueue
-from xuanzang.server.engine.scheduling.request import CallContext, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.types import CallerId
 
 
 def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
-    """Return greedy sentences of some source lengths, each of twice that cost."""
-    options = search_options(beam_size=1, max_target_length=10_000)
-    sentences = [Sentence(source_ids=[5] * length, options=options) for length in lengths]
-
-    async def make() -> Request:
-        return Request(CallContext(model=FreeModel(), caller=CallerId(*caller.split("/"))), sentences, Unread())
-
-    return list(asyncio.run(make()).sentences)
-
-
-def empty_queue() -> FairQueue:
-    """Return a queue for more workers than any caller could fill, so that all are decoded together."""
-    return FairQueue(workers=10_000)
+    return list(free_request(caller, lengths).sentences)
 
 
 def submit(queue: FairQueue, sentences: Sequence[QueuedSentence], *, first: bool = False) -> None:
@@ -44,7 +29,8 @@ def submit(queue: FairQueue, sentences: Sequence[QueuedSentence], *, first: bool
 
 
 def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
-    queue = empty_queue()
+    """Fill a queue for more workers than any caller could fill, so that all are decoded together."""
+    queue = FairQueue(workers=10_000)
     for caller, lengths in backlogs.items():
         submit(queue, queued(caller, lengths))
     return queue
@@ -66,7 +52,7 @@ def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
     return taken
 
 
-def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
+async def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
     take(queue, sentences=7)
     submit(queue, queued("one", [20]))
@@ -75,14 +61,14 @@ def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> Non
     assert len(callers) == 994
 
 
-def test_names_of_one_share_take_turns_within_it() -> None:
+async def test_names_of_one_share_take_turns_within_it() -> None:
     queue = fill({"other": [20] * 100, "address/a": [20] * 100, "address/b": [20] * 100})
     served = Counter(one.request.flow.caller for one in take_all(queue)[:100])
     assert abs(served[CallerId("other", "")] - 50) <= 1
     assert abs(served[CallerId("address", "a")] - 25) <= 1
 
 
-def test_a_share_that_comes_back_has_no_claim_to_the_time_of_before() -> None:
+async def test_a_share_that_comes_back_has_no_claim_to_the_time_of_before() -> None:
     queue = fill({"busy": [20] * 200, "back": [20]})
     take(queue, sentences=100)
     submit(queue, queued("back", [20] * 100))
@@ -90,7 +76,7 @@ def test_a_share_that_comes_back_has_no_claim_to_the_time_of_before() -> None:
     assert abs(shares.count("back") - 20) <= 1
 
 
-def test_a_caller_pays_for_the_tokens_that_its_sentences_took() -> None:
+async def test_a_caller_pays_for_the_tokens_that_its_sentences_took() -> None:
     queue = fill({"long": [20] * 100, "short": [20] * 100})
     first = take(queue, sentences=20)
     for one in first:
@@ -106,9 +92,7 @@ backlogs = st.dictionaries(
 
 
 @given(backlogs, st.integers(1, 8))
-def test_everything_is_taken_once_each_callers_in_the_order_of_arrival(
-    waiting: dict[str, list[int]], at_once: int
-) -> None:
+async def test_everything_is_taken_once_in_the_order_of_arrival(waiting: dict[str, list[int]], at_once: int) -> None:
     queue = fill(waiting)
     assert queue.count == sum(map(len, waiting.values()))
     assert queue.cost == sum(2 * sum(lengths) for lengths in waiting.values())
@@ -119,9 +103,7 @@ def test_everything_is_taken_once_each_callers_in_the_order_of_arrival(
 
 
 @given(backlogs)
-def test_shares_of_waiting_callers_differ_by_at_most_a_sentence(
-    waiting: dict[str, list[int]],
-) -> None:
+async def test_shares_of_waiting_callers_differ_by_at_most_a_sentence(waiting: dict[str, list[int]]) -> None:
     queue = fill(waiting)
     left = Counter({caller: len(lengths) for caller, lengths in waiting.items()})
     served = Counter(dict.fromkeys(waiting, 0))
@@ -143,8 +125,8 @@ def test_what_is_dealt_ends_together(costs: list[int], workers: int) -> None:
     assert len(left) == len(costs) - len(share)
 
 
-def test_removed_sentences_are_neither_taken_nor_counted() -> None:
-    queue = empty_queue()
+async def test_removed_sentences_are_neither_taken_nor_counted() -> None:
+    queue = fill({})
     first, second, third = queued("a", [1, 2, 3])
     submit(queue, [first, second, third])
     assert queue.remove([second, second]) == [second]
@@ -156,7 +138,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
 @pytest.mark.parametrize(
     ("caller", "cost", "before"), [("new", 10, 10 + 10 + 6), ("a", 4, 20 + 24 + 6), ("b", 1000, 100 + 20 + 6)]
 )
-def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, cost: int, before: int) -> None:
+async def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, cost: int, before: int) -> None:
     queue = fill({"a": [10], "b": [50], "c": [3]})
     assert queue.cost_before(CallerId(caller), cost) == before
 
@@ -166,13 +148,12 @@ def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, c
     st.sampled_from(["a", "b/1", "b/2", "b/9", "d"]),
     st.integers(1, 500),
 )
-def test_work_before_a_request_is_never_underestimated(backlogs: dict[str, list[int]], caller: str, cost: int) -> None:
+async def test_work_before_one_is_never_underestimated(backlogs: dict[str, list[int]], caller: str, cost: int) -> None:
     asking = CallerId(*caller.split("/"))
     own = 2 * sum(backlogs.get(caller, ()))
-    shares, names = Counter[str](), Counter[CallerId]()
-    for name, lengths in backlogs.items():
-        names[CallerId(*name.split("/"))] += 2 * sum(lengths)
-        shares[name.split("/")[0]] += 2 * sum(lengths)
+    shares, names = Counter[str](), {CallerId(*name.split("/")): 2 * sum(each) for name, each in backlogs.items()}
+    for name, each in names.items():
+        shares[name.share] += each
     ahead = own + sum(
         min(each, own + cost) for name, each in names.items() if name.share == asking.share and name != asking
     )
@@ -180,14 +161,14 @@ def test_work_before_a_request_is_never_underestimated(backlogs: dict[str, list[
     assert exact <= fill(backlogs).cost_before(asking, cost) <= 3 * exact + cost
 
 
-def test_estimates_take_no_longer_with_more_names_in_the_queue() -> None:
+async def test_estimates_take_no_longer_with_more_names_in_the_queue() -> None:
     few, many = (fill({f"a/{number}": [number % 7 + 1] for number in range(count)}) for count in (10, 700))
     works = [opcodes_of(partial(queue.cost_before, CallerId("b", "new"), 8)) for queue in (few, many)]
     assert works[0] == works[1]
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8))
-def test_the_second_parts_of_requests_go_first_in_the_order_of_arrival(parts: list[int]) -> None:
+async def test_the_second_parts_of_requests_go_first_in_the_order_of_arrival(parts: list[int]) -> None:
     queue, first = fill({"a": [7] * 5}), list[QueuedSentence]()
     for length in parts:
         sentences = queued("a", [length] * length)
@@ -199,7 +180,7 @@ def test_the_second_parts_of_requests_go_first_in_the_order_of_arrival(parts: li
 
 
 @pytest.mark.parametrize("callers", [[f"{share}" for share in "abcd"], [f"one/{name}" for name in "abcd"]])
-def test_callers_that_come_back_after_each_sentence_do_not_pass_one_who_waits(callers: list[str]) -> None:
+async def test_callers_that_come_back_after_each_sentence_do_not_pass_one_who_waits(callers: list[str]) -> None:
     last, queue = callers[-1], fill({caller: [10] for caller in callers})
     queue.charge(CallerId(*last.split("/")), 5)
     turns = []
@@ -210,7 +191,7 @@ def test_callers_that_come_back_after_each_sentence_do_not_pass_one_who_waits(ca
     assert last in turns
 
 
-def test_crowds_of_refused_names_do_not_let_anybody_pass_one_who_waits() -> None:
+async def test_crowds_of_refused_names_do_not_let_anybody_pass_one_who_waits() -> None:
     queue = fill({"back": [10], "waits": [10]})
     [first] = take(queue)
     last, returns = ("waits", "back") if first.request.flow.caller.share == "back" else ("back", "waits")

@@ -5,9 +5,11 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from xuanzang.server.engine.calls.record import CallRecord
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -15,14 +17,15 @@ from xuanzang.server.engine.scheduling.request import CallContext, Found, Receiv
 from xuanzang.server.engine.threads import Threads
 from xuanzang.server.engine.types import DecodingOptions
 
-TIMELINE = SentenceTimeline(
-    queued_at=1.0, taken_at=2.0, encoded_at=3.0, finished_at=4.0, worker=0, batch_size=1, steps=5
-)
+
+def timeline(steps: int) -> SentenceTimeline:
+    times: dict[str, Any] = {"queued_at": 1.0, "taken_at": 2.0, "encoded_at": 3.0, "finished_at": 4.0}
+    return SentenceTimeline(**times, worker=0, batch_size=1, steps=steps)
 
 
 def found(*target_ids: int) -> Found:
     hypothesis = TargetHypothesis(target_ids=list(target_ids), score=0.0, token_count=1, finished=True)
-    return Found([hypothesis], TIMELINE)
+    return Found([hypothesis], timeline(5))
 
 
 class Recording:
@@ -54,9 +57,7 @@ async def make_request(
     return Request(CallContext(model=model), searched, receiver or Recording(), pool=pool)
 
 
-async def test_what_is_found_comes_from_other_threads_in_the_order_of_its_delivery(
-    model: LoadedModel, options: DecodingOptions
-) -> None:
+async def test_what_threads_find_comes_in_the_order_of_delivery(model: LoadedModel, options: DecodingOptions) -> None:
     receiver = Recording()
     request = await make_request(model, options, 3, receiver)
     for position in (2, 0, 1):
@@ -75,7 +76,7 @@ async def test_the_first_error_is_the_answer(model: LoadedModel, options: Decodi
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-async def test_a_text_that_cannot_be_made_ends_its_own_call(
+async def test_a_text_without_result_ends_its_own_call(
     model: LoadedModel, options: DecodingOptions, threads: int
 ) -> None:
     with ThreadPoolExecutor(2) as executor:
@@ -93,9 +94,7 @@ async def test_a_text_that_cannot_be_made_ends_its_own_call(
     assert (threading.current_thread() in receiver.threads) == (pool is None)
 
 
-async def test_a_pool_that_drains_ends_the_request_as_a_drain_does(
-    model: LoadedModel, options: DecodingOptions
-) -> None:
+async def test_a_pool_that_drains_ends_a_request_as_a_drain_does(model: LoadedModel, options: DecodingOptions) -> None:
     pool = Threads(1, "draining")
     pool.shutdown()
     request = await make_request(model, options, 1, pool=pool)
@@ -130,3 +129,12 @@ def test_a_result_for_an_event_loop_that_is_closed_is_dropped_with_a_warning(
     request = asyncio.run(make_request(model, options, 1))
     request.deliver(0, found(1))
     assert [record.message for record in caplog.records] == ["result dropped: the event loop is closed"]
+
+
+def test_searches_are_found_by_text_and_in_the_order_of_its_sentences() -> None:
+    record = CallRecord()
+    # Openings of all sentences first, then what continues them.
+    for number, (text, sentence) in enumerate([(0, 0), (0, 1), (2, 0), (0, 0), (0, 0), (2, 0)], start=1):
+        record.found.append((text, sentence, timeline(number)))
+    steps = [[(sentence, each.steps) for sentence, each in record.of_text(text)] for text in range(3)]
+    assert steps == [[(0, 1), (0, 4), (0, 5), (1, 2)], [], [(0, 3), (0, 6)]]

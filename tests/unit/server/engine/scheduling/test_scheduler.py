@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.server.engine.scheduling.virtual_server import Unread
+from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Unread
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -17,16 +17,15 @@ from xuanzang.server.engine.scheduling.queue import COMMON
 from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import NO_CALLER, CallerId, DecodingOptions
+from xuanzang.server.engine.types import NO_CALLER, CallerId
 
 
 class Queue:
     """A scheduler whose sentences are known by their lengths; with beam size 1 each costs twice its length."""
 
-    def __init__(self, scheduler: Scheduler, model: LoadedModel, options: DecodingOptions) -> None:
+    def __init__(self, scheduler: Scheduler, model: LoadedModel) -> None:
         self.scheduler = scheduler
         self._model = model
-        self._options = options
         self._running: dict[int, list[QueuedSentence]] = {}
 
     def submit(
@@ -38,21 +37,39 @@ class Queue:
         cutoff: float = math.inf,
     ) -> Request:
         context = CallContext(model=self._model, caller=CallerId(caller), deadline=deadline, cutoff=cutoff)
-        sentences = [self._model.sentence((5,) * length, self._options) for length in lengths]
+        sentences = [self._model.sentence((5,) * length, GREEDY) for length in lengths]
         request = Request(context, sentences, Unread())
         self.scheduler.submit(request, follows=follows)
         return request
 
+    def refusal(self, *lengths: int, **context: Any) -> OverloadedError:
+        with pytest.raises(OverloadedError) as refused:
+            self.submit(*lengths, **context)
+        return refused.value
+
     def work(self, length: int, *, seconds: float, in_batch: float = 0.0) -> None:
         """Measure a sentence, of twice the cost of its length, as the work of one worker."""
-        forecast, sentence = self.scheduler._state.forecast, self._model.sentence((5,) * length, self._options)
+        forecast, sentence = self.scheduler._state.forecast, self._model.sentence((5,) * length, GREEDY)
         tokens = predicted_target_tokens(sentence)
         forecast.record(tokens, tokens, in_batch, rows=1, is_whole=True)
         forecast.record_work(predicted_cost(sentence), seconds)
 
-    def require(self, cost: int, *, deadline: float = math.inf, accepts_part: bool = False) -> None:
+    def admits(self, cost: int, *, deadline: float = math.inf, accepts_part: bool = False) -> bool:
+        """Return whether a request of some cost would be let in before it is read further."""
         asked = Asked(FlowKey(NO_CALLER), cost, accepts_part=accepts_part)
-        self.scheduler.require_admission(asked, useful_until=deadline)
+        try:
+            self.scheduler.require_admission(asked, useful_until=deadline)
+        except OverloadedError:
+            return False
+        return True
+
+    def has_time(self, seconds: float) -> bool:
+        """Return whether an RPC with some seconds left would be read."""
+        try:
+            self.scheduler.require_time(NO_CALLER, seconds)
+        except OverloadedError:
+            return False
+        return True
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""
@@ -81,15 +98,7 @@ MakeQueue = Callable[..., Queue]
 
 @pytest.fixture
 def make_queue(model: LoadedModel) -> MakeQueue:
-    options = DecodingOptions(
-        beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
-    )
-
-    def make(workers: int = 2, **settings: Any) -> Queue:
-        scheduler = Scheduler(EngineSettings(**settings), workers=workers)
-        return Queue(scheduler, model, options)
-
-    return make
+    return lambda workers=2, **settings: Queue(Scheduler(EngineSettings(**settings), workers=workers), model)
 
 
 async def test_workers_that_begin_together_get_shares_that_end_together(make_queue: MakeQueue) -> None:
@@ -144,8 +153,7 @@ async def test_an_idle_worker_waits_for_the_next_sentence(make_queue: MakeQueue)
 async def test_a_closed_request_leaves_the_queue_and_makes_room(make_queue: MakeQueue) -> None:
     queue = make_queue(max_queue_tokens=40)
     gone = queue.submit(5, 4)
-    with pytest.raises(OverloadedError):
-        queue.submit(2)
+    assert queue.refusal(2)
     queue.scheduler.close(gone, "cancelled")
     queue.submit(10)
     assert queue.take() == [10]
@@ -154,55 +162,49 @@ async def test_a_closed_request_leaves_the_queue_and_makes_room(make_queue: Make
 async def test_a_caller_may_have_as_much_waiting_as_it_leaves_free(make_queue: MakeQueue) -> None:
     queue = make_queue(max_queue_tokens=80)
     queue.submit(*[5] * 4, caller="many")
-    with pytest.raises(OverloadedError, match=r"40 of at most 80 tokens wait, 40 of them from this caller, .* need 10"):
-        queue.submit(5, caller="many")
+    reason = str(queue.refusal(5, caller="many"))
+    assert "40 of at most 80 tokens wait, 40 of them from this caller" in reason
+    assert "is predicted to need 10;" in reason
     queue.submit(5, 5, caller="other")
-    with pytest.raises(OverloadedError):
-        queue.submit(5, caller="other")
+    assert queue.refusal(5, caller="other")
     queue.submit(2, 2, caller="third")
 
 
 async def test_a_full_queue_gives_the_measured_time_until_there_is_room(make_queue: MakeQueue) -> None:
     queue = make_queue(max_queue_tokens=100)
     queue.submit(20)
-    with pytest.raises(OverloadedError) as refusal:
-        queue.submit(20)
-    assert refusal.value.retry_after_seconds == 1.0  # nothing has been measured
+    assert queue.refusal(20).retry_after_seconds == 1.0  # nothing has been measured
     queue.work(25, seconds=2.0)
-    with pytest.raises(OverloadedError) as refusal:
-        queue.submit(20)
     # 60 tokens too many: 80 of the caller, and 20 less free than it may have. Two workers of 25 a second.
-    assert math.isclose(refusal.value.retry_after_seconds, 1.2)
+    assert math.isclose(queue.refusal(20).retry_after_seconds, 1.2)
 
 
 async def test_a_request_that_cannot_begin_before_its_deadline_is_refused(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
     queue.work(5, seconds=10.0)
     queue.submit(100)
-    with pytest.raises(OverloadedError, match="132 tokens come first") as refusal:
-        queue.submit(1, deadline=time.monotonic() + 30)
+    refusal = queue.refusal(1, deadline=time.monotonic() + 30)
+    assert "132 tokens come first" in str(refusal)
     # 134 tokens of a second each are done 104 s after the deadline.
-    assert refusal.value.retry_after_seconds == pytest.approx(104, abs=1)
+    assert refusal.retry_after_seconds == pytest.approx(104, abs=1)
     queue.submit(1, deadline=time.monotonic() + 30, caller="newcomer")
     queue.submit(1, deadline=time.monotonic() + 3000)
+    # Early refusal needs no more than a minimum cost.
+    assert queue.admits(1)
+    assert not queue.admits(1, deadline=time.monotonic() + 30)
 
 
-async def test_the_own_cost_of_a_request_counts_against_its_deadline(make_queue: MakeQueue) -> None:
+async def test_own_cost_and_time_in_a_batch_count_against_the_deadline(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
     queue.work(5, seconds=10.0)
     queue.submit(1, caller="other")
     queue.submit(10, deadline=time.monotonic() + 30)
-    with pytest.raises(OverloadedError):
-        queue.submit(*[10] * 2, deadline=time.monotonic() + 30, caller="third")
-
-
-async def test_the_time_in_a_batch_counts_against_the_deadline(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1)
-    queue.work(5, seconds=0.001, in_batch=50.0)
-    queue.submit(5, caller="other")
-    with pytest.raises(OverloadedError):
-        queue.submit(5, deadline=time.monotonic() + 30)
-    queue.submit(2, deadline=time.monotonic() + 30)
+    assert queue.refusal(*[10] * 2, deadline=time.monotonic() + 30, caller="third")
+    batches = make_queue(workers=1)
+    batches.work(5, seconds=0.001, in_batch=50.0)
+    batches.submit(5, caller="other")
+    assert batches.refusal(5, deadline=time.monotonic() + 30)
+    batches.submit(2, deadline=time.monotonic() + 30)
 
 
 async def test_a_request_of_which_a_part_is_of_use_need_only_be_begun_in_time(make_queue: MakeQueue) -> None:
@@ -210,58 +212,31 @@ async def test_a_request_of_which_a_part_is_of_use_need_only_be_begun_in_time(ma
     queue.work(5, seconds=10.0)
     queue.submit(1, caller="other")
     soon = time.monotonic() + 30
-    queue.require(100, deadline=soon, accepts_part=True)
-    with pytest.raises(OverloadedError):
-        queue.submit(100, deadline=soon)
+    assert queue.admits(100, deadline=soon, accepts_part=True)
+    assert queue.refusal(100, deadline=soon)
     queue.submit(100, deadline=soon + 1, cutoff=soon)
-    with pytest.raises(OverloadedError):
-        queue.require(100, deadline=soon, accepts_part=True)
-    with pytest.raises(OverloadedError):
-        queue.submit(1, deadline=soon + 1, cutoff=soon)
+    assert not queue.admits(100, deadline=soon, accepts_part=True)
+    assert queue.refusal(1, deadline=soon + 1, cutoff=soon)
 
 
-async def test_a_worker_without_sentences_waits_no_longer_than_asked(make_queue: MakeQueue) -> None:
+async def test_idle_workers_try_any_deadline_that_has_not_passed(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
+    # A worker without sentences waits no longer than asked.
     assert queue.take_or_idle() == []
-    queue.submit(3)
-    assert queue.take_or_idle() == [3]
-
-
-async def test_a_request_past_its_deadline_is_expired_and_not_overload(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1)
     with pytest.raises(DeadlineExceededError):
         queue.submit(3, deadline=time.monotonic() - 1)
-
-
-async def test_idle_workers_try_any_deadline(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1)
     queue.work(5, seconds=1000.0, in_batch=1000.0)
     queue.submit(5, deadline=time.monotonic() + 60)
+    assert queue.take_or_idle() == [5]
 
 
-async def test_early_refusal_needs_no_more_than_a_minimum_cost(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1)
-    queue.work(5, seconds=10.0)
-    queue.submit(100)
-    queue.require(1)
-    with pytest.raises(OverloadedError):
-        queue.require(1, deadline=time.monotonic() + 30)
-
-
-async def test_the_second_part_of_an_accepted_request_is_accepted(make_queue: MakeQueue) -> None:
+async def test_the_second_part_of_an_accepted_request_and_blank_ones_are_accepted(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_queue_tokens=10)
     queue.submit(4)
     queue.submit(5, follows=True)
+    assert [queue.admits(cost) for cost in (0, 1)] == [True, False]
     # It has waited already.
     assert queue.take() == [5, 4]
-
-
-async def test_a_blank_request_is_never_overload(make_queue: MakeQueue) -> None:
-    queue = make_queue(max_queue_tokens=20)
-    queue.submit(10)
-    queue.require(0)
-    with pytest.raises(OverloadedError):
-        queue.require(1)
 
 
 async def test_stopping_ends_idle_workers_at_once_and_busy_ones_when_they_are_done(make_queue: MakeQueue) -> None:
@@ -274,11 +249,6 @@ async def test_stopping_ends_idle_workers_at_once_and_busy_ones_when_they_are_do
     assert queue.take(2) == []
     queue.leave(2)
     assert queue.take(2) is None
-
-
-async def test_no_request_is_accepted_after_stopping(make_queue: MakeQueue) -> None:
-    queue = make_queue()
-    queue.scheduler.stop()
     with pytest.raises(DrainingError):
         queue.submit(1)
 
@@ -294,9 +264,7 @@ async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queu
         given_up.steps = 10
         queue.scheduler.leave(0, [given_up], seconds=0.5)
     queue.submit(40)
-    queue.require(20, deadline=time.monotonic() + 30.0)
-    with pytest.raises(OverloadedError):
-        queue.require(20, deadline=time.monotonic() + 0.5)
+    assert [queue.admits(20, deadline=time.monotonic() + seconds) for seconds in (30.0, 0.5)] == [True, False]
 
 
 async def test_an_rpc_is_refused_unread_only_if_nothing_could_be_begun_in_time(make_queue: MakeQueue) -> None:
@@ -305,14 +273,11 @@ async def test_an_rpc_is_refused_unread_only_if_nothing_could_be_begun_in_time(m
     queue.submit(50)
     assert queue.take() == [50]
     # 100 tokens take a second. Like the last one it would not be done in time, but a part may be enough.
-    with pytest.raises(OverloadedError):
-        queue.require(100, deadline=time.monotonic() + 0.9)
-    queue.require(100, deadline=time.monotonic() + 0.9, accepts_part=True)
-    queue.scheduler.require_time(NO_CALLER, 0.9)
+    soon = time.monotonic() + 0.9
+    assert [queue.admits(100, deadline=soon, accepts_part=part) for part in (False, True)] == [False, True]
+    assert queue.has_time(0.9)
     queue.submit(50)
-    queue.scheduler.require_time(NO_CALLER, 2.0)
-    with pytest.raises(OverloadedError):
-        queue.scheduler.require_time(NO_CALLER, 0.9)
+    assert (queue.has_time(2.0), queue.has_time(0.9)) == (True, False)
 
 
 async def test_an_unread_rpc_is_taken_to_be_as_small_as_any_of_the_last_requests(make_queue: MakeQueue) -> None:
@@ -322,10 +287,9 @@ async def test_an_unread_rpc_is_taken_to_be_as_small_as_any_of_the_last_requests
     queue.take()
     queue.submit(50, caller="other")
     # Before as many tokens of the other caller are taken as it asks for.
-    with pytest.raises(OverloadedError):
-        queue.scheduler.require_time(NO_CALLER, 0.9)
+    assert not queue.has_time(0.9)
     queue.submit(5, caller="third")
-    queue.scheduler.require_time(NO_CALLER, 0.9)
+    assert queue.has_time(0.9)
 
 
 async def test_the_wait_of_an_rpc_is_known_unless_workers_have_hardly_any_work(make_queue: MakeQueue) -> None:
@@ -347,12 +311,11 @@ async def test_the_wait_of_an_rpc_is_known_unless_workers_have_hardly_any_work(m
 async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_queue_tokens=20)
     queue.submit(1)
-    queue.scheduler.require_time(NO_CALLER, math.inf)
+    assert queue.has_time(math.inf)
     queue.submit(4)
     queue.take()
     queue.submit(4)
-    with pytest.raises(OverloadedError, match="the queue is full"):
-        queue.submit(4)
+    assert "the queue is full" in str(queue.refusal(4))
     queue.submit(1)
     with pytest.raises(OverloadedError, match="the queue is full"):
         queue.scheduler.require_time(NO_CALLER, math.inf)
@@ -369,7 +332,7 @@ async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_reque
     assert refusal.value.retry_after_seconds > 182 / 20 + 12 - 1.0
 
 
-@pytest.mark.parametrize("event", ["submit", "cancel", "wake", "stop"])
+@pytest.mark.parametrize("event", ["submit", "cancel", "wake", "stop", "answered"])
 async def test_workers_in_the_midst_of_steps_are_told_of_what_has_changed(make_queue: MakeQueue, event: str) -> None:
     queue = make_queue(workers=1)
     running = queue.submit(3)
@@ -383,9 +346,11 @@ async def test_workers_in_the_midst_of_steps_are_told_of_what_has_changed(make_q
         queue.scheduler.close(running, "cancelled")
     elif event == "wake":
         queue.scheduler.wake(0)
-    else:
+    elif event == "stop":
         queue.scheduler.stop()
-    assert interrupts[0].is_set
+    else:
+        queue.scheduler.close(running, None)
+    assert interrupts[0].is_set == (event != "answered")
 
 
 async def test_a_newcomer_interrupts_only_steps_of_workers_that_may_take_it(make_queue: MakeQueue) -> None:
@@ -400,13 +365,13 @@ async def test_a_newcomer_interrupts_only_steps_of_workers_that_may_take_it(make
     assert queue.take(0) == []
     assert queue.take(1) == [4]
     # Both are full.
-    queue.submit(7)
+    last = queue.submit(7)
+    # What memory the one holds beside that is nothing to the other.
+    queue.scheduler.hold(0, last.model, COMMON, {last.sentences[0].shape: 2})
     assert not any(interrupt.is_set for interrupt in interrupts)
 
 
-async def test_each_sentence_wakes_an_idle_worker_and_does_not_interrupt_its_steps(
-    make_queue: MakeQueue,
-) -> None:
+async def test_each_sentence_wakes_an_idle_worker_and_does_not_interrupt_its_steps(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=3)
     taking = [asyncio.create_task(asyncio.to_thread(queue.take, worker)) for worker in range(3)]
     while len(queue.scheduler._changed._waiters) < 3:  # type: ignore[attr-defined]  # noqa: ASYNC110 - they cannot tell
@@ -415,23 +380,3 @@ async def test_each_sentence_wakes_an_idle_worker_and_does_not_interrupt_its_ste
     queue.submit(3)
     assert await asyncio.gather(*taking) == [[3]] * 3
     assert not any(interrupt.is_set for interrupt in queue.scheduler.interrupts)
-
-
-async def test_other_memory_of_a_worker_interrupts_nobody_while_no_sentence_waits_for_it(
-    make_queue: MakeQueue,
-) -> None:
-    queue = make_queue(workers=2, max_batch_sentences=1)
-    request = queue.submit(3, 4, 5)
-    assert queue.take(0)
-    assert queue.take(1)
-    queue.scheduler.hold(0, request.model, COMMON, {request.sentences[0].shape: 2})
-    assert not any(interrupt.is_set for interrupt in queue.scheduler.interrupts)
-
-
-async def test_an_answered_request_interrupts_nobody(make_queue: MakeQueue) -> None:
-    queue = make_queue()
-    answered = queue.submit(3)
-    assert queue.take() == [3]
-    queue.take_or_idle()
-    queue.scheduler.close(answered, None)
-    assert not queue.scheduler.interrupts[0].is_set

@@ -13,18 +13,14 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from search_options import search_options
 
+from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
-from xuanzang.server.engine.scheduling.request import (
-    AbandonReason,
-    CallContext,
-    Found,
-    QueuedSentence,
-    Request,
-)
+from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Found, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.types import CallerId, DecodingOptions
@@ -34,7 +30,7 @@ PAUSE_SECONDS = 0.003
 """Time between an answer and the next request of a caller who asks for one sentence after the other."""
 ASKED_PARTS = (0.2, 0.3, 0.4, 0.5, 0.6)
 """Deadlines for which is asked at the end, as parts of the longest one."""
-GREEDY = DecodingOptions(beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None)
+GREEDY = search_options(beam_size=1).decoding
 
 
 class FreeModel(LoadedModel):
@@ -89,6 +85,13 @@ class Unread:
         return lambda: None
 
     def on_prefix(self, position: int, target_ids: Sequence[int]) -> None: ...
+
+
+def free_request(caller: str, lengths: Sequence[int]) -> Request:
+    """Return greedy sentences of some source lengths, each of twice that cost, by a caller as share/name."""
+    options = search_options(beam_size=1, max_target_length=10_000)
+    sentences = [Sentence(source_ids=[5] * length, options=options) for length in lengths]
+    return Request(CallContext(model=FreeModel(), caller=CallerId(*caller.split("/"))), sentences, Unread())
 
 
 class VirtualServer:

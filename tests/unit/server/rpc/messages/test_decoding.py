@@ -74,9 +74,7 @@ SETTINGS = pb.TranslateTextRequest.DESCRIPTOR.fields_by_name["settings"].number
         (pb.ExplainTranslationRequest, b"\x20\x01" * BYTES, "attention_layers"),
     ],
 )
-def test_a_message_with_millions_of_elements_is_refused_by_field(
-    message: Callable[[], Any], data: bytes, refused: str
-) -> None:
+def test_millions_of_elements_are_refused_by_field(message: Callable[[], Any], data: bytes, refused: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         decode(message, data)
     [fault] = caught.value.violations

@@ -62,12 +62,7 @@ async def test_all_faults_are_reported_at_once(resolve: Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
         await read_unary(unary([], source_language_code="??", options=options), resolve)
-    assert set(faults(caught)) == {
-        "contents",
-        "options.beam_size",
-        "options.length_penalty",
-        "source_language_code",
-    }
+    assert set(faults(caught)) == {"contents", "options.beam_size", "options.length_penalty", "source_language_code"}
 
 
 async def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: Resolve) -> None:
@@ -142,9 +137,7 @@ async def test_formats_of_later_versions_are_refused(resolve: Resolve) -> None:
 
 
 @pytest.mark.parametrize("number", [pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML])
-async def test_tokens_are_not_to_be_had_of_contents_with_tags(
-    resolve: Resolve, number: pb.ContentFormat.ValueType
-) -> None:
+async def test_contents_with_tags_have_no_token_details(resolve: Resolve, number: pb.ContentFormat.ValueType) -> None:
     with pytest.raises(InvalidInputError) as caught:
         await read_unary(unary(content_format=number, token_details=True), resolve)
     assert set(faults(caught)) == {"token_details"}
@@ -158,9 +151,7 @@ async def test_tokens_are_not_to_be_had_of_contents_with_tags(
         ("a < b 首页", ["a", "<", "b", "首页"]),
     ],
 )
-async def test_tags_do_not_tell_the_language_of_a_page(
-    served_model: ServedModel, content: str, shown: list[str]
-) -> None:
+async def test_tags_do_not_tell_the_language(served_model: ServedModel, content: str, shown: list[str]) -> None:
     seen: list[str] = []
 
     async def resolve(*, texts: Iterable[str], **_: object) -> Route:

@@ -46,7 +46,7 @@ async def test_a_stream_answers_each_text_when_it_is_done(serve: Serve) -> None:
     ]
 
 
-async def test_refused_texts_of_a_stream_are_answered_and_logged_singly(
+async def test_refused_texts_of_streams_are_told_and_logged_singly(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     def text(content: str, **settings: Any) -> pb.StreamTranslateTextRequest:
@@ -89,9 +89,7 @@ async def test_refused_texts_of_a_stream_are_answered_and_logged_singly(
     assert "小秘密" not in caplog.text
 
 
-async def test_a_flood_of_refused_texts_leaves_the_log_its_lines_for_rpcs(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_flood_of_refused_texts_leaves_lines_for_rpcs(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         async with serve() as served:
             bad = pb.TranslationSettings(model="none")
@@ -121,7 +119,7 @@ async def test_a_stream_is_read_only_up_to_its_limit_of_texts_in_translation(ser
 
 
 @pytest.mark.parametrize("is_stream", [True, False])
-async def test_callers_that_hang_up_midway_cause_no_error(
+async def test_callers_that_hang_up_cause_no_error(
     serve: Serve, caplog: pytest.LogCaptureFixture, is_stream: bool
 ) -> None:
     text = "x" * 50_000
@@ -148,18 +146,17 @@ async def test_simultaneous_answers_are_written_one_by_one(serve: Serve) -> None
         assert sorted(await reading, key=int) == [str(number) for number in range(300)]
 
 
-async def test_an_open_stream_gets_its_answers_and_then_unavailable_at_the_close(serve: Serve) -> None:
-    async with serve() as served:
-        held = served.engine.hold("a")
-        call = served.stub.StreamTranslateText()
-        await call.write(pb.StreamTranslateTextRequest(id="1", content="a"))
-        await served.engine.until(served.engine.running, {"a"})
-        await served.rpc.close()
-        held.set()
-        answer = await call.read()
-        assert answer.translation.hypotheses[0].text == "A"
-        assert await call.code() == grpc.StatusCode.UNAVAILABLE
-        await served.rpc.join()
+async def test_an_open_stream_gets_its_answers_and_then_unavailable_at_the_close(served: Any) -> None:
+    held = served.engine.hold("a")
+    call = served.stub.StreamTranslateText()
+    await call.write(pb.StreamTranslateTextRequest(id="1", content="a"))
+    await served.engine.until(served.engine.running, {"a"})
+    await served.rpc.close()
+    held.set()
+    answer = await call.read()
+    assert answer.translation.hypotheses[0].text == "A"
+    assert await call.code() == grpc.StatusCode.UNAVAILABLE
+    await served.rpc.join()
 
 
 async def test_languages_are_detected_for_each_text_or_the_call_is_unimplemented(serve: Serve) -> None:
@@ -176,15 +173,14 @@ async def test_languages_are_detected_for_each_text_or_the_call_is_unimplemented
     assert response == pb.DetectLanguageResponse(detections=[german, german])
 
 
-async def test_texts_that_a_stopping_engine_refuses_are_left_to_another_server(serve: Serve) -> None:
-    async with serve() as served:
-        served.engine.raised["late"] = DrainingError("the server is stopping")
-        call = served.stub.StreamTranslateText()
-        for text in ("early", "late"):
-            await call.write(pb.StreamTranslateTextRequest(id=text, content=text))
-        await call.done_writing()
-        assert [answer.id async for answer in answered(call)] == ["early"]
-        assert await call.code() is grpc.StatusCode.UNAVAILABLE
+async def test_texts_that_a_stopping_engine_refuses_are_left_to_another_server(served: Any) -> None:
+    served.engine.raised["late"] = DrainingError("the server is stopping")
+    call = served.stub.StreamTranslateText()
+    for text in ("early", "late"):
+        await call.write(pb.StreamTranslateTextRequest(id=text, content=text))
+    await call.done_writing()
+    assert [answer.id async for answer in answered(call)] == ["early"]
+    assert await call.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def answered(call: Any) -> AsyncIterator[pb.StreamTranslateTextResponse]:

@@ -10,20 +10,19 @@ import pytest
 
 from xuanzang.bundle.v1 import graph_pb2
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.graphs import attention_decoder, attention_encoder
 from xuanzang.server.bundles.repository import load_bundle
 
 Rewrite = Callable[[bytes], None]
 
 
 @pytest.fixture
-def rewrite_decoder(
-    directory: Path, edit_manifest: Callable[..., None], list_files: Callable[[dict[str, Any], Path], None]
-) -> Rewrite:
+def rewrite_decoder(directory: Path, relist: Callable[[Path], None]) -> Rewrite:
     """Writes another decoder, listed with its digest."""
 
     def rewrite(content: bytes) -> None:
         (directory / "decoder.onnx").write_bytes(content)
-        edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+        relist(directory)
 
     return rewrite
 
@@ -48,8 +47,7 @@ def model_with(constant: graph_pb2.OnnxTensor) -> graph_pb2.OnnxModel:
 
 
 @pytest.mark.parametrize(
-    "location",
-    ["other.bin", "../weights.bin", "./weights.bin", "/etc/passwd", "shared.spm", "", "*/_ORT_MEM_ADDR_/*"],
+    "location", ["other.bin", "../weights.bin", "./weights.bin", "/etc/passwd", "shared.spm", "", "*/_ORT_MEM_ADDR_/*"]
 )
 def test_weights_in_any_other_file_are_refused(directory: Path, rewrite_decoder: Rewrite, location: str) -> None:
     rewrite_decoder(model_with(at(location)).SerializeToString())
@@ -71,9 +69,7 @@ def test_weights_in_any_other_file_are_refused(directory: Path, rewrite_decoder:
         ("0", "1e2"),
     ],
 )
-def test_weights_outside_the_file_are_refused(
-    directory: Path, rewrite_decoder: Rewrite, offset: str, length: str
-) -> None:
+def test_weights_outside_of_it_are_refused(directory: Path, rewrite_decoder: Rewrite, offset: str, length: str) -> None:
     rewrite_decoder(model_with(at("weights.bin", offset, length)).SerializeToString())
     [reason] = reasons(directory)
     assert reason == f"decoder.onnx: 'weight' has offset {offset!r}, length {length!r}; weights.bin has 256 bytes"
@@ -122,9 +118,7 @@ def hidden_places() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("model", [*hidden_places()])
-def test_references_are_found_wherever_they_are(
-    directory: Path, rewrite_decoder: Rewrite, model: graph_pb2.OnnxModel
-) -> None:
+def test_references_are_found_everywhere(directory: Path, rewrite_decoder: Rewrite, model: graph_pb2.OnnxModel) -> None:
     rewrite_decoder(model.SerializeToString())
     assert reasons(directory) == ["decoder.onnx: 'weight' is in 'elsewhere'; weights must be in 'weights.bin'"]
 
@@ -165,11 +159,42 @@ def test_a_graph_in_another_format_is_refused(directory: Path, edit_manifest: Ca
     assert reasons(directory) == ["decoder.ort is not named as an .onnx file"]
 
 
-def test_a_missing_weights_file_is_named(directory: Path) -> None:
-    (directory / "weights.bin").unlink()
-    assert reasons(directory) == ["weights.bin is missing"]
+def write(folder: Path, *operators: str) -> str:
+    """Write a graph whose nodes take "OPERATOR.in", "OPERATOR.keys" and have no weights."""
+    nodes = [graph_pb2.OnnxNode(op_type=name, input=[f"{name}.in", f"{name}.keys"]) for name in operators]
+    graph = graph_pb2.OnnxGraph(node=nodes, output=[graph_pb2.OnnxValue(name="known")])
+    content = graph_pb2.OnnxModel(graph=graph).SerializeToString()
+    # A field that the server does not know: the version of the format.
+    (folder / "graph.onnx").write_bytes(b"\x08\x07" + content)
+    return "graph.onnx"
 
 
-def test_a_truncated_weights_file_is_named(directory: Path) -> None:
-    (directory / "weights.bin").write_bytes(bytes(range(255)))
-    assert reasons(directory) == ["weights.bin has 255 bytes; manifest.json says 256"]
+def test_queries_and_keys_become_outputs_and_all_else_stays(tmp_path: Path) -> None:
+    name = write(tmp_path, "CrossAttention_float16", "Relu", "PagedAttention_float16")
+    found = attention_decoder(tmp_path, name, layers=1)
+    assert (found.queries, found.projected) == (("CrossAttention_float16.in",), ("PagedAttention_float16.in",))
+    model = graph_pb2.OnnxModel.FromString(found.content)
+    assert [value.name for value in model.graph.output] == ["known", *found.queries, *found.projected]
+    assert len(model.graph.node) == 3
+    assert b"\x08\x07" in found.content
+    encoder = attention_encoder(tmp_path, write(tmp_path, "MultiHeadAttention"), layers=1)
+    assert (encoder.queries, encoder.keys) == (("MultiHeadAttention.in",), ("MultiHeadAttention.keys",))
+    for operator in ("PackedSourceAttention", "SourceAttention"):
+        fused = attention_encoder(tmp_path, write(tmp_path, operator), layers=1)
+        assert (fused.projected, fused.queries) == ((f"{operator}.in",), ())
+
+
+def test_a_graph_with_other_attention_than_its_layers_is_refused(tmp_path: Path) -> None:
+    name = write(tmp_path, "CrossAttention", "CrossAttention", "PagedAttention")
+    with pytest.raises(
+        BundleError, match=r"graph\.onnx has 1 operators PagedAttention, and the dimensions say 2 layers"
+    ):
+        attention_decoder(tmp_path, name, layers=2)
+    with pytest.raises(BundleError, match="0 operators MultiHeadAttention"):
+        attention_encoder(tmp_path, name, layers=2)
+
+
+def test_a_file_that_is_no_graph_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "graph.onnx").write_bytes(b"\xff\xff")
+    with pytest.raises(BundleError, match=r"graph\.onnx is not an ONNX graph"):
+        attention_encoder(tmp_path, "graph.onnx", layers=1)

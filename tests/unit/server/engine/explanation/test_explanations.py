@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_options import search_options
 
+from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.hypotheses import (
     RecordedStep,
@@ -22,7 +24,13 @@ from xuanzang.server.engine.decoding.hypotheses import (
 )
 from xuanzang.server.engine.decoding.logit_edits import hypothesis_edits
 from xuanzang.server.engine.decoding.search_state import Candidates
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.explanation.explainer import AttentionChoice, Explainer
+from xuanzang.server.explanation.limits import ExplanationLimits
 from xuanzang.server.explanation.recording import MAX_CANDIDATES, SearchTree, path_of
+from xuanzang.server.metrics import Metrics
 from xuanzang.translation.v1 import explanation_pb2 as pb
 
 VOCAB, EOS, LIMIT = 9, 2, 7
@@ -187,3 +195,42 @@ def test_steps_beyond_the_limit_are_counted_and_another_search_begins_anew() -> 
     recorder.begin(4)
     assert (recorder.steps, recorder.step_count, recorder.searches) == ([], 0, 2)
     assert recorder.no_repeat_ngram_size == 4
+
+
+LABELS = {"model": "small", "version": "1"}
+
+
+def explain(engine: Engine, explainer: Explainer, options: DecodingOptions) -> Any:
+    return explainer.explain(Call(texts=("a b",), model=engine.models[0], options=options), AttentionChoice())
+
+
+def counted(metrics: Metrics, outcome: str) -> float | None:
+    return metrics.registry.get_sample_value("nmt_explanations_total", LABELS | {"outcome": outcome})
+
+
+async def test_the_limit_bounds_those_made_at_once(
+    engine: Engine, script: Any, options: DecodingOptions, metrics: Metrics
+) -> None:
+    explainer = Explainer(engine, ExplanationLimits(max_explanations=2))
+    script.allow(0)
+    running = [asyncio.create_task(explain(engine, explainer, options)) for _ in range(2)]
+    await script.until(lambda script: script.blocked)
+    with pytest.raises(OverloadedError, match="2 translations are being explained") as raised:
+        await explain(engine, explainer, options)
+    assert raised.value.retry_after_seconds > 0
+    assert counted(metrics, "refused") == 1
+    # Those who translate are not refused.
+    translating = asyncio.create_task(engine.translate(Call(texts=("a",), model=engine.models[0], options=options)))
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    script.allow(1000)
+    assert await translating
+    assert counted(metrics, "failed") == 2
+    # The places are free again.
+    script.allow(0)
+    again = asyncio.create_task(explain(engine, explainer, options))
+    await script.until(lambda script: script.blocked)
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
+    assert counted(metrics, "refused") == 1
