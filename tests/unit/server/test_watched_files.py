@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from typing_extensions import override
 
 from xuanzang.server.watched_files import ReloadedContent, reload_changed, reload_when_changed
+from xuanzang.server.whole_files import file_system, is_remote, temporary_beside
 
 
 class Part(ReloadedContent[str]):
@@ -158,3 +160,31 @@ async def test_a_named_pipe_in_the_place_of_a_file_ends_no_looks_at_it(tmp_path:
     file.write_text("new")
     await reload_changed([part])
     assert (part.content, part.counted) == ("new", [False, True])
+
+
+_MOUNTS = """\
+21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+35 21 0:46 / /home/with\\040space rw,nosuid shared:12 master:3 - nfs4 files:/home rw,vers=4.2
+36 21 0:47 / /plain rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "name"), [((8, 1), "ext4"), ((0, 46), "nfs4"), ((0, 47), "tmpfs"), ((0, 4), ""), ((8, 11), "")]
+)
+def test_a_file_system_is_named_by_the_device(device: tuple[int, int], name: str) -> None:
+    assert file_system(os.makedev(*device), _MOUNTS) == name
+
+
+def test_a_folder_that_is_not_there_is_where_it_would_be_made() -> None:
+    assert not is_remote(Path("/proc/none/of/these"))
+
+
+def test_nothing_is_left_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OSError, match="no locks"):
+        temporary_beside(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []

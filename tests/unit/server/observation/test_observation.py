@@ -15,7 +15,7 @@ from xuanzang.server.engine.calls.record import CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.request import SentenceTimeline
 from xuanzang.server.metric_series import Counter
 from xuanzang.server.observation import observation as observation_module
-from xuanzang.server.observation.callers import CallerFacts
+from xuanzang.server.observation.callers import CallerFacts, address_class, sender_of
 from xuanzang.server.observation.observation import AccessLog, Observation
 from xuanzang.server.observation.rpc_log import RpcLog
 from xuanzang.server.observation.rpc_record import RpcRecord
@@ -180,3 +180,28 @@ async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
     refused = (what, "RESOURCE_EXHAUSTED", 1)
     second = [*[refused] * 10, (what, "INTERNAL", 1), (f"more {what}s", "RESOURCE_EXHAUSTED", 490)]
     assert codes == second * 2
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected", "network"),
+    [
+        ("ipv4:127.0.0.1:50051", "loopback", "ipv4:127.0.0.1"),
+        ("ipv6:%5B::1%5D:50051", "loopback", "::/64"),
+        ("ipv6:[::1]:50051", "loopback", "::/64"),
+        ("ipv4:10.1.2.3:1", "private", "ipv4:10.1.2.3"),
+        ("ipv6:%5Bfd00::1%5D:2", "private", "fd00::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:2", "private", None),
+        ("ipv4:8.8.8.8:53", "public", "ipv4:8.8.8.8"),
+        ("ipv6:%5B2001:4860:1:2:3:4:5:6%5D:53", "public", "2001:4860:1:2::/64"),
+        ("unix:/run/socket", "unix", None),
+        ("unix:", "unix", None),
+        ("", "unknown", None),
+        ("nonsense", "unknown", None),
+    ],
+)
+def test_peers_are_known_by_their_network_and_the_class_of_their_address(
+    peer: str, expected: str, network: str | None
+) -> None:
+    sender = sender_of(peer)
+    assert address_class(sender.host) == expected
+    assert network in {None, sender.network}

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.lexicon import LEXICON, MAX_LEXICON_BYTES, read_lexicon
 from xuanzang.server.bundles.quality_head import QUALITY, read_quality_head
+from xuanzang.server.bundles.vocabulary import Vocabulary
 
 LISTED = manifest_pb2.Manifest(files=[manifest_pb2.File(name=QUALITY)])
 
@@ -118,3 +121,18 @@ def test_a_file_of_anything_but_pairs_is_refused(tmp_path: Path, content: bytes,
     (tmp_path / LEXICON).write_bytes(content)
     with pytest.raises(BundleError, match=reason):
         read_lexicon(tmp_path, WITH_LEXICON)
+
+
+@given(st.lists(st.text()))
+def test_a_vocabulary_has_the_pieces_of_its_list_in_their_order(pieces: list[str]) -> None:
+    vocabulary = Vocabulary(pieces)
+    assert len(vocabulary) == len(pieces)
+    assert list(vocabulary) == vocabulary[:] == pieces
+    assert [vocabulary[index] for index in range(len(pieces))] == pieces
+    assert vocabulary[1::2] == pieces[1::2]
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_an_index_outside_a_vocabulary_is_refused(index: int) -> None:
+    with pytest.raises(IndexError, match="among 2"):
+        Vocabulary(("a", "b"))[index]
