@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -253,30 +251,23 @@ def test_the_first_interrupt_sets_the_event_and_the_second_acts_as_usual() -> No
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupted_run_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
+class InterruptingStream(io.StringIO):
+    """A terminal at which somebody interrupts the run at the first report of its speed."""
+
+    interrupted = False
+
+    def write(self, text: str) -> int:
+        if "target tokens/s" in text and not self.interrupted:
+            self.interrupted = True
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
+def test_an_interrupted_run_saves_and_says_how_to_go_on(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     flags = "--preset tiny --max-steps 1000000 --batch-tokens 256 --no-bf16 --device cpu --threads 1"
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "xuanzang.model",
-        "train",
-        "--data",
-        data,
-        "--output",
-        tmp_path,
-        *flags.split(),
-    ]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    ) as process:
-        assert process.stderr
-        shown = ""
-        while "target tokens/s" not in shown:
-            character = process.stderr.read(1)
-            assert character, shown
-            shown += character
-        process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"the same command goes on from {tmp_path / 'last'}" in rest
+    monkeypatch.setattr(sys, "stderr", stream := InterruptingStream())
+    assert run(capsys, "train", "--data", data, "--output", tmp_path, *flags.split())[0] == 130
+    assert f"the same command goes on from {tmp_path / 'last'}" in stream.getvalue()
     assert json.loads((tmp_path / "last" / "state.json").read_text())["step"] > 0

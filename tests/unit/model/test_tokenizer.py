@@ -87,16 +87,6 @@ def test_special_ids_count_as_nothing_when_decoding(spiced: Tokenizer) -> None:
     assert spiced.decode([BOS_ID, *ids, PAD_ID, PAD_ID]) == "a cat"
 
 
-def test_pieces_spell_the_text(spiced: Tokenizer) -> None:
-    assert "".join(spiced.pieces(spiced.encode("a cat")[:-1])).replace(SPACE_MARK, " ").strip() == "a cat"
-
-
-def test_the_same_text_trains_the_same_tokeniser(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        train_tokenizer(["我有一只猫。", "I have a cat."] * 200, tmp_path / name, 275, max_sentences=101)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 def test_too_large_a_vocabulary_is_refused_with_the_size_that_is_possible(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"vocab_size is too high for so little text, at most \d+ is possible"):
         train_tokenizer(["a cat"], tmp_path / "model.spm", 1000)

@@ -182,13 +182,6 @@ def test_files_of_a_repository_are_read_and_cut_where_both_sides_agree(
     assert made(tmp_path) == text
 
 
-def test_files_that_are_left_out_are_not_read(host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    address = "https://codeload.github.com/owner/repo/tar.gz/c0"
-    path = listed(tmp_path, address=address, read="gettext", files=[["#po/*.po"]], without=["po/a.po"])
-    assert run(host, tmp_path, path) == 1
-    assert "toy: no file is in #po/*.po" in capsys.readouterr().err
-
-
 def test_downloads_go_on_where_they_were_cut_off(host: Host, tmp_path: Path) -> None:
     host.faults += ["cut", "503", "cut"]
     assert run(host, tmp_path, listed(tmp_path)) == 0
@@ -200,15 +193,6 @@ def test_downloads_go_on_where_they_were_cut_off(host: Host, tmp_path: Path) -> 
         f"bytes={size // 2}-",
         f"bytes={size // 2 + (size - size // 2) // 2}-",
     ]
-
-
-def test_the_next_run_keeps_what_the_last_one_has_downloaded(host: Host, tmp_path: Path) -> None:
-    path = listed(tmp_path)
-    host.faults += ["", *["500"] * corpora.ATTEMPTS]
-    assert run(host, tmp_path, path) == 1
-    host.asked.clear()
-    assert run(host, tmp_path, path) == 0
-    assert [each.rpartition("/")[2] for each, _ in host.asked] == ["en.txt"]
 
 
 @pytest.mark.parametrize(
@@ -258,14 +242,6 @@ def test_a_missing_library_is_named_and_the_downloads_stay(
     host.asked.clear()
     assert run(host, tmp_path, path) == 1
     assert host.asked == []
-
-
-def test_a_malformed_catalogue_is_said_in_one_line(
-    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    host.files["/owner/repo/tar.gz/c0"] = archive({"repo-c0/po/a.po": "nonsense here\n"})
-    assert run(host, tmp_path, listed(tmp_path, **REPOSITORY)) == 1
-    assert "toy: #po/*.po cannot be read as 'gettext'" in capsys.readouterr().err
 
 
 def test_a_wrong_download_is_not_kept(host: Host, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from numbers_right import TESTS, count_right, is_right, made_tests, numbers_in
+from numbers_right import TESTS, is_right, made_tests, numbers_in
 
-from xuanzang.model.evaluation.test_sets import HeldOutPair, read_test_set
+from xuanzang.model.evaluation.test_sets import read_test_set
 
 
 def test_the_400_pairs_are_those_that_the_script_makes() -> None:
@@ -62,10 +62,3 @@ def test_numbers_are_found_by_value(text: str, language: str, values: list[objec
 )
 def test_a_translation_is_right_if_all_of_its_numbers_are(translation: str, right: bool) -> None:
     assert is_right(translation, "They paid $350 million for a painting.", "en") == right
-
-
-def test_right_translations_are_counted_by_group() -> None:
-    pairs = [HeldOutPair("3本", "3 books", "a"), HeldOutPair("4本", "4 books", "b"), HeldOutPair("5本", "5 books", "b")]
-    found = count_right(pairs, ["three books", "40 books", "5"], "en")
-    assert {group: tuple(right) for group, right in found.items()} == {"all": (3, 2), "a": (1, 1), "b": (2, 1)}
-    assert str(found["all"]) == "every number right: 66.7% of 3"

@@ -4,11 +4,10 @@ import asyncio
 import hashlib
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from fit_quality_head import main, measure
-from quality_head_files import add_head, draw_reliability
+from quality_head_files import add_head
 from quality_head_fit import agreement
 
 from xuanzang.model.data.corpus import Pair
@@ -41,15 +40,6 @@ def test_a_bundle_with_a_new_head_is_sound_and_keeps_its_other_files(bundle: Pat
     assert changed == {"manifest.json", "quality.json", "MODEL_CARD.md"}
     add_head(bundle, HEAD, REPORTS, min_chrf=45, fitted=100)
     assert digests(bundle) == after
-
-
-def test_the_picture_is_well_formed_and_names_the_pairs(tmp_path: Path) -> None:
-    draw_reliability(REPORTS, tmp_path / "curves.svg")
-    texts = [element.text for element in ET.parse(tmp_path / "curves.svg").iter() if element.tag.endswith("text")]
-    assert "<others>: 3 sentences," in texts
-    first = (tmp_path / "curves.svg").read_bytes()
-    draw_reliability(REPORTS, tmp_path / "curves.svg")
-    assert (tmp_path / "curves.svg").read_bytes() == first
 
 
 def test_a_head_is_fitted_on_the_search_of_the_server_and_then_measured(

@@ -28,13 +28,6 @@ def test_probabilities_by_which_labels_are_drawn_are_calibrated() -> None:
     assert sum(each.pairs for each in report.curve) == report.pairs
 
 
-def test_overconfidence_is_the_calibration_error() -> None:
-    report = agreement([0.95] * 4 + [0.05] * 2, [0.0] * 6, [True, True, False, False, False, False])
-    assert report.calibration_error == pytest.approx((4 * 0.45 + 2 * 0.05) / 6)
-    assert report.acceptable_share == pytest.approx(1 / 3)
-    assert report.auroc_of_score == 0.5
-
-
 def test_a_certain_probability_lies_in_the_last_bin() -> None:
     report = agreement([1.0, 0.0], [0.0, 0.0], [True, False])
     assert [(each.pairs, each.mean_probability) for each in report.curve] == [(1, 0.0), (1, 1.0)]
@@ -54,21 +47,6 @@ def test_the_weights_that_drew_the_labels_are_found(seed: int) -> None:
     inputs, labels, expected = pairs(seed)
     weights, intercept = fit_logistic(inputs, labels, penalty=1e-6)
     assert np.allclose([*weights, intercept], expected, atol=0.2)
-
-
-def test_no_other_weights_have_a_greater_likelihood() -> None:
-    inputs, labels, _ = pairs(7, count=300)
-    weights, intercept = fit_logistic(inputs, labels, penalty=2.0)
-
-    def loss(parameters: np.ndarray) -> float:
-        logits = inputs @ parameters[:-1] + parameters[-1]
-        signed = np.where(labels, logits, -logits)
-        return float(np.logaddexp(0, -signed).sum() + (parameters[:-1] ** 2).sum())
-
-    found = np.array([*weights, intercept])
-    random = np.random.default_rng(0)
-    others = [found + 0.01 * random.normal(size=len(found)) for _ in range(100)]
-    assert all(loss(found) <= loss(other) for other in others)
 
 
 def test_a_penalty_keeps_the_weights_of_separable_labels_finite() -> None:

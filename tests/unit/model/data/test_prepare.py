@@ -74,11 +74,6 @@ def test_validation_sources_are_normalised_as_training_sources_are(settings: Pre
     assert texts(settings.output, "valid") == [("狗", "dog"), ("(猫)", "(cat)")]
 
 
-def test_swapping_trains_the_opposite_direction(settings: PrepareSettings) -> None:
-    prepare(settings.model_copy(update={"swap": True, "source_language": "en", "target_language": "zh"}))
-    assert texts(settings.output, "train")[0] == ANIMALS[0][::-1]
-
-
 def test_separate_vocabularies_are_two_tokenisers(settings: PrepareSettings) -> None:
     metadata = prepare(settings.model_copy(update={"share_vocabulary": False, "vocab_size": 308}))
     assert (settings.output / "source.spm").read_bytes() != (settings.output / "target.spm").read_bytes()
@@ -95,11 +90,6 @@ def test_tokenisers_can_be_taken_over(settings: PrepareSettings, tmp_path: Path)
     assert texts(tmp_path / "tuning", "train") == texts(tmp_path / "data", "train")
     with pytest.raises(CorpusError, match="no tokenisers can be taken from"):
         prepare(settings.model_copy(update={"tokenizers_from": tmp_path / "corpora", "overwrite": True}))
-
-
-def test_preparing_again_gives_the_same_ids(settings: PrepareSettings) -> None:
-    again = settings.model_copy(update={"overwrite": True})
-    assert prepare(settings).data_sha256 == prepare(again).data_sha256
 
 
 def test_a_failure_leaves_the_old_folder_as_it_was(settings: PrepareSettings, tmp_path: Path) -> None:

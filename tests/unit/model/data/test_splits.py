@@ -36,10 +36,6 @@ def test_about_the_share_of_every_corpus_is_held_out() -> None:
     assert len(found.pairs) + sum(map(len, found.corpora.values())) == 2000
 
 
-def test_no_corpus_gives_more_than_the_maximum() -> None:
-    assert Counter(cut(CORPORA, maximum=20).names) == {"one": 20, "two": 20}
-
-
 def test_a_choice_depends_neither_on_other_corpora_nor_on_order() -> None:
     expected = [pair for pair, name in zip(*_rows(cut(CORPORA, maximum=20)), strict=True) if name == "two"]
     shuffled = random.Random(0).sample(CORPORA["two"], 1000)

@@ -156,23 +156,6 @@ def test_all_missing_files_are_named_at_once(directory: Path) -> None:
     assert refused(directory) == "missing config.json"
 
 
-def test_a_truncated_pickle_is_damaged(directory: Path) -> None:
-    file = directory / "pytorch_model.bin"
-    torch.save(load_file(directory / "model.safetensors"), file)
-    (directory / "model.safetensors").unlink()
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    assert refused(directory).startswith("pytorch_model.bin is damaged: ")
-
-
-def test_other_architectures_are_refused_at_once(directory: Path) -> None:
-    (directory / "vocab.json").unlink()
-    edit(directory / "config.json", architectures=["T5ForConditionalGeneration"], model_type="t5")
-    assert refused(directory) == (
-        "config.json: the architecture is T5ForConditionalGeneration, none of M2M100ForConditionalGeneration, "
-        "MBartForConditionalGeneration, MarianMTModel"
-    )
-
-
 def test_a_model_with_a_tokeniser_of_moses_is_refused_with_the_reason(tmp_path: Path) -> None:
     directory = tmp_path / "wmt19-en-de"
     directory.mkdir()

@@ -40,15 +40,3 @@ def test_only_the_learned_table_is_trained(make_model: Callable[..., Transformer
         "source_positions.table",
         "target_positions.table",
     }
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_the_order_of_the_source_matters_only_with_positions(
-    make_model: Callable[..., Transformer], positions: str
-) -> None:
-    model = make_model(positions=positions)
-    source, order = torch.tensor([[4, 5, 6, 7, 8]]), torch.tensor([2, 0, 4, 1, 3])
-    target, mask = torch.tensor([[1, 9, 10]]), torch.ones(1, 5, dtype=torch.bool)
-    assert not torch.allclose(model(source, mask, target), model(source[:, order], mask, target), atol=1e-3)
-    model.source_positions.table.data.zero_()
-    torch.testing.assert_close(model(source, mask, target), model(source[:, order], mask, target))

@@ -109,10 +109,8 @@ def test_the_toy_language_is_learnt_and_translated(settings: TrainingSettings) -
     assert list((settings.output / "tensorboard").iterdir())
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_every_kind_of_model_trains(settings: TrainingSettings, norm: str, positions: str) -> None:
-    losses = RecordingTrainer(change(settings, norm=norm, positions=positions, max_steps=25)).train()
+def test_a_model_of_another_kind_trains(settings: TrainingSettings) -> None:
+    losses = RecordingTrainer(change(settings, norm="post", positions="learned", max_steps=25)).train()
     assert losses[-1] < losses[0] - 1
 
 
@@ -150,12 +148,6 @@ def test_a_run_without_progress_stops_early_and_does_not_start_again(settings: T
     settings = change(settings, learning_rate=1e-30, max_steps=100, validate_every=2, patience=3)
     assert len(RecordingTrainer(settings).train()) == 8
     assert RecordingTrainer(settings).train() == []
-
-
-def test_a_finished_run_does_nothing_until_it_is_given_more_steps(settings: TrainingSettings) -> None:
-    assert len(RecordingTrainer(settings).train()) == 6
-    assert RecordingTrainer(settings).train() == []
-    assert len(RecordingTrainer(change(settings, max_steps=8)).train()) == 2
 
 
 def test_a_run_by_the_clock_ends_with_its_time_and_leaves_its_best(
@@ -208,8 +200,16 @@ def spoil_moments(trainer: Trainer) -> None:
     next(tensor for tensor in trainer.state.optimizers.state().values() if tensor.dim()).view(-1)[0] = torch.nan
 
 
-@pytest.mark.parametrize("at_step_5", [{}, {"save_every": 5}, {"validate_every": 5}], ids=["stopped", "saved", "best"])
-@pytest.mark.parametrize("spoil", [spoil_weights, spoil_average, spoil_moments])
+@pytest.mark.parametrize(
+    ("spoil", "at_step_5"),
+    [
+        (spoil_weights, {}),
+        (spoil_average, {}),
+        (spoil_moments, {}),
+        (spoil_moments, {"save_every": 5}),
+        (spoil_average, {"validate_every": 5}),
+    ],
+)
 def test_a_state_that_is_not_finite_never_replaces_a_good_one(
     settings: TrainingSettings, spoil: Callable[[Trainer], None], at_step_5: dict[str, int]
 ) -> None:
@@ -230,25 +230,20 @@ def test_a_state_that_is_not_finite_never_replaces_a_good_one(
     assert len(RecordingTrainer(settings, 4).train()) == 4, "and the run goes on from it"
 
 
-@pytest.mark.parametrize("name", ["model", "average", "optimizer"])
-def test_a_run_that_was_saved_with_a_nan_is_not_resumed(settings: TrainingSettings, name: str) -> None:
-    RecordingTrainer(settings).train()
-    path = settings.output / "last" / f"{name}.safetensors"
-    tensors = load_file(path)
-    spoilt = next(key for key in sorted(tensors) if tensors[key].dim())
-    tensors[spoilt].view(-1)[0] = torch.nan
-    save_file(tensors, path)
-    with pytest.raises(CheckpointError, match=rf"{name}\.safetensors: {spoilt} has values that are infinite or not"):
-        Trainer(settings).run()
-
-
-@pytest.mark.parametrize("name", ["model", "average", "optimizer"])
-def test_a_damaged_run_is_refused_by_the_name_of_the_file(settings: TrainingSettings, name: str) -> None:
-    RecordingTrainer(settings).train()
-    path = settings.output / "last" / f"{name}.safetensors"
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(CheckpointError, match=rf"{name}\.safetensors"):
-        Trainer(settings).run()
+def test_a_run_with_a_damaged_file_or_a_nan_in_it_is_not_resumed(settings: TrainingSettings) -> None:
+    RecordingTrainer(settings, 2).train()
+    for name in ("model", "average", "optimizer"):
+        path = settings.output / "last" / f"{name}.safetensors"
+        tensors, whole = load_file(path), path.read_bytes()
+        spoilt = next(key for key in sorted(tensors) if tensors[key].dim())
+        tensors[spoilt].view(-1)[0] = torch.nan
+        save_file(tensors, path)
+        with pytest.raises(CheckpointError, match=rf"{name}\.safetensors: {spoilt} has values that are infinite or no"):
+            Trainer(settings).run()
+        path.write_bytes(whole[:-9])
+        with pytest.raises(CheckpointError, match=rf"{name}\.safetensors"):
+            Trainer(settings).run()
+        path.write_bytes(whole)
 
 
 def test_a_run_of_another_shape_or_other_data_is_refused(settings: TrainingSettings) -> None:
@@ -313,14 +308,6 @@ def test_a_run_that_an_older_version_saved_is_resumed(settings: TrainingSettings
     path.write_text(json.dumps(state))
     assert len(RecordingTrainer(change(settings, batch_tokens=128)).train()) == 3
     assert json.loads(path.read_text())["settings"]["batch_tokens"] == 128
-
-
-def test_weights_of_another_shape_are_refused_in_one_sentence(settings: TrainingSettings, tmp_path: Path) -> None:
-    RecordingTrainer(settings).train()
-    deeper = change(settings, output=tmp_path / "deep", init_from=settings.output / "best", preset="small")
-    with pytest.raises(CheckpointError, match=r"blocks of width \d+ asked: leave out --preset$") as refused:
-        Trainer(deeper)
-    assert len(str(refused.value)) < 600
 
 
 @pytest.fixture

@@ -38,11 +38,6 @@ def test_shared_spans_stand_once_on_both_sides() -> None:
     assert shared_spans(Pair("版本 3", "30 versions")) == []
 
 
-def test_the_same_seed_makes_the_same_pairs() -> None:
-    first, second, other = ([Augmenter(WORDS, seed).copying(pair) for pair in PAIRS * 9] for seed in (0, 0, 1))
-    assert first == second != other
-
-
 def test_corpora_have_the_sizes_asked_for_and_follow_the_weights() -> None:
     corpora = {"seen": PAIRS[:1] * 100, "unseen": PAIRS[1:2] * 100}
     shares = Shares(copying=0.5, passing=0.25, naming=0)
