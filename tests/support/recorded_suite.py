@@ -1,57 +1,29 @@
-"""A suite of another project that is in no package: its requests are recorded once, and sent again by `make e2e`.
+"""A suite of another project that is in no package: its requests, which were recorded once, are sent by `make e2e`.
 
-`python tests/support/recorded_suite.py CHECKOUT PYTHON` records the tests of a checkout of deepl-python, run by a
-Python that has what they need. Sent again, requests must be answered as they were when the tests passed or failed.
-Tests with requests of more than 64 KiB, of which there are two, are only counted.
+Sent again, requests must be answered as they were when the tests passed or failed. Tests with requests of more than
+64 KiB, of which there are two, are only counted.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
-import os
-import runpy
-import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
-from gateways import running_gateway
-from stand_in_server import StandIn, standing_in
+from stand_in_server import StandIn
 
 RECORDING = Path(__file__).parent / "recorded_suites" / "deepl-python.jsonl.gz"
-_SENT = ("authorization", "content-type")
 _IDS = ("document_id", "document_key", "glossary_id")
 _CHANGING = ("character_count", "seconds_remaining")
 """Members of answers that depend on what was asked before, or on time."""
-_MAX_BODY = 64 * 1024
 _UNSETTLED = ("queued", "translating")
-_PLUGIN = """
-import os
-import urllib.request
-
-
-def send(path, text):
-    with urllib.request.urlopen(urllib.request.Request(os.environ["RECORDER"] + path, data=text.encode())):
-        pass
-
-
-def pytest_runtest_logstart(nodeid, location):
-    send("/__test__", nodeid)
-
-
-def pytest_runtest_logreport(report):
-    if report.when == "call" or report.outcome != "passed":
-        send("/__outcome__", f"{report.outcome} {report.nodeid}")
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,85 +124,3 @@ def _read(answer: str) -> Any:
         return json.loads(answer.encode("latin-1"))
     except ValueError:
         return answer
-
-
-class _Recorder(ThreadingHTTPServer):
-    """Passes requests on to a gateway and remembers them."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = url
-        self.test = ""
-        self.outcomes: dict[str, str] = {}
-        self.exchanges: list[Exchange] = []
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Recorder
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("do_"):
-            return self._pass_on
-        raise AttributeError(name)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Log nothing."""
-
-    def _pass_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        status, data = 200, b""
-        if self.path == "/__test__":
-            self.server.test = body.decode()
-        elif self.path == "/__outcome__":
-            outcome, _, test = body.decode().partition(" ")
-            self.server.outcomes[test] = outcome
-        else:
-            headers = {name: self.headers[name] for name in _SENT if name in self.headers}
-            status, data = _sent(self.server.url + self.path, self.command, headers, body)
-            exchange = Exchange(
-                test=self.server.test,
-                method=self.command,
-                path=self.path,
-                headers=headers,
-                body=body.decode("latin-1"),
-                status=status,
-                answer=data.decode("latin-1"),
-            )
-            self.server.exchanges.append(exchange)
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-async def record(checkout: Path, python: Path) -> None:
-    """Run the tests of a checkout as for DeepL's mock server, and keep their requests."""
-    suite = (checkout / "tests" / "conftest.py").read_text()
-    phrases: dict[str, str] = {}
-    (checkout / "build").mkdir(exist_ok=True)
-    texts = checkout / "build" / "texts.py"
-    texts.write_text(suite[suite.index("example_text = {") :])
-    for code, text in runpy.run_path(str(texts))["example_text"].items():
-        phrases.setdefault(code.partition("-")[0].lower(), text)
-    (checkout / "build" / "recording.py").write_text(_PLUGIN)
-    async with standing_in(stand_in(phrases)) as address, running_gateway(address) as gateway:
-        recorder = _Recorder(gateway.url)
-        threading.Thread(target=recorder.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{recorder.server_port}"
-        settings = {"DEEPL_SERVER_URL": url, "RECORDER": url, "DEEPL_MOCK_SERVER_PORT": str(recorder.server_port)}
-        process = await asyncio.create_subprocess_exec(
-            *(python, "-m", "pytest", "-q", "-p", "recording", "-p", "no:cacheprovider", "tests"),
-            cwd=checkout,
-            env={**os.environ, **settings, "DEEPL_AUTH_KEY": "right", "PYTHONPATH": str(checkout / "build")},
-        )
-        await process.wait()
-        recorder.shutdown()
-    lines = [json.dumps({"phrases": phrases, "outcomes": recorder.outcomes}, ensure_ascii=False)]
-    large = {each.test for each in recorder.exchanges if len(each.body) > _MAX_BODY}
-    lines += [json.dumps(asdict(each), ensure_ascii=False) for each in recorder.exchanges if each.test not in large]
-    RECORDING.parent.mkdir(exist_ok=True)
-    RECORDING.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-
-
-if __name__ == "__main__":
-    asyncio.run(record(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).absolute()))

@@ -134,6 +134,12 @@ def operator(request: pytest.FixtureRequest, built: Path) -> type[Operator]:
     return operator_for(request.param, built)
 
 
+@pytest.fixture(scope="session")
+def fastest(built: Path) -> type[Operator]:
+    """Opens an operator with the kernels that are chosen here; what inputs are refused does not depend on them."""
+    return operator_for(supported_isas()[0], built)
+
+
 def operator_for(isa: str, library: Path) -> type[Operator]:
     members = {"isa": isa, "has_products": isa != "generic", "library": library}
     return type("OperatorForIsa", (Operator,), members)

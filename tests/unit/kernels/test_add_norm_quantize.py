@@ -73,9 +73,9 @@ def test_marians_normalisation_is_cut_on_both_sides(operator: OpenOperator, seed
         ({"scale": np.array(0, np.float32)}, "the scale is not a positive number"),
     ],
 )
-def test_bounds_that_integers_do_not_have_are_refused(operator: OpenOperator, changes: Arrays, message: str) -> None:
+def test_bounds_that_integers_do_not_have_are_refused(fastest: OpenOperator, changes: Arrays, message: str) -> None:
     inputs = clipped(norm_inputs(np.random.default_rng(1), (2, 4, 16), (2, 4, 16)))
-    add = operator(add_norm_clip_quantize(), inputs)
+    add = fastest(add_norm_clip_quantize(), inputs)
     add.refuses(inputs | changes, message)
 
 
@@ -94,7 +94,7 @@ def test_integers_reach_from_0_to_255(operator: OpenOperator) -> None:
         ("scale", lambda array: -array, "the scale is not a positive number"),
     ],
 )
-def test_a_wrong_sum_is_refused(operator: OpenOperator, name: str, change: Change, message: str) -> None:
+def test_a_wrong_sum_is_refused(fastest: OpenOperator, name: str, change: Change, message: str) -> None:
     inputs = norm_inputs(np.random.default_rng(1), (2, 4, 16), (2, 4, 16))
-    add = operator(add_norm_quantize(), inputs)
+    add = fastest(add_norm_quantize(), inputs)
     add.refuses(inputs | {name: change(inputs[name])}, message)

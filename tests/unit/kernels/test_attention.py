@@ -151,12 +151,12 @@ def test_keys_and_values_are_written_where_they_lie(operator: OpenOperator) -> N
     ],
 )
 def test_wrong_pages_and_sources_are_refused(
-    operator: OpenOperator, kind: Kind, name: str, change: Change, message: str
+    fastest: OpenOperator, kind: Kind, name: str, change: Change, message: str
 ) -> None:
     make, given = kind
     inputs = given(np.random.default_rng(1), 2, 4, 2, 16)
     function = make(2, 16)
-    attend = operator(function, inputs)
+    attend = fastest(function, inputs)
     attend.refuses(inputs | {name: change(inputs[name])}, message)
 
 

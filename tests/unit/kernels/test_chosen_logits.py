@@ -46,9 +46,9 @@ def test_logits_of_chosen_pieces(operator: OpenOperator, batch: int, beam: int, 
         ("biases", lambda array: array[1:], "a column has no scale or no bias"),
     ],
 )
-def test_wrong_choices_are_refused(operator: OpenOperator, name: str, change: Change, message: str) -> None:
+def test_wrong_choices_are_refused(fastest: OpenOperator, name: str, change: Change, message: str) -> None:
     inputs = chosen_inputs(np.random.default_rng(1), 2, 4, 16)
-    project = operator(chosen_logits(), inputs)
+    project = fastest(chosen_logits(), inputs)
     project.refuses(inputs | {name: change(inputs[name])}, message)
 
 

@@ -59,9 +59,9 @@ def test_logits_that_are_no_finite_numbers_still_give_pieces_that_exist(operator
         assert (found["best_scores"] < -1e8).all()
 
 
-def test_a_wrong_number_of_continuations_is_refused(operator: OpenOperator) -> None:
+def test_a_wrong_number_of_continuations_is_refused(fastest: OpenOperator) -> None:
     inputs = choice_inputs(np.random.default_rng(1), 2, 4)
-    choose = operator(best_continuations(), inputs)
+    choose = fastest(best_continuations(), inputs)
     choose.refuses(inputs | {"count": np.array([0])}, "the number of continuations is not a positive")
     choose.refuses(inputs | {"scores": inputs["scores"][:, 1:]}, "there is not one score for each hypothesis")
 

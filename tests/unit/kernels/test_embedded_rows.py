@@ -62,10 +62,10 @@ def test_a_table_may_change_from_run_to_run(operator: OpenOperator) -> None:
 
 
 @pytest.mark.parametrize("number", [9, -10])
-def test_a_row_that_does_not_exist_is_refused(operator: OpenOperator, number: int) -> None:
-    if not operator.has_products:  # type: ignore[attr-defined]
+def test_a_row_that_does_not_exist_is_refused(fastest: OpenOperator, number: int) -> None:
+    if not fastest.has_products:  # type: ignore[attr-defined]
         pytest.skip("there is no kernel for this instruction set")
-    embed = opened(operator, drawn_table(9, 8), np.arange(2))
+    embed = opened(fastest, drawn_table(9, 8), np.arange(2))
     with pytest.raises(InvalidArgument, match="EmbeddedRows: a row does not exist"):
         embed.kernel.run(None, {"ids": np.array([0, number])})
 

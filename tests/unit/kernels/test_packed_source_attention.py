@@ -67,7 +67,7 @@ def test_a_sentence_has_the_same_attention_in_any_company_and_with_several_threa
         ("scale", lambda array: -array, "the scale is not a positive number"),
     ],
 )
-def test_wrong_attention_is_refused(operator: OpenOperator, name: str, change: Change, message: str) -> None:
+def test_wrong_attention_is_refused(fastest: OpenOperator, name: str, change: Change, message: str) -> None:
     inputs = attention_inputs(np.random.default_rng(1), 2, 4, 2, 8)
-    attention = operator(packed_source_attention(2), inputs)
+    attention = fastest(packed_source_attention(2), inputs)
     attention.refuses(inputs | {name: change(inputs[name])}, message)

@@ -87,12 +87,12 @@ def test_a_row_has_the_same_products_in_any_company_and_with_several_threads(ope
         ("outer_weight", lambda array: array[1:], "the matrices do not fit together"),
     ],
 )
-def test_a_wrong_network_is_refused(operator: OpenOperator, name: str, change: Change, message: str) -> None:
-    if not operator.has_products:  # type: ignore[attr-defined]
+def test_a_wrong_network_is_refused(fastest: OpenOperator, name: str, change: Change, message: str) -> None:
+    if not fastest.has_products:  # type: ignore[attr-defined]
         pytest.skip("these instructions have no kernel for it")
     rng = np.random.default_rng(1)
     inputs = {"x": states(rng, 2, 3, 16)} | network(rng, 16, 32, 16)
-    opened = operator(feed_forward(), inputs)
+    opened = fastest(feed_forward(), inputs)
     opened.refuses(inputs | {name: change(inputs[name])}, message)
 
 

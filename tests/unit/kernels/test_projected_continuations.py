@@ -241,17 +241,17 @@ def test_several_threads_find_the_same_continuations(operator: OpenOperator, kin
         (SHORTLISTED, "required_ids", lambda array: array + 10_000, "a required piece does not exist"),
     ],
 )
-def test_wrong_steps_are_refused(operator: OpenOperator, kind: Step, name: str, change: Change, message: str) -> None:
-    if not operator.has_products:  # type: ignore[attr-defined]
+def test_wrong_steps_are_refused(fastest: OpenOperator, kind: Step, name: str, change: Change, message: str) -> None:
+    if not fastest.has_products:  # type: ignore[attr-defined]
         pytest.skip("these instructions have no kernel for it")
     inputs = kind.inputs(np.random.default_rng(1), 2, 4, edits=2)
-    step, runs = kind.opened(operator, inputs), kind.given_to_runs(inputs)
+    step, runs = kind.opened(fastest, inputs), kind.given_to_runs(inputs)
     step.refuses(runs | {name: change(runs[name])}, message)
 
 
-def test_an_id_is_needed_for_each_common_column(operator: OpenOperator) -> None:
-    if not operator.has_products:  # type: ignore[attr-defined]
+def test_an_id_is_needed_for_each_common_column(fastest: OpenOperator) -> None:
+    if not fastest.has_products:  # type: ignore[attr-defined]
         pytest.skip("these instructions have no kernel for it")
     inputs = shortlisted_inputs(np.random.default_rng(1), 2, 4)
-    step = SHORTLISTED.opened(operator, inputs, constant=False)
+    step = SHORTLISTED.opened(fastest, inputs, constant=False)
     step.refuses(inputs | {"common_ids": inputs["common_ids"][1:]}, "there is not one id for each common column")
