@@ -34,11 +34,11 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(params=list(CONFIGS.values()), ids=list(CONFIGS))
+@pytest.fixture(params=CONFIGS)
 def model(request: pytest.FixtureRequest) -> Transformer:
     """Return a model with lively random weights, biases and norms included."""
     torch.manual_seed(5)
-    model = Transformer(request.param).eval()
+    model = Transformer(CONFIGS[request.param]).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:

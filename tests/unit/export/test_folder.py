@@ -106,16 +106,6 @@ def test_all_graphs_share_one_weights_file_that_holds_the_embedding_once(graphs:
     assert sum(map(len, contents)) > 0.9 * len(files[WEIGHTS_FILE])
 
 
-def test_graphs_without_weights_are_small(graphs: GraphSet, tmp_path: Path) -> None:
-    files = graph_files(graphs, tmp_path)
-    assert len(files["encoder.onnx"]) + len(files["decoder.onnx"]) < 100_000
-
-
-def test_the_same_graphs_give_the_same_bytes(graphs: GraphSet, tmp_path: Path) -> None:
-    first = graph_files(graphs, tmp_path)
-    assert graph_files(graphs, tmp_path) == first
-
-
 def test_weights_that_lie_in_a_store_come_out_as_those_that_graphs_hold(
     graphs: GraphSet, precision: Precision, network: ArrayNetwork, tmp_path: Path
 ) -> None:

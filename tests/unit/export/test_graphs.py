@@ -43,10 +43,10 @@ def test_numpy_computes_what_torch_does(model: Transformer, network: ArrayNetwor
     np.testing.assert_allclose(found, states.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
 def test_steps_in_numpy_are_those_of_torch(
-    model: Transformer, network: ArrayNetwork, sentences: list[list[int]], beam_size: int
+    model: Transformer, network: ArrayNetwork, sentences: list[list[int]]
 ) -> None:
+    beam_size = 3
     source_ids, mask = pad(sentences, model.config.pad_id)
     generator, shape = np.random.default_rng(3), (len(sentences), beam_size)
     first_row, cache = np.arange(len(sentences))[:, None] * beam_size, network.start(source_ids, mask, beam_size)
@@ -63,17 +63,17 @@ def test_steps_in_numpy_are_those_of_torch(
             expected_cache = expected_cache.select(torch.from_numpy(first_row + parents).flatten())
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
 def test_float32_graphs_decode_as_numpy_does(
-    network: ArrayNetwork, onnx_model: OnnxModel, sentences: list[list[int]], beam_size: int
+    network: ArrayNetwork, onnx_model: OnnxModel, sentences: list[list[int]]
 ) -> None:
-    parity = compare(network, onnx_model, sentences, beam_size=beam_size, batch_sentences=6)
+    parity = compare(network, onnx_model, sentences, beam_size=3, batch_sentences=6)
     assert parity.sentences == len(sentences)
     assert parity.steps > 10
     assert parity.max_abs_difference < 1e-4
     assert parity.token_agreement == 1.0
 
 
+@pytest.mark.parametrize("model", ["pre-norm", "as Marian", "as mBART"], indirect=True)
 def test_float16_graphs_differ_by_what_16_bits_leave_out(network: ArrayNetwork, sentences: list[list[int]]) -> None:
     half = Floats("float16")
     graphs = OnnxModel(encoder_graph(network, half), decoder_graph(network, half), network.config)
@@ -120,6 +120,7 @@ def test_the_graphs_state_the_tables_and_what_onnxruntime_runs(network: ArrayNet
         assert {opset.domain: opset.version for opset in graph.opset_import}[""] == OPSET
 
 
+@pytest.mark.parametrize("model", ["pre-norm"], indirect=True)
 def test_candidates_are_distinct_sorted_and_twice_the_beam(onnx_model: OnnxModel, sentences: list[list[int]]) -> None:
     seen: list[Candidates] = []
 
@@ -149,10 +150,12 @@ def test_a_beam_wider_than_the_vocabulary_is_searched_exhaustively() -> None:
     assert [h.target_ids for h in found] == [h.target_ids for h in expected]
 
 
+@pytest.mark.parametrize("model", ["pre-norm"], indirect=True)
 def test_step_time_is_measured_at_any_position(onnx_model: OnnxModel) -> None:
     assert step_milliseconds(onnx_model, 50, batch=2, runs=3) > 0
 
 
+@pytest.mark.parametrize("model", ["as Marian"], indirect=True)
 def test_banned_pieces_are_no_candidates(model: Transformer, onnx_model: OnnxModel, sentences: list[list[int]]) -> None:
     asked: list[tuple[LiveHypotheses, Candidates]] = []
     translate_batch(

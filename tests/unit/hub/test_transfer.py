@@ -24,7 +24,8 @@ SENT = zstd(CONTENT)
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubStandIn]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStandIn]:
+    monkeypatch.setattr("xuanzang.hub.transfer.time.sleep", lambda _: None)
     with serving(HubStandIn(tmp_path / "hub")) as running:
         yield running
 
@@ -164,7 +165,7 @@ def test_an_option_that_is_no_address_is_refused_by_its_name(address: str) -> No
 def test_one_attempt_ends_in_time_though_an_answer_never_comes(hub: HubStandIn) -> None:
     hub.faults.append(("GET /records", "stop"))
     with pytest.raises(HubError, match=r"did not come: "):
-        fetch_registry(Addresses(records=hub.records_url), print, seconds=2.0)
+        fetch_registry(Addresses(records=hub.records_url), print, seconds=0.5)
     assert len(hub.asked) == 1
 
 

@@ -43,7 +43,7 @@ def run_arithmetic(folder: Path, *, compiler: tuple[str, ...], emulator: tuple[s
     """Build and run arithmetic.cc, and return the instruction sets that it found right."""
     program = folder / "arithmetic"
     sources = (Path(__file__).with_name("arithmetic.cc"), PACKAGE / "simd.cc")
-    subprocess.run([*compiler, *FLAGS, f"-I{PACKAGE}", "-o", program, *sources], check=True)
+    subprocess.run([*compiler, *FLAGS, "-O0", f"-I{PACKAGE}", "-o", program, *sources], check=True)
     return subprocess.run([*emulator, program], check=True, capture_output=True, text=True).stdout.split()
 
 

@@ -60,6 +60,11 @@ def _carried(text: str) -> None:
     Carrier(frozenset(), text, bool, knows=set("é猫").isdisjoint).parts_of_text(text)
 
 
+def _respelled(text: str) -> None:
+    punctuation = punctuation_of("en")
+    punctuation.before(text, [(0, len(punctuation.normalize(text)))])
+
+
 PASSES: Mapping[str, Callable[[str], object]] = {
     "carried": _carried,
     "html": lambda text: _parsed(text, ContentFormat.HTML),
@@ -70,7 +75,7 @@ PASSES: Mapping[str, Callable[[str], object]] = {
     "xml sections": lambda text: _parsed(f"<r>{text.replace('<', '<![CDATA[<]]>')}</r>", ContentFormat.XML),
     "sentences": _cut,
     "normal form": lambda text: before_nfkc(text, [(0, len(nfkc(text)))]),
-    "punctuation": lambda text: punctuation_of("en").normalize(text),
+    "punctuation": _respelled,
     "terms": TERMS.find,
     "flags": _flagged,
     "copies": lambda text: list(copies_of(text, text, [(0, 1), (0, 2), (1, 3)] * 10)),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_left, bisect_right
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,11 +20,3 @@ def test_spans_are_those_of_normalising_every_beginning_of_the_text(text: str) -
     lengths = [len(unicodedata.normalize("NFKC", text[:end])) for end in range(len(text) + 1)]
     expected = [(bisect_right(lengths, start) - 1, bisect_left(lengths, end)) for start, end in spans]
     assert before_nfkc(text, spans) == expected
-
-
-@pytest.mark.parametrize("text", ["…" * 20_000, "a" + "\u0344" * 19_999, "\u0301" * 20_000])
-def test_spans_of_text_that_normalises_unusually_lie_in_the_text(text: str) -> None:
-    # With a quadratic cost this takes minutes.
-    end = len(unicodedata.normalize("NFKC", text))
-    [(first, last)] = before_nfkc(text, [(0, end)])
-    assert (first, last) == (0, len(text))

@@ -46,10 +46,3 @@ def test_spans_of_words_are_those_of_the_text_before(text: str, normalized: str,
     assert punctuation.normalize(text) == normalized
     spans = [(normalized.index(word), normalized.index(word) + len(word)) for word in words]
     assert [text[start:end] for start, end in punctuation.before(text, spans)] == [*words.values()]
-
-
-@pytest.mark.parametrize("text", ["." * 50_000, '."' * 25_000, '"' + " " * 50_000 + "<", "(" * 50_000, "…" * 50_000])
-def test_long_runs_cost_no_more_than_their_length(text: str) -> None:
-    # With a quadratic cost this takes minutes.
-    punctuation = Punctuation("de")
-    assert punctuation.before(text, [(0, len(punctuation.normalize(text)))])[0][1] <= len(text)

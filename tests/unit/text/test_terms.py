@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.text.catalogue import find_protected
 from xuanzang.text.terminology.terms import GlossaryEntry, TermIndex, Terms
 from xuanzang.text.types import ProtectedPattern
 from xuanzang.text.words import find_whole
@@ -108,15 +107,6 @@ def test_patterns_find_what_is_not_translated(pattern: ProtectedPattern, text: s
     found = Terms(patterns=(pattern,), fields=("protected_patterns",)).find(text)
     assert [term.source for term in found] == expected
     assert {term.pattern for term in found} == {pattern}
-
-
-@pytest.mark.parametrize("pattern", ProtectedPattern)
-@pytest.mark.parametrize("unit", ["a", "a.", "a_", "{", "<a ", "http://", "%(", "`", "1,", "a@", "--a-", "&", "_"])
-def test_patterns_end_on_long_texts_made_against_them(pattern: ProtectedPattern, unit: str) -> None:
-    """A quadratic pattern would take minutes."""
-    text = unit * 400_000
-    ends = [span.end for span in find_protected(text, pattern)]
-    assert ends == sorted(set(ends))
 
 
 def test_phrases_are_found_as_whole_words() -> None:
