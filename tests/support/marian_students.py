@@ -13,6 +13,8 @@ import sentencepiece
 import yaml
 from numpy.typing import NDArray
 
+from xuanzang.hub.marian import Network
+
 INT8, FLOAT32, INTGEMM8 = 0x0101, 0x0404, 0x4101
 SHORTLIST_MAGIC = 0xF11A48D5013417F5
 
@@ -29,6 +31,8 @@ class StudentForm:
     encoder_layers: int = 2
     decoder_layers: int = 2
     vocabulary: int = 300
+    target_vocabulary: int = 0
+    """0: as many pieces as the source's."""
     is_int8: bool = True
     has_own_vocabularies: bool = False
     """True: a vocabulary for each side, and a table for each."""
@@ -50,7 +54,7 @@ class StudentForm:
             "dec-cell": "ssru",
             "dec-depth": self.decoder_layers,
             "dim-emb": self.d_model,
-            "dim-vocabs": [self.vocabulary, self.vocabulary],
+            "dim-vocabs": [self.vocabulary, self.target_vocabulary or self.vocabulary],
             "enc-depth": self.encoder_layers,
             "layer-normalization": False,
             "right-left": False,
@@ -81,47 +85,35 @@ class Item:
     size: int
 
 
-def parameters(form: StudentForm, seed: int = 1) -> dict[str, FloatArray]:
-    """Draw the parameters of a student."""
-    random = np.random.default_rng(seed)
-    d, inner = form.d_model, form.d_ff
+def parameters(
+    form: StudentForm, random: np.random.Generator | None = None, *, gain: float = 2.0
+) -> dict[str, FloatArray]:
+    """Draw the parameters of a student.
 
-    def normal(rows: int, columns: int, gain: float) -> FloatArray:
-        return (random.standard_normal((rows, columns)) * gain).astype(np.float32)
+    Args:
+        gain: Factor by which a matrix makes random states larger. With 2 a translation is varied; one integer that is
+            rounded otherwise changes it.
+    """
+    random, network = random or np.random.default_rng(1), Network.model_validate(form.config)
+    shapes = network.tables() | network.matrices() | network.vectors()
+    return {name: _drawn(random, name, size, gain) for name, size in shapes.items()}
 
-    drawn: dict[str, FloatArray] = {}
 
-    def affine(prefix: str, letter: str, rows: int, columns: int, *, gain: float = 1.0) -> None:
-        drawn[f"{prefix}_W{letter}"] = normal(rows, columns, gain * rows**-0.5)
-        drawn[f"{prefix}_b{letter}"] = normal(1, columns, 0.1)
-
-    def norm(prefix: str) -> None:
-        drawn[f"{prefix}_ln_scale"] = 1 + normal(1, d, 0.1)
-        drawn[f"{prefix}_ln_bias"] = normal(1, d, 0.1)
-
-    def attention(prefix: str) -> None:
-        for letter in "qkvo":
-            affine(prefix, letter, d, d, gain=2.0)
-        norm(f"{prefix}_Wo")
-
-    def feed_forward(prefix: str) -> None:
-        affine(prefix, "1", d, inner)
-        affine(prefix, "2", inner, d, gain=2.0)
-        norm(f"{prefix}_ffn")
-
-    for layer in range(1, form.encoder_layers + 1):
-        attention(f"encoder_l{layer}_self")
-        feed_forward(f"encoder_l{layer}_ffn")
-    for layer in range(1, form.decoder_layers + 1):
-        affine(f"decoder_l{layer}_rnn", "f", d, d, gain=1.5)
-        drawn[f"decoder_l{layer}_rnn_W"] = normal(d, d, 2 * d**-0.5)
-        norm(f"decoder_l{layer}_rnn_ffn")
-        attention(f"decoder_l{layer}_context")
-        feed_forward(f"decoder_l{layer}_ffn")
-    for name in form.tables:
-        drawn[name] = normal(form.vocabulary, d, 2 * d**-0.5)
-    drawn["decoder_ff_logit_out_b"] = normal(1, form.vocabulary, 0.5)
-    return drawn
+def _drawn(random: np.random.Generator, name: str, shape: tuple[int, int], gain: float) -> FloatArray:
+    drawn = random.standard_normal(shape)
+    if name.endswith("_ln_scale"):
+        return (1 + 0.1 * drawn).astype(np.float32)
+    if name == "decoder_ff_logit_out_b":
+        # Ends come often enough that searches finish on their own.
+        drawn[0, 0] += 5
+        return (0.5 * drawn).astype(np.float32)
+    if not is_matrix(name):
+        return (0.1 * drawn).astype(np.float32)
+    if name.endswith("_W2"):
+        drawn -= drawn.mean(axis=0)  # else the mean of what ReLU lets through makes all states alike
+    fan_in = shape[1] if name.endswith("Wemb") else shape[0]
+    weights: FloatArray = (gain * drawn / np.sqrt(fan_in)).astype(np.float32)
+    return weights
 
 
 def is_matrix(name: str) -> bool:
@@ -138,14 +130,10 @@ def model_items(form: StudentForm, values: Mapping[str, FloatArray]) -> list[Ite
             continue
         items.append(_integers(name, value, transposed="Wemb" not in name))
         if name != "encoder_Wemb":
-            alpha = np.array([[20.0]], np.float32)
-            of_alpha = f"{name}_QuantMultA"
+            alpha, of_alpha = np.array([[20.0]], np.float32), f"{name}_QuantMultA"
             is_int8 = "Wemb" in name
-            items.append(
-                _integers(of_alpha, alpha, transposed=False)
-                if is_int8
-                else _padded(of_alpha, FLOAT32, (1, 1), alpha.tobytes())
-            )
+            as_float = _padded(of_alpha, FLOAT32, (1, 1), alpha.tobytes())
+            items.append(_integers(of_alpha, alpha, transposed=False) if is_int8 else as_float)
     text = yaml.safe_dump(form.config).encode() + b"\0"
     return [*items, Item(name="special:model.yml", kind=INT8, shape=(len(text),), data=text, size=len(text))]
 
@@ -205,7 +193,7 @@ def write_student(folder: Path, form: StudentForm, texts: Iterable[str], seed: i
     """Write the files of a student, and return the parameters as they were drawn."""
     folder.mkdir(parents=True)
     lines = list(texts)
-    values = parameters(form, seed)
+    values = parameters(form, np.random.default_rng(seed))
     (folder / "model.bin").write_bytes(model_bytes(model_items(form, values)))
     if form.has_own_vocabularies:
         (folder / "srcvocab.spm").write_bytes(vocabulary_bytes(lines[0::2], form.vocabulary))

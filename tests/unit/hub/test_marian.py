@@ -43,6 +43,13 @@ FORMS = [
     dataclasses.replace(SMALL, has_own_vocabularies=True, has_one_table=True, decoder_layers=2),
 ]
 TEXTS = english_texts()
+ATTENTION = [*(f"{kind}{which}" for kind in "Wb" for which in "qkvo"), "Wo_ln_scale", "Wo_ln_bias"]
+NAMES = {
+    *(f"{block}_{name}" for block in ("encoder_l1_self", "decoder_l1_context") for name in ATTENTION),
+    *(f"{side}_l1_ffn_{name}" for side in ("encoder", "decoder") for name in ("W1", "b1", "W2", "b2", "ffn_ln_scale")),
+    *(f"decoder_l1_rnn_{name}" for name in ("W", "Wf", "bf", "ffn_ln_scale", "ffn_ln_bias")),
+}
+"""Of the tensors that Marian writes for a student."""
 SOUND = model_bytes(model_items(SMALL, parameters(SMALL)))
 
 
@@ -50,7 +57,7 @@ SOUND = model_bytes(model_items(SMALL, parameters(SMALL)))
 def test_a_student_is_read_as_it_was_written(tmp_path: Path, form: StudentForm) -> None:
     values = write_student(tmp_path / "student", form, TEXTS)
     student = read_student(tmp_path / "student")
-    assert set(student.tensors) == set(values)
+    assert set(student.tensors) == set(values) >= NAMES
     for name, value in values.items():
         tensor = student.tensors[name]
         assert tensor.array.shape == value.shape
