@@ -122,25 +122,9 @@ def shortcuts(page: Any) -> None:
     expect(page.locator("#shortcuts")).to_be_visible()
 
 
+_SHOWN = (first, loading, waiting, stale, done, doubtful, alternatives, failed, unserved, too_long, glossary, files)
 STATES: Mapping[str, Callable[[Any], None]] = MappingProxyType(
-    {
-        each.__name__: each
-        for each in (
-            first,
-            loading,
-            waiting,
-            stale,
-            done,
-            doubtful,
-            alternatives,
-            failed,
-            unserved,
-            too_long,
-            glossary,
-            files,
-            shortcuts,
-        )
-    }
+    {each.__name__: each for each in (*_SHOWN, shortcuts)}
     | {name: laboratory(name) for name in ("hypotheses", "attention", "tree", "origin")}
 )
 """States by name."""

@@ -210,18 +210,6 @@ def other_reference(bundle: Damaged) -> str:
 
 
 CONTENT_DAMAGES: tuple[Damage, ...] = (
-    cut_manifest,
-    odd_manifest,
-    wrong_vocabulary_size,
-    short_limits,
-    other_end,
-    other_reference,
-    no_samples,
-    odd_sample,
-    odd_table,
-    odd_weights,
-    other_weights,
-    odd_tokenizer,
-    odd_graph,
-    nonsense_graph,
+    *(cut_manifest, odd_manifest, wrong_vocabulary_size, short_limits, other_end, other_reference, no_samples),
+    *(odd_sample, odd_table, odd_weights, other_weights, odd_tokenizer, odd_graph, nonsense_graph),
 )

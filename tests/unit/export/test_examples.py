@@ -109,9 +109,3 @@ def test_large_models_are_measured_on_fewer_sentences(tmp_path: Path) -> None:
     assert [each.test_sentences for each in counts.values()] == [2000, 189, 12]
     assert [each.evaluation_sentences for each in counts.values()] == [500, 134, 12]
     assert [each.parity_sentences for each in counts.values()] == [3, 3, 3]
-
-
-def test_agreement_without_pairs_is_measured_on_fewer_sentences(tmp_path: Path) -> None:
-    settings = ExportSettings(checkpoint=tmp_path, repository=tmp_path, model="m")
-    assert [settings.sized_for(size).test_sentences for size in (8_000_000, 77_000_000, 615_000_000)] == [2000, 67, 12]
-    assert [settings.sized_for(size).parity_sentences for size in (8_000_000, 77_000_000)] == [50, 7]

@@ -40,10 +40,6 @@ def test_constant_stays_at_its_peak_until_the_cooldown() -> None:
     assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4, 2.5e-4, 0])
 
 
-def test_constant_without_a_cooldown_never_falls() -> None:
-    assert [rate_of(step, "constant") for step in (4000, 99_999)] == [1e-3, 1e-3]
-
-
 def test_prolonging_a_constant_run_changes_nothing_before_its_cooldown() -> None:
     longer = partial(rate_of, max_steps=200_000)
     for step in (1, 4000, 79_999):
