@@ -20,7 +20,7 @@ def scores_of_every_target(model: Transformer, row: int, penalty: float, minimum
 
     While a text is shorter than the minimum, eos has no probability and the other tokens share it.
     """
-    words, scores = [token for token in range(6) if token != EOS], {}
+    words, scores = [token for token in range(6) if token != EOS], dict[tuple[int, ...], float]()
     for length in range(minimum + 1, 4):
         last = range(6) if length == 3 else (EOS,)
         targets = [(*before, end) for before in itertools.product(words, repeat=length - 1) for end in last]
