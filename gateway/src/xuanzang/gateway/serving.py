@@ -20,6 +20,7 @@ from xuanzang.gateway.app import Gateway
 from xuanzang.gateway.entry.connections import ConnectionLimits, bounded
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings, split_address
+from xuanzang.serving import event_loop
 
 _LOGGER = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -88,7 +89,7 @@ def serve(settings: Settings) -> None:
         signal.signal(number, lambda *_: None)
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_serve(settings))
+    event_loop.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import os
@@ -21,6 +20,7 @@ from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.member import VARIABLE
 from xuanzang.server.published import EVERY_PAIR, HubError, default_repository, is_student_name, published_bundles
 from xuanzang.server.settings import PREFIX, PROGRAM, ServeCommand, Settings
+from xuanzang.serving import event_loop
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
@@ -78,7 +78,7 @@ def _run_server(flags: Sequence[str]) -> int:
                 "one process uses about three cores: --processes auto uses all",
                 extra={"advised_processes": settings.advised_processes},
             )
-        asyncio.run(_serve(settings, member))
+        event_loop.run(_serve(settings, member))
     except (BundleError, EngineError, OSError) as error:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1

@@ -1,0 +1,46 @@
+"""The event loop of the server and of the gateway, which gRPC wakes no more often than it has events."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from typing_extensions import override
+
+# More events than gRPC ever has at once.
+_MAX_BYTES: Final = 4096
+
+Result = TypeVar("Result")
+_Arguments = TypeVarTuple("_Arguments")
+
+
+class _WakeUps(socket.socket):
+    """The socket to which gRPC's thread writes a byte for each event.
+
+    grpc.aio reads one byte, and then handles all events that there are: the bytes of the others wake the loop in vain,
+    up to three times a call. All are read at once, before the events are looked for, so that none is missed.
+    """
+
+    __slots__ = ()
+
+    @override
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        return super().recv(max(bufsize, _MAX_BYTES), flags)
+
+
+class EventLoop(asyncio.SelectorEventLoop):
+    """A loop where sockets that are watched by `add_reader`, which are gRPC's alone, are read whole."""
+
+    @override
+    def add_reader(self, fd: Any, callback: Callable[[*_Arguments], Any], *args: *_Arguments) -> None:
+        if isinstance(fd, socket.socket):
+            fd.__class__ = _WakeUps
+        super().add_reader(fd, callback, *args)
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine in such a loop until it ends, as `asyncio.run` does."""
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        return runner.run(main)
