@@ -39,12 +39,6 @@ def test_what_is_saved_is_what_is_loaded(saved: Path, model: Transformer) -> Non
     assert checkpoint.target_tokenizer.decode(checkpoint.source_tokenizer.encode("猫 cat")) == "猫 cat"
 
 
-def test_half_precision_weights_load_into_float32(saved: Path) -> None:
-    path = saved / "model.safetensors"
-    save_file({name: tensor.bfloat16() for name, tensor in load_file(path).items()}, path)
-    assert all(parameter.dtype == torch.float32 for parameter in load_checkpoint(saved).model.parameters())
-
-
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
 def test_files_have_the_mode_that_the_umask_gives(saved: Path, tmp_path: Path, umask: int, mode: int) -> None:
     checkpoint, before = load_checkpoint(saved), os.umask(umask)
