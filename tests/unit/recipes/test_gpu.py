@@ -56,10 +56,3 @@ def test_prepared_data_are_packed_trained_and_come_back_as_a_checkpoint(
     piece = next(out.glob("zh-en.tar.*"))
     piece.write_bytes(piece.read_bytes()[:-1])
     assert run("join", out, "zh-en", tmp_path / "again").returncode != 0
-
-
-def test_without_a_command_the_script_says_how_it_is_used() -> None:
-    done = run()
-    assert done.returncode == 2
-    assert "gpu.sh train ARCHIVE.tar.xz OUT MINUTES" in done.stderr
-    assert "TRAIN_OPTIONS" in done.stderr

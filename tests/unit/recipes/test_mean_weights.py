@@ -37,10 +37,3 @@ def test_checkpoints_of_other_tokenisers_are_refused(
     assert main([str(tmp_path / "mean"), f"{tmp_path / 'other'}=1", f"{moved}=1"]) == 2
     assert "is not the tokeniser of" in capsys.readouterr().err
     assert not (tmp_path / "mean").exists()
-
-
-@pytest.mark.parametrize("given", ["folder", "folder=", "folder=0", "folder=-1", "folder=nan", "folder=inf", "=1"])
-def test_a_checkpoint_is_given_with_a_share(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([str(tmp_path / "mean"), given])
-    assert "expected CHECKPOINT=SHARE with a share above 0" in capsys.readouterr().err

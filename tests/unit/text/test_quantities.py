@@ -23,6 +23,20 @@ SAME = [
     ("二〇二四年", "2024"),
     ("1个", "a piece"),
     ("49 英寸的 4K 电视", "a 49-inch 4k TV"),
+    ("12,000 yuan", "1万2千元"),
+    ("320 million people", "3亿2,000万人"),
+    ("350 million people", "三亿五千万人"),
+    ("25 trillion", "二十五万亿"),
+    ("in the 1990s", "20世纪90年代"),
+    ("1/2 cup", "半杯"),
+    ("½ cup", "0.5杯"),
+    ("50%", "五成"),
+    ("7:30 pm", "19:30"),
+    ("下午3点", "15:00"),
+    ("$1.5M", "150万美元"),
+    ("2 dozen", "24个"),
+    ("3 km", "3千米"),
+    ("a century", "100年"),
 ]
 CHANGED = [
     ("He has 3 cats", "他有四只猫"),
@@ -33,6 +47,11 @@ CHANGED = [
     ("12 13 14", "12 13"),
     ("150", "50"),
     ("他们来了", "40 of them came"),
+    ("12,000 yuan", "1万3千元"),
+    ("2 hours", "半小时"),
+    ("3千克", "3,000 km"),
+    ("7:30 am", "19:31"),
+    ("$1.5M", "1.5亿"),
 ]
 
 
@@ -51,42 +70,3 @@ def test_a_number_that_is_lost_changed_or_new_is_told(source: str, target: str) 
 def test_number_words_of_both_languages_are_read() -> None:
     assert {305000, 5} <= numbers_of("three hundred and five thousand, then five")
     assert {35_000_000, 3} <= numbers_of("第三季度三千五百万")
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ("12,000 yuan", "1万2千元"),
-        ("320 million people", "3亿2,000万人"),
-        ("350 million people", "三亿五千万人"),
-        ("25 trillion", "二十五万亿"),
-        ("in the 1990s", "20世纪90年代"),
-        ("1/2 cup", "半杯"),
-        ("½ cup", "0.5杯"),
-        ("50%", "五成"),
-        ("7:30 pm", "19:30"),
-        ("下午3点", "15:00"),
-        ("$1.5M", "150万美元"),
-        ("2 dozen", "24个"),
-        ("3 km", "3千米"),
-        ("a century", "100年"),
-    ],
-)
-def test_a_number_written_otherwise_is_not_lost(ours: str, theirs: str) -> None:
-    assert not loses_number(ours, theirs)
-    assert not loses_number(theirs, ours)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ("12,000 yuan", "1万3千元"),
-        ("2 hours", "半小时"),
-        ("3千克", "3,000 km"),
-        ("7:30 am", "19:31"),
-        ("$1.5M", "1.5亿"),
-    ],
-)
-def test_another_number_is_lost(ours: str, theirs: str) -> None:
-    assert loses_number(ours, theirs)
-    assert loses_number(theirs, ours)

@@ -10,7 +10,7 @@ import pytest
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import Shortlist, ShortlistSettings, load_shortlist, make_shortlist, save_shortlist
-from xuanzang.model.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from xuanzang.model.tokenizer import PAD_ID, Tokenizer
 
 pytest.importorskip("scipy")
 
@@ -77,20 +77,3 @@ def test_what_is_written_is_read_back_for_the_same_tokenizers_only(
     file.write_bytes(b"nothing of the kind")
     with pytest.raises(CorpusError, match="is no shortlist"):
         load_shortlist(file, data)
-
-
-def test_alignment_finds_the_pairs_that_explain_a_made_up_language() -> None:
-    from xuanzang.model.data.alignment import best, incidence, translation_probabilities
-
-    # Source piece s is always translated by 10 + s; eos by eos; every sentence has a random set of pieces.
-    rng = np.random.default_rng(0)
-    sources = [np.r_[rng.choice(np.arange(4, 20), size=rng.integers(2, 6), replace=False), EOS_ID] for _ in range(400)]
-    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in sources])])
-    source = np.concatenate(sources)
-    target = np.where(source == EOS_ID, EOS_ID, source + 10)
-    probabilities = translation_probabilities(incidence(source, offsets, 20), incidence(target, offsets, 30), rounds=5)
-    for piece in range(4, 20):
-        assert best(probabilities, piece, 1).tolist() == [piece + 10]
-    rows = probabilities.sum(axis=1)
-    np.testing.assert_allclose(rows[[EOS_ID, *range(4, 20)]], 1, atol=1e-4)
-    np.testing.assert_array_equal(rows[[0, 1, 3]], 0)
