@@ -95,7 +95,7 @@ class _Reader:
             yield from self._block(block.flush(), is_line_start=is_line_start)
             quotes += ((kind == "Start") - (kind == "End")) * (name == "BlockQuote")
             is_atx = name == "Heading" and content.startswith(b"#", place["start"])
-            is_line_start = not is_atx and name != "TableCell"
+            is_line_start = not is_atx and name != "TableCell" and kind != "InlineHtml"
         yield from self._block(block.flush(), is_line_start=is_line_start)
 
     def _html_text(self, block: Block, lines: Sequence[Range], *, is_quoted: bool) -> tuple[int, str]:

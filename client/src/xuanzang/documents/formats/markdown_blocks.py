@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from xuanzang.documents.formats.blocks import Kind, Piece
-from xuanzang.documents.formats.html_tokens import VOID
-from xuanzang.documents.formats.markdown_dialects import Mask
-from xuanzang.documents.splicing import flowing
+from xuanzang.documents.formats.html_tokens import VOID, unescaped
+from xuanzang.documents.formats.markdown_dialects import NOTE, Mask
+from xuanzang.documents.splicing import Edit, flowing, stripped_span, translatable
 
 LEFT = ("CodeBlock", "HtmlBlock")
 """Blocks without words of their own."""
@@ -22,9 +23,12 @@ _BY_LABEL = ("Shortcut", "Collapsed", "ShortcutUnknown", "CollapsedUnknown")
 """Links whose text is the label of their definition."""
 _UNTRANSLATED = frozenset(("code", "kbd", "samp", "var", "pre", "svg", "math", "script", "style", "textarea", "tt"))
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)[^>]*+>")
+_BREAK = re.compile(r"<br(?:\s[^<>]*)?/?>", re.IGNORECASE)
 _NO_TRANSLATION = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 # A code span, or words on several lines.
 _KEPT_LABEL = re.compile(r"(`++)[^`]++(?:(?!\1)`++[^`]++)*\1|(?s:.*(?: {2}|\\)\r?\n.*)")
+_PLAIN_NOTE = re.compile(r"[^\[\]*_`<>\\$&|^{}~=\r\n]+")
+_SPECIAL_IN_NOTE = re.compile(r"[\[\]*_`<>\\$&|^{}~]")
 LINE_BREAK = re.compile(r"(?:\r\n?|\n)(?:[ \t]*+>)*+[ \t]*+")
 """Line end within a paragraph, and the marks of quotations after it; a line that goes on begins with no others."""
 
@@ -85,6 +89,8 @@ class Block:
 
     def _take(self, kind: str, name: str, value: Any, span: tuple[int, int]) -> bool:
         start, end = span
+        if self._is_break(kind, start, end):
+            return False
         if kind in ("Text", "SoftBreak"):
             self._text("\n" if kind == "SoftBreak" else value, start, end)
         elif kind in ("Code", "InlineMath", "DisplayMath"):
@@ -105,6 +111,13 @@ class Block:
         else:
             return False
         return True
+
+    def _is_break(self, kind: str, start: int, end: int) -> bool:
+        """Return whether an event is <br>, or the line end behind one: no word moves past it but within a link."""
+        if self._labels:
+            return False
+        is_line_end = kind == "SoftBreak" and not self._pieces and not self._words
+        return is_line_end or (kind == "InlineHtml" and bool(_BREAK.fullmatch(self.content[start:end].decode())))
 
     def flush(self) -> list[Piece]:
         """Return the pieces since the last time."""
@@ -140,6 +153,10 @@ class Block:
         if mask.end <= self._end:
             return
         raw = self.content[mask.start : mask.end].decode()
+        if raw.startswith(NOTE):
+            self._add(Kind.LONE, mask.start, mask.end, name="mask")
+            self._pieces[-1] = replace(self._pieces[-1], edits=tuple(_note_edits(raw)))
+            return
         last = self._pieces[-1] if self._pieces else None
         if not mask.is_attribute:
             self._add(Kind.CODE, mask.start, mask.end, text=raw, name="mask")
@@ -230,6 +247,18 @@ class Block:
             raw = LINE_BREAK.sub(" ", self.content[start:end].decode())
         first, last = self.places(start), self.places(end)
         self._pieces.append(Piece(kind=kind, start=first, end=last, raw=raw, text=text, name=name))
+
+
+def _note_edits(note: str) -> Iterator[Edit]:
+    """Yield the edit of a note's text, which stays if it has markup."""
+    start, end = stripped_span(note, len(NOTE), len(note) - 1)
+    text = note[start:end]
+    if _PLAIN_NOTE.fullmatch(text) and translatable(text):
+        yield Edit(start=start, end=end, texts=(escape(text, quote=False),), render=_note)
+
+
+def _note(found: tuple[str, ...]) -> str:
+    return _SPECIAL_IN_NOTE.sub(r"\\\g<0>", unescaped(found[0]))
 
 
 def without_labels(pieces: Sequence[Piece]) -> list[Piece]:

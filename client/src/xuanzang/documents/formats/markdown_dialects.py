@@ -40,8 +40,10 @@ _GRID = re.compile(r"\+[-=:+]{2,}\+")
 _CODE_TAG = re.compile(r"\{%-?\s*+(?:highlight|code|codeblock|schema|javascript|stylesheet|style|comment|mermaid)\b")
 _END = re.compile(r"\$\$|\\\]|\\end\{\w++\*?+\}|\{:/\w*+\}|%%|\bend\w++(?=\s*+-?%\})")
 
+NOTE = "^["
+"""Beginning of a note within its paragraph."""
 _OPENING = re.compile(
-    r"`++|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|<<(?=[A-Za-z_])|!?\[\[|\+\+(?=\w)"
+    r"`++|(?<!\[)\^\[|</?(?=[A-Za-z]\w*+\.)|\\[(\[]|\\.|\{\{|\{%|\{#(?=[ -])|\{/\*|<%|<<(?=[A-Za-z_])|!?\[\[|\+\+(?=\w)"
     r"|\{(?=[:.#\w $`])|==(?=[^\s=])|(?<![\w%])%%(?!%)"
     r"|\[-?@|::?(?=[A-Za-z0-9_+-])|(?<![A-Za-z0-9<\"'=@/&])(?:(?:https?|ftp)://|www\.)(?=[^\s/.])"
     r"|(?<![\w.+<-])[A-Za-z0-9][\w.+-]*+@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
@@ -63,6 +65,7 @@ _NAMED = re.compile(
 )
 _CITED = re.compile(r"\[-?@[\w:.#$%&+?<>~/-]++[^\[\]\r\n]*+\](?![(\[])")
 _WIKI = re.compile(r"!?\[\[([^\[\]\r\n`*]++)\]\]")
+_NOTE = re.compile(r"\^\[(?:[^\[\]\\]|\\.|\[(?:[^\[\]\\]|\\.)*+\])*+\]", re.DOTALL)
 _MARKED = re.compile(r"==(?=\S)[^=~\r\n]*[^=~\s]==(?!=)")
 _FORMULA = re.compile(r"[=^_{}+*/<>\\-]|\b\w\b")
 _RAW_BLOCK = re.compile(r"\{%-?\s*+(raw|comment|verbatim|highlight|code|schema)\b")
@@ -255,13 +258,14 @@ class _Inline:
                 return found.end(), True
         if "://" in opening or opening == "www.":
             return self._address(start)
-        patterns = {"++": _KEYS, "==": _MARKED, "{": _ROLE, ":": _NAMED, "::": _NAMED}
+        patterns = {NOTE: _NOTE, "++": _KEYS, "==": _MARKED, "{": _ROLE, ":": _NAMED, "::": _NAMED}
         patterns |= {"<<": _FIELD, "<": _COMPONENT, "</": _COMPONENT, "[@": _CITED, "[-@": _CITED}
         if "@" in opening[3:]:
             return start + len(opening), False
         pattern = _WIKI if opening.endswith("[[") else patterns.get(opening)
         found = pattern.match(self._text, start) if pattern else None
-        if found is None or (pattern is _WIKI and normalised(found[1]) in self._labels):
+        is_label = found and pattern is _WIKI and normalised(found[1]) in self._labels
+        if found is None or is_label or found.end() > self._paragraph_end(start):
             return None
         return found.end(), False
 
