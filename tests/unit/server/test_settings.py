@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from xuanzang.server import settings as settings_module
 from xuanzang.server.engine.settings import UNLIMITED, ModelLimits
 from xuanzang.server.settings import Settings, read_settings, split_address
 
+Capture = pytest.CaptureFixture[str]
+
 
 def test_flags_override_the_environment_which_overrides_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XUANZANG_MAX_BATCH_SENTENCES", "16")
@@ -17,18 +20,26 @@ def test_flags_override_the_environment_which_overrides_defaults(monkeypatch: py
     assert (settings.max_batch_sentences, settings.log_level, settings.log_format) == (8, "debug", "auto")
 
 
-def test_help_lists_every_flag(capsys: Capture) -> None:
+def test_help_lists_every_flag_in_groups_and_shows_no_types_of_python(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as caught:
         read_settings(["--help"])
-    shown = capsys.readouterr().out
+    shown, texts = capsys.readouterr().out, field_texts(Settings)
     assert caught.value.code == 0
-    texts = field_texts(Settings)
+    assert shown.startswith("usage: xuanzang serve [OPTION ...]\n")
+    flags = {" ".join(line.split()[:2]) for line in shown.splitlines() if line.startswith("  --")}
     for name in Settings.model_fields:
-        assert f"--{name.replace('_', '-')}" in shown
+        assert f"--{name.replace('_', '-')}" in {flag.split()[0].rstrip(",") for flag in flags}
         assert texts[name]
+    assert {"--models PATH", "--address HOST:PORT", "--workers N", "--drain-timeout-seconds SECONDS"} <= flags
+    assert not {flag for flag in flags if flag.split()[-1] in {"int", "float", "str", "Path"}}
+    _, machine, logs = re.split("\n\n(?:Use of the machine, and limits|Logs, traces, TLS and the stop).*:\n", shown)
+    assert "\n  --workers N" in machine
+    assert "\n  --log-level" in logs
 
 
-Capture = pytest.CaptureFixture[str]
 ADDRESS = "--address (XUANZANG_ADDRESS): must be host:port, such as 127.0.0.1:50051 or [::]:50051, got 'localhost'"
 BATCH = "--max-batch-sentences (XUANZANG_MAX_BATCH_SENTENCES): Input should be greater than or equal to 1, got '0'"
 
@@ -111,34 +122,6 @@ def test_an_address_is_split_into_host_and_port(address: str, parts: tuple[str, 
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="must be host:port"):
         split_address(address)
-
-
-def test_help_shows_no_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit):
-        read_settings(["--help"])
-    flags = capsys.readouterr().out.split("\noptions:\n", 1)[1]
-    shown = {" ".join(line.split()[:2]) for line in flags.splitlines() if line.startswith("  --")}
-    assert {"--models PATH", "--address HOST:PORT", "--workers N", "--drain-timeout-seconds SECONDS"} <= shown
-    assert not {flag for flag in shown if flag.split()[1] in {"int", "float", "str", "Path"}}
-
-
-def test_help_groups_the_flags(capsys: Capture) -> None:
-    with pytest.raises(SystemExit):
-        read_settings(["--help"])
-    shown = capsys.readouterr().out
-    assert shown.startswith("usage: xuanzang serve [OPTION ...]\n")
-    _, *groups = shown.split("\n\n")
-    heads = [lines[0] for group in groups if (lines := group.splitlines()) and lines[-1].startswith(" ")]
-    assert heads[1:] == [
-        "The folder of the models and the listening addresses:",
-        "Use of the machine, and limits on requests:",
-        "Rules for the live version of a model:",
-        "Limits on messages, RPCs, streams and connections:",
-        "Limits on how many explanations are made, and on their size:",
-        "Settings of who may call:",
-        "Logs, traces, TLS and the stop of the server:",
-    ]
 
 
 @pytest.mark.parametrize(

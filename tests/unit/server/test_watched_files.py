@@ -39,7 +39,7 @@ class Stale(Part):
         raise OSError("Stale file handle")
 
 
-async def test_one_that_cannot_be_looked_at_hides_no_change_of_others(
+async def test_one_that_cannot_be_seen_hides_no_change_of_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "keys"
@@ -91,7 +91,7 @@ class Counted(Part):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
-async def test_a_change_that_could_not_be_read_is_read_at_a_later_look(
+async def test_an_unread_change_is_read_at_a_later_look(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     file = tmp_path / "keys"

@@ -84,7 +84,7 @@ SPAN = (("offset", "0"), ("length", "1"))
     [(), (FILE,), SPAN, (FILE, *SPAN, FILE), (FILE, *SPAN, ("checksum", "0"))],
     ids=["nothing", "no span", "no file", "two files", "more"],
 )
-def test_incomplete_and_ambiguous_references_are_refused(
+def test_ambiguous_references_are_refused(
     directory: Path, rewrite_decoder: Rewrite, entries: tuple[tuple[str, str], ...]
 ) -> None:
     rewrite_decoder(model_with(tensor(*entries)).SerializeToString())

@@ -229,7 +229,7 @@ def test_what_is_not_a_manifest_is_refused(directory: Path, content: bytes) -> N
         '{"samples": []}',
     ],
 )
-def test_a_certificate_without_proper_samples_is_refused(
+def test_a_certificate_without_samples_is_refused(
     directory: Path, relist: Callable[[Path], None], certificate: str
 ) -> None:
     (directory / "certificate.json").write_text(certificate)

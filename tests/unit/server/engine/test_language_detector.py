@@ -48,9 +48,7 @@ def test_the_model_is_unpacked_once_for_all_starts(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("fault", ["cut", "changed", "writable by others"])
-def test_a_kept_model_that_is_not_to_be_trusted_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_a_kept_model_without_trust_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     keep(tmp_path)
     [path] = tmp_path.iterdir()
     before = path.read_bytes()
@@ -97,7 +95,7 @@ def test_a_model_that_is_written_and_not_trusted_is_logged(
     assert caplog.messages == ["model of languages not kept"]
 
 
-def test_a_model_that_another_server_wrote_meanwhile_is_not_written_again(
+def test_a_model_of_another_server_is_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unpacked: bytes
 ) -> None:
     written = list[int]()
@@ -114,7 +112,7 @@ def test_a_model_that_another_server_wrote_meanwhile_is_not_written_again(
     assert [path.stat().st_ino for path in tmp_path.iterdir()] == written
 
 
-def test_kept_models_of_another_library_or_layout_are_removed_and_other_files_stay(
+def test_kept_models_of_other_versions_are_removed_and_files_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:

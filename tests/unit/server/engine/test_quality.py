@@ -28,9 +28,7 @@ qualities = st.builds(Quality, acceptable_probability=probabilities, flags=flags
 
 
 @given(st.lists(qualities, min_size=1, max_size=6), probabilities, st.data())
-def test_a_text_is_as_acceptable_as_its_sentences_and_has_all_their_flags(
-    sentences: list[Quality], better: float, data: st.DataObject
-) -> None:
+def test_a_text_is_as_acceptable_as_its_sentences(sentences: list[Quality], better: float, data: st.DataObject) -> None:
     whole = combined(sentences)
     assert whole
     assert whole.acceptable_probability is not None
@@ -193,9 +191,7 @@ def test_a_strange_value_counts_no_more_than_the_strangest_of_the_fit() -> None:
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.text("a猫1 ")
 )
-def test_heads_and_texts_give_a_probability(
-    weights: list[float], intercept: float, deviation: float, target: str
-) -> None:
+def test_any_head_gives_a_probability(weights: list[float], intercept: float, deviation: float, target: str) -> None:
     features = [feature(name, deviation=deviation, weight=weights[0], square_weight=weights[1]) for name in FEATURES]
     estimator = QualityEstimator(head(*features, intercept=intercept))
     assert 0 <= estimator.probability(dataclasses.replace(SENTENCE, target=target)) <= 1

@@ -71,7 +71,7 @@ def find(model: str = "", source: str = "", target: str = "", models: tuple[Serv
         (("", "en", "zh-Hans"), (MANY, ZH_EN, EN_ZH, DE_FR), MANY),
     ],
 )
-def test_the_model_that_fits_best_is_found(
+def test_the_best_model_is_found(
     request_: tuple[str, str, str], models: tuple[ServedModel, ...], found: ServedModel
 ) -> None:
     assert find(*request_, models=models) == found

@@ -87,7 +87,7 @@ async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, droppe
     assert line == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "reason": "queue", "unread_rpcs": 40}
 
 
-async def test_rpcs_that_a_slow_reader_does_not_take_are_lost_and_counted(
+async def test_rpcs_lost_to_a_slow_reader_are_counted(
     tmp_path: Path, dropped: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observation_module, "_MAX_WAITING", 3)
@@ -102,7 +102,7 @@ async def test_rpcs_that_a_slow_reader_does_not_take_are_lost_and_counted(
     assert dropped.value == 997
 
 
-async def test_an_rpc_that_cannot_be_recorded_does_not_end_the_recording(
+async def test_one_fault_does_not_end_the_recording(
     tmp_path: Path, dropped: Counter, caplog: pytest.LogCaptureFixture
 ) -> None:
     observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
@@ -199,9 +199,7 @@ async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
         ("nonsense", "unknown", None),
     ],
 )
-def test_peers_are_known_by_their_network_and_the_class_of_their_address(
-    peer: str, expected: str, network: str | None
-) -> None:
+def test_peers_are_known_by_network_and_class_of_address(peer: str, expected: str, network: str | None) -> None:
     sender = sender_of(peer)
     assert address_class(sender.host) == expected
     assert network in {None, sender.network}

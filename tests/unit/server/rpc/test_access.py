@@ -59,9 +59,7 @@ async def test_only_a_right_key_is_answered(serve: Any, keys_file: KeysFile, fac
 
 
 @pytest.mark.parametrize("method", ["TranslateText", "TranslateTextProgressively", "StreamTranslateText"])
-async def test_without_a_key_one_is_refused_before_it_sends_anything(
-    serve: Any, keys_file: KeysFile, method: str
-) -> None:
+async def test_without_a_key_one_is_refused_before_it_sends(serve: Any, keys_file: KeysFile, method: str) -> None:
     async with serve(keys_file=keys_file.path, anonymous=False) as served:
         # Called as a stream, whatever the method is: no message is ever sent.
         call = served.channel.stream_stream(f"/{TRANSLATION_SERVICE}/{method}")()
@@ -238,7 +236,7 @@ class CountedHmac:
         return hmac.compare_digest(one, other)
 
 
-async def test_refused_keys_cost_the_work_of_right_ones(
+async def test_refused_keys_cost_the_same_work(
     serve: Any, keys_file: KeysFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from xuanzang.server.access import keys

@@ -22,7 +22,7 @@ UNARY = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Translat
         ("server_stream", "TranslateTextProgressively", pb.TranslateTextProgressivelyRequest(content="abcd"), 1, 3),
     ],
 )
-async def test_rpcs_and_messages_are_counted_from_zero(
+async def test_rpcs_are_counted_from_zero(
     served: Any, kind: str, method: str, request_: Any, received: int, sent: int
 ) -> None:
     rpc = {"grpc_type": kind, "grpc_service": SERVICE, "grpc_method": method}
@@ -72,9 +72,7 @@ async def test_an_unexpected_error_is_internal_and_only_logged(serve: Any, caplo
     assert "小秘密" not in caplog.text
 
 
-async def test_an_answer_that_cannot_be_written_is_no_unexpected_error(
-    serve: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_answer_for_nobody_is_no_unexpected_error(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
     async with serve() as served:
         served.engine.raised["a"] = grpc.aio.InternalError("the caller is gone")
         with pytest.raises(grpc.aio.AioRpcError):
@@ -99,9 +97,7 @@ async def test_an_unknown_method_is_unimplemented(served: Any) -> None:
     assert await call.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_success_is_logged_for_debugging_and_failure_as_info(
-    serve: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_success_is_logged_for_debugging_failure_as_info(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         async with serve() as served:
             assert await served.translated("a") == "A"

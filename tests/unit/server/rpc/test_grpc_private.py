@@ -71,7 +71,7 @@ async def test_an_idle_stream_is_ended_once_nothing_is_owed_to_it(serve: Any) ->
         await served.rpc.join()
 
 
-async def test_the_end_of_the_serving_loop_is_reported(
+async def test_the_end_of_the_loop_is_told(
     serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve() as served:

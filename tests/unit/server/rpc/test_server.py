@@ -116,9 +116,7 @@ def tls(authority: trustme.CA, tmp_path: Path) -> TLSFiles:
     return files
 
 
-async def test_new_connections_see_new_files_and_old_ones_stay(
-    serve: Any, tls: TLSFiles, authority: trustme.CA
-) -> None:
+async def test_new_connections_see_new_files_old_ones_stay(serve: Any, tls: TLSFiles, authority: trustme.CA) -> None:
     def replace(issuer: trustme.CA, name: str) -> None:
         issued = issuer.issue_cert(name)
         tls.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
@@ -166,9 +164,7 @@ async def test_authorities_of_clients_are_reloaded(serve: Any, tls: TLSFiles, au
 
 
 @pytest.mark.parametrize("damaged", ["certificate", "key", "client_ca"])
-async def test_files_that_do_not_match_change_nothing(
-    serve: Any, tls: TLSFiles, authority: trustme.CA, damaged: str
-) -> None:
+async def test_unmatched_files_change_nothing(serve: Any, tls: TLSFiles, authority: trustme.CA, damaged: str) -> None:
     async with serve(tls=tls) as served:
         getattr(tls, damaged).write_bytes(trustme.CA().issue_cert("x").private_key_pem.bytes())
         await reload_changed([served.tls])

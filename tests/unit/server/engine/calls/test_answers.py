@@ -94,7 +94,7 @@ def test_an_equal_sentence_gets_the_kept_answer_and_others_do_not(model: LoadedM
 
 
 @pytest.mark.parametrize(("is_shared", "is_found"), [(False, False), (True, True)])
-def test_callers_share_answers_only_if_told(
+def test_callers_share_answers_if_told(
     model: LoadedModel, metrics: Metrics, *, is_shared: bool, is_found: bool
 ) -> None:
     cache = AnswerCache(100_000, metrics.server, is_shared=is_shared)

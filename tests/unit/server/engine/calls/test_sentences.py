@@ -148,9 +148,7 @@ def test_protected_texts_are_in_the_source_already(codec: TextCodec, *, in_sourc
     assert required(terms) == (False, True)
 
 
-def test_a_term_that_the_source_cannot_hold_is_required_at_once(
-    codec: TextCodec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_term_that_no_source_can_hold_is_required_at_once(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "can_read", lambda text: text != "tiger")
     terms = terms_of(codec, TEXT, 猫="tiger", 狗="horse")
     assert terms.source is not None

@@ -95,9 +95,7 @@ def test_a_beam_that_holds_everything_finds_what_brute_force_finds(seed: int, ph
 
 
 @given(seed=st.integers(0, 10**6), phrases=PHRASES, beam_size=st.integers(2, 6), more=st.integers(0, 3))
-def test_any_beam_finds_hypotheses_with_the_phrases(
-    seed: int, phrases: list[tuple[int, ...]], beam_size: int, more: int
-) -> None:
+def test_any_beam_finds_the_phrases(seed: int, phrases: list[tuple[int, ...]], beam_size: int, more: int) -> None:
     words, limit = language(seed), sum(map(len, phrases)) + 1 + more
     [found] = search(words, free(*phrases), beam_size=beam_size, limit=limit)
     assert all(times(found.target_ids, phrase) for phrase in phrases)
@@ -116,9 +114,7 @@ def test_a_phrase_occurs_as_often_as_required(seed: int, count: int) -> None:
     place=st.integers(0, 2),
     counts=st.tuples(st.integers(1, 2), st.integers(1, 2)),
 )
-def test_a_phrase_within_another_has_its_own_places(
-    seed: int, longer: list[int], place: int, counts: tuple[int, int]
-) -> None:
+def test_a_phrase_within_another_is_another(seed: int, longer: list[int], place: int, counts: tuple[int, int]) -> None:
     shorter = longer[place % len(longer) :][:1]
     [found] = search(language(seed), free(longer, shorter, counts=counts), beam_size=6, limit=16)
     assert times(found.target_ids, longer) >= counts[0]

@@ -132,9 +132,7 @@ def test_a_token_is_forbidden_just_when_it_would_repeat_an_ngram(tokens: list[in
 
 
 @given(tokens=TOKENS, sequences=st.lists(st.lists(st.integers(3, 6), min_size=1, max_size=3).map(tuple), max_size=4))
-def test_a_token_is_forbidden_just_where_it_ends_a_suppressed_sequence(
-    tokens: list[int], sequences: list[tuple[int, ...]]
-) -> None:
+def test_a_token_is_forbidden_where_it_ends_a_sequence(tokens: list[int], sequences: list[tuple[int, ...]]) -> None:
     found = forbidden(search_options(suppressed_sequences=tuple(sequences)), tokens)
     assert found == {t for t in range(3, 7) if any(tuple([*tokens, t][-len(s) :]) == s for s in sequences)}
 
@@ -158,9 +156,7 @@ def test_a_prefix_is_forced_token_by_token_and_frees_the_rest() -> None:
         min_size=1,
     )
 )
-def test_stacked_edits_change_what_they_name_alone(
-    edits: dict[tuple[int, int], dict[int, LogitEdit]],
-) -> None:
+def test_stacked_edits_change_what_they_name_alone(edits: dict[tuple[int, int], dict[int, LogitEdit]]) -> None:
     stacked = stack(edits, batch=3, beam=2)
     logits = np.ones((3, 2, 10), np.float32)
     values = np.take_along_axis(logits, stacked.edited_ids, axis=2) / stacked.edit_penalties + stacked.edit_biases

@@ -123,7 +123,7 @@ def test_without_sacremoses_a_bundle_that_needs_it_is_refused_with_what_to_insta
 
 
 @pytest.mark.parametrize(("language", "joined"), [("en", "A. B.\nC."), ("zh-CN", "A.B.\nC."), ("JA", "A.B.\nC.")])
-def test_sentences_are_joined_as_the_target_is_written(
+def test_sentences_are_joined_as_in_the_target(
     repository: Path, edit_manifest: Edit, language: str, joined: str
 ) -> None:
     directory = repository / "small" / "1"
@@ -153,9 +153,7 @@ def multilingual(repository: Path, edit_manifest: Edit) -> TextCodec:
 
 
 @pytest.mark.parametrize("language", PREFIX_IDS)
-def test_each_sentence_begins_with_the_token_of_the_target(
-    codec: TextCodec, multilingual: TextCodec, language: str
-) -> None:
+def test_each_sentence_begins_with_its_target_token(codec: TextCodec, multilingual: TextCodec, language: str) -> None:
     into = multilingual.between("", language)
     text = "我有一只猫。你好，世界！\n\u200b\n今天天气很好。"
     plain, pieces = codec.split(text), into.split(text)
@@ -338,7 +336,7 @@ def test_special_ids_must_be_in_the_table_and_differ(
         load_bundle(with_table(joint_table(processor), **special_ids))
 
 
-def test_a_table_with_text_in_the_place_of_special_pieces_is_refused(
+def test_a_table_without_special_pieces_is_refused(
     with_table: Callable[..., Path], processor: SentencePieceProcessor
 ) -> None:
     directory = with_table(pieces_of(processor))

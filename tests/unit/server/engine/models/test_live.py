@@ -61,7 +61,7 @@ async def retiring_in_use(
     return call, unloading
 
 
-async def test_a_version_retires_until_its_last_call_is_answered(
+async def test_a_version_retires_with_its_last_call(
     engine: Engine, script: Script, add_version: Any, options: DecodingOptions
 ) -> None:
     add_version(2)
@@ -76,9 +76,7 @@ async def test_a_version_retires_until_its_last_call_is_answered(
     assert (await states(engine))[1] is ModelState.UNLOADED
 
 
-async def test_progressive_translations_keep_their_model(
-    engine: Engine, add_version: Any, options: DecodingOptions
-) -> None:
+async def test_progressive_calls_keep_their_model(engine: Engine, add_version: Any, options: DecodingOptions) -> None:
     add_version(2)
     await engine.live.load("small", 2)
     parts = engine.translate_progressively(Call(texts=("hello world",), model=engine.models[0], options=options))
@@ -109,9 +107,7 @@ async def test_the_series_of_an_unloaded_version_are_gone(engine: Engine, add_ve
     assert metrics.registry.get_sample_value("nmt_model_changes_total", {"change": "unloaded"}) == 1
 
 
-async def test_a_changed_bundle_replaces_the_one_that_was_loaded(
-    engine: Engine, repository: Path, edit_manifest: Any
-) -> None:
+async def test_a_changed_bundle_replaces_the_loaded_one(engine: Engine, repository: Path, edit_manifest: Any) -> None:
     [before] = engine.models
     edit_manifest(repository / "small" / "1", lambda manifest: manifest["generation_defaults"].update(beam_size=3))
     status = await engine.live.load("small", 1)
@@ -233,7 +229,7 @@ async def test_versions_that_are_not_there_are_not_found(engine: Engine) -> None
             await change
 
 
-async def test_a_runner_that_cannot_be_made_fails_its_sentences_only(
+async def test_a_failed_runner_fails_its_sentences(
     engine: Engine, options: DecodingOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [model] = engine.live.catalog.models
@@ -249,7 +245,7 @@ async def test_a_runner_that_cannot_be_made_fails_its_sentences_only(
     assert found.text == "hello world"
 
 
-async def test_an_end_while_a_version_retires_answers_its_calls(
+async def test_a_stop_answers_calls_of_retired_ones(
     engine: Engine, script: Script, add_version: Any, options: DecodingOptions
 ) -> None:
     add_version(2)

@@ -34,7 +34,7 @@ Script = Any
 MakeEngine = Callable[[EngineSettings], Engine]
 
 
-async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(
+async def test_one_worker_decodes_several_models(
     make_engine: MakeEngine, add_version: Any, script: Script, options: Any
 ) -> None:
     add_version(2)
@@ -76,7 +76,7 @@ async def test_a_bundle_that_tokenises_otherwise_than_its_certificate_is_refused
         await make_engine(SETTINGS).start()
 
 
-async def test_a_file_that_changes_while_its_bundle_is_loaded_is_a_reason_to_refuse(
+async def test_a_file_that_changes_in_a_load_is_a_reason(
     repository: Path, make_engine: MakeEngine, script: Script
 ) -> None:
     engine = make_engine(SETTINGS)
@@ -136,7 +136,7 @@ def test_keys_and_values_get_what_the_weights_leave(model: LoadedModel, metrics:
     assert limit == 5000
 
 
-def test_graphs_that_are_open_before_the_digest_of_their_weights_do_not_count(
+def test_graphs_open_before_their_digest_do_not_count(
     tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics
 ) -> None:
     directory = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models")) / "tiny" / "1"
@@ -150,7 +150,7 @@ def test_graphs_that_are_open_before_the_digest_of_their_weights_do_not_count(
         LoadedModel(directory, metrics, settings)
 
 
-def test_models_share_the_memory_of_the_same_vocabularies(
+def test_models_share_memory_of_equal_vocabularies(
     tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics
 ) -> None:
     directory, processors = tiny_bundle_repository / "tiny" / "1", Processors()
@@ -204,12 +204,7 @@ def tried(tmp_path: Path, configuration: str = "") -> TriedBundles:
     return TriedBundles(tmp_path / "cache" / "tried", configuration=configuration)
 
 
-async def test_a_sound_bundle_is_not_refused_and_remembered(directory: Path, tmp_path: Path) -> None:
-    assert not await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory])
-    assert tried(tmp_path).entries() == [tried(tmp_path).entry_of(manifest_digest(directory))]
-
-
-async def test_a_known_bundle_is_not_tried_again(
+async def test_known_bundles_are_not_tried_again(
     directory: Path, tmp_path: Path, behave: Callable[[str], None]
 ) -> None:
     tried(tmp_path).add([tried(tmp_path).entry_of(manifest_digest(directory))])
@@ -231,9 +226,7 @@ async def test_a_model_that_rests_may_be_loaded_after_one_trial(directory: Path,
     await loader.require(model)
 
 
-async def test_a_trial_of_another_bundle_does_not_count_for_a_model(
-    directory: Path, behave: Callable[[str], None]
-) -> None:
+async def test_a_trial_of_another_bundle_does_not_count(directory: Path, behave: Callable[[str], None]) -> None:
     model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
     behave("print('[]', flush=True)\n")
     (directory / "manifest.json").write_bytes((directory / "manifest.json").read_bytes() + b" ")
@@ -245,7 +238,7 @@ async def test_what_another_process_has_replayed_is_known(directory: Path, tmp_p
     digest = hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()
     loader = TrialLoader(SETTINGS, known=tried(tmp_path))
     assert not loader.has_replayed(digest)
-    await loader.refusals([directory])
+    assert not await loader.refusals([directory])
     assert loader.has_replayed(digest)
     assert not TrialLoader(SETTINGS, known=tried(tmp_path, "another processor")).has_replayed(digest)
     assert not TrialLoader(SETTINGS).has_replayed(digest)
@@ -297,9 +290,7 @@ async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Ca
     assert priorities == [str(min(own + 10, 19)), str(own)]
 
 
-async def test_a_bundle_that_takes_too_long_ends_with_its_process(
-    tmp_path: Path, behave: Callable[[str], None]
-) -> None:
+async def test_bundles_that_take_too_long_end_their_process(tmp_path: Path, behave: Callable[[str], None]) -> None:
     behave(f"open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
     refusals = await TrialLoader(SETTINGS, max_seconds_per_bundle=0.5).refusals([Path("a")])
     assert refusals[Path("a")].reasons == ("loading it takes more than 0.5 seconds",)
@@ -318,7 +309,7 @@ async def test_a_server_that_stops_meanwhile_ends_the_process(tmp_path: Path, be
         os.kill(process, 0)
 
 
-async def test_what_no_process_has_tried_is_refused_and_not_remembered(
+async def test_what_no_process_tried_is_refused(
     monkeypatch: pytest.MonkeyPatch, directory: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(trial_loader, "_MODULE", "no_such_module")

@@ -261,9 +261,7 @@ async def test_calls_that_wait_at_the_end_are_told_so(parts: Any) -> None:
             await waiting
 
 
-async def test_memory_is_taken_at_the_begin_and_the_longest_wait_is_first(
-    parts: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_memory_is_taken_at_the_begin_the_longest_wait_first(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage_module, "usable_cores", lambda: 1)
     some = parts(room=2)
     goes_on, resting = threading.Event(), []

@@ -70,7 +70,7 @@ async def test_a_pin_by_command_is_kept_and_the_settings_go_before_it(restart: R
     assert fourth.live.catalog.pins == {}
 
 
-async def test_a_pin_whose_version_is_gone_ends_with_a_warning(
+async def test_a_pin_without_version_ends_with_a_warning(
     restart: Restart, add_version: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = add_version(2)
@@ -105,7 +105,7 @@ async def test_versions_that_came_while_it_was_down_join_as_if_loaded_now(restar
     assert live_version(await restart(promotion="manual")) == 6
 
 
-async def test_another_bundle_under_the_number_of_the_live_version_is_not_live(
+async def test_another_bundle_under_the_live_number_is_not_live(
     restart: Restart, add_version: Any, edit_manifest: Any
 ) -> None:
     folder = add_version(3)
@@ -297,7 +297,7 @@ async def test_a_decision_that_cannot_be_taken_up_for_a_time_is_taken_up_later(
     await one.join(5)
 
 
-async def test_a_decision_about_a_version_that_is_not_loaded_here_yet_waits_for_it(
+async def test_a_decision_about_a_version_waits_until_it_is_loaded(
     restart: Restart, add_version: Any, repository: Path
 ) -> None:
     behind = await restart(promotion="direct")

@@ -93,9 +93,7 @@ async def test_the_gate_counts_in_no_metric_of_requests(start: Start, metrics: M
             assert sample("nmt_requests_running", labels) == sample("nmt_requests_waiting", labels) == 0
 
 
-async def test_a_certificate_that_loses_too_much_or_says_nothing_is_refused(
-    start: Start, repository: Path, relist: Any
-) -> None:
+async def test_a_certificate_of_great_loss_or_nothing_is_refused(start: Start, repository: Path, relist: Any) -> None:
     path = repository / "small" / "1" / "certificate.json"
     stated = json.loads(path.read_text())
     async with start() as engine:
@@ -218,9 +216,7 @@ async def test_a_version_without_its_time_is_judged_again(start: Start, monkeypa
     assert judged == [2, 2]
 
 
-async def test_new_versions_go_through_the_gate(
-    start: Start, script: Script, add_version: Any, repository: Path
-) -> None:
+async def test_new_versions_pass_the_gate(start: Start, script: Script, add_version: Any, repository: Path) -> None:
     script.worse_versions = (3,)
     async with start(promotion="gate") as engine:
         await until_live(engine, 2)

@@ -50,14 +50,6 @@ def test_reserved_pages_take_memory_only_once_they_are_written() -> None:
     assert memory.array[0].min() == 1.0
 
 
-def test_pages_that_grow_stay_where_they_are() -> None:
-    memory = PageMemory((1, 32, 1 << 13), dtype=np.float32)
-    memory.hold(2)
-    address = memory.array.ctypes.data
-    memory.hold(20)
-    assert memory.array.ctypes.data == address
-
-
 def test_without_address_space_the_heap_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("cannot allocate memory")

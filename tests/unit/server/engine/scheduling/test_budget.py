@@ -119,7 +119,7 @@ async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Ben
     ("limits", "workers", "length"),
     [({"workers": 1}, 2, 7), ({"memory_bytes": 10_000}, 2, 900), ({"memory_bytes": 10_000}, 3, 3)],
 )
-async def test_other_models_go_on_beside_one_that_must_wait(
+async def test_others_go_on_beside_one_that_waits(
     make_bench: MakeBench, limits: dict[str, int], workers: int, length: int
 ) -> None:
     bench = make_bench(workers=workers, max_cache_mb=1)
@@ -132,9 +132,7 @@ async def test_other_models_go_on_beside_one_that_must_wait(
 
 
 @pytest.mark.parametrize("limits", [{"workers": 1}, {"memory_bytes": 3000}])
-async def test_heavier_callers_of_other_models_go_on_beside_one_who_waits_for_a_model(
-    bench: Bench, limits: dict[str, int]
-) -> None:
+async def test_heavier_callers_of_other_models_go_on_beside_one_who_waits(bench: Bench, limits: dict[str, int]) -> None:
     limited, free = bench.model(**limits), bench.model()
     bench.submit(limited, 3, caller="one")
     bench.take(0)
@@ -220,7 +218,7 @@ async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench
     assert [queued.request.model for queued in bench.take(1)] == [other]
 
 
-async def test_keys_and_values_have_half_of_the_memory_that_weights_leave(
+async def test_keys_and_values_have_half_of_what_weights_leave(
     monkeypatch: pytest.MonkeyPatch, make_bench: MakeBench
 ) -> None:
     monkeypatch.setattr(scheduler_module, "memory_limit", lambda: 512_000)

@@ -157,7 +157,7 @@ mixed_shapes = st.lists(
 
 @settings(max_examples=30)
 @given(mixed_shapes, st.booleans())
-async def test_batches_hold_no_more_memory_than_their_sentences_reserve(
+async def test_batches_hold_the_memory_reserved(
     model: LoadedModel, arriving: list[tuple[int, str, int]], trims: bool
 ) -> None:
     bench = Bench(model)
@@ -262,7 +262,7 @@ async def test_a_result_and_metrics_say_when_and_in_what_company_sentences_were_
     assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
 
 
-async def test_a_runner_without_sentences_frees_its_memory_and_lets_graphs_free_theirs(
+async def test_a_runner_without_sentences_frees_its_and_the_graphs_memory(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, new_bindings = list[bool](), Sessions.new_bindings

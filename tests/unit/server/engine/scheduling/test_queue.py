@@ -55,15 +55,6 @@ def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
     return taken
 
 
-async def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
-    queue = fill({"many": [20] * 1000})
-    take(queue, sentences=7)
-    submit(queue, queued("one", [20]))
-    callers = [taken.request.flow.caller.share for taken in take_all(queue)]
-    assert callers.index("one") <= 1
-    assert len(callers) == 994
-
-
 async def test_names_of_one_share_take_turns_within_it() -> None:
     queue = fill({"other": [20] * 100, "address/a": [20] * 100, "address/b": [20] * 100})
     served = Counter(one.request.flow.caller for one in take_all(queue)[:100])

@@ -76,9 +76,7 @@ async def test_the_first_error_is_the_answer(model: LoadedModel, options: Decodi
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-async def test_a_text_without_result_ends_its_own_call(
-    model: LoadedModel, options: DecodingOptions, threads: int
-) -> None:
+async def test_one_without_text_ends_its_own_call(model: LoadedModel, options: DecodingOptions, threads: int) -> None:
     with ThreadPoolExecutor(2) as executor:
         pool = executor if threads else None
         receiver = Recording()

@@ -54,11 +54,7 @@ async def test_too_few_or_too_many_texts_are_refused(resolve: Resolve, count: in
     with pytest.raises(InvalidInputError) as caught:
         await read_unary(pb.TranslateTextRequest(contents=["a"] * count), resolve)
     assert faults(caught) == {"contents": f"must have 1 to 1024 elements, has {count}"}
-
-
-async def test_1024_texts_are_accepted(resolve: Resolve) -> None:
-    request = await read_unary(pb.TranslateTextRequest(contents=["a"] * 1024), resolve)
-    assert len(request.texts) == 1024
+    assert len((await read_unary(pb.TranslateTextRequest(contents=["a"] * 1024), resolve)).texts) == 1024
 
 
 async def test_all_faults_are_reported_at_once(resolve: Resolve) -> None:
@@ -82,41 +78,29 @@ async def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: Resolve) -
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
 
 
-def test_an_error_in_other_words_is_still_of_its_kind() -> None:
-    fault = FieldViolation(field="contents[0]", description="is in fr")
-    error = UnservedLanguageError([fault], detected=["fr"], served=["zh"])
+def test_faults_of_a_single_text_have_the_field_names_of_its_message_and_stay_of_their_kind() -> None:
+    faults = {"contents[0]": "is in fr", "options.num_hypotheses": "must be 1, contents[0] has 2 sentences"}
+    violations = [FieldViolation(field=field, description=description) for field, description in faults.items()]
+    error = UnservedLanguageError(violations, detected=["fr"], served=["zh"])
     renamed = requests.as_sent(requests.for_single_text(error))
     assert isinstance(renamed, UnservedLanguageError)
-    assert [each.field for each in renamed.violations] == ["content"]
     assert (renamed.detected, renamed.served) == (("fr",), ("zh",))
+    assert {each.field: each.description for each in renamed.violations} == {
+        "content": "is in fr",
+        "settings.options.num_hypotheses": "must be 1, content has 2 sentences",
+    }
 
 
-def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
-    error = InvalidInputError(
-        [
-            FieldViolation(field="contents[0]", description="too long"),
-            FieldViolation(field="options.num_hypotheses", description="must be 1, contents[0] has 2 sentences"),
-        ]
-    )
-    assert requests.for_single_text(error).violations == (
-        FieldViolation(field="content", description="too long"),
-        FieldViolation(field="options.num_hypotheses", description="must be 1, content has 2 sentences"),
-    )
+def test_faults_of_settings_have_their_path_in_the_request_and_others_keep_their_names() -> None:
+    def sent(field: str) -> list[str]:
+        error = requests.as_sent(InvalidInputError([FieldViolation(field=field, description="x")]))
+        return [fault.field for fault in error.violations]
 
-
-@pytest.mark.parametrize("field", ["contents[3]", "content", "id", "attention_layers[0]"])
-def test_fields_beside_the_settings_keep_their_names(field: str) -> None:
-    [sent] = requests.as_sent(InvalidInputError([FieldViolation(field=field, description="x")])).violations
-    assert sent == FieldViolation(field=field, description="x")
-
-
-@pytest.mark.parametrize("message", [pb.TranslationSettings, pb.DecodingOptions])
-def test_faults_of_settings_have_their_path_in_the_request(message: Any) -> None:
-    path = {pb.TranslationSettings: "", pb.DecodingOptions: "options."}[message]
-    fields = [f"{path}{field.name}" for field in message.DESCRIPTOR.fields]
-    for field in fields:
-        found = requests.as_sent(InvalidInputError([FieldViolation(field=field, description="x")]))
-        assert [fault.field for fault in found.violations] == [f"settings.{field}"]
+    for message, path in ((pb.TranslationSettings, ""), (pb.DecodingOptions, "options.")):
+        for field in message.DESCRIPTOR.fields:
+            assert sent(f"{path}{field.name}") == [f"settings.{path}{field.name}"]
+    for beside in ("contents[3]", "content", "id", "attention_layers[0]"):
+        assert sent(beside) == [beside]
 
 
 @pytest.mark.parametrize(
@@ -257,9 +241,7 @@ def test_every_option_of_the_engine_is_a_field_on_the_wire() -> None:
         ("sampling.seed", (-1,), "at least 0"),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_the_limit(
-    reader: Reader, option: str, values: tuple[Any, ...], limit: str
-) -> None:
+def test_options_out_of_range_are_refused(reader: Reader, option: str, values: tuple[Any, ...], limit: str) -> None:
     *message, name = option.split(".")
     for value in values:
         chosen = {"sampling": pb.SamplingOptions(**{name: value})} if message else {name: value}
@@ -300,9 +282,7 @@ def test_options_at_their_limits_are_accepted(reader: Reader, chosen: dict[str, 
         ({"sampling": {}, "beam_size": 2}, "beam_size", "must be 1 with sampling, is 2"),
     ],
 )
-def test_an_unfit_option_is_refused_by_name(
-    reader: Reader, chosen: dict[str, Any], field: str, description: str
-) -> None:
+def test_an_odd_option_is_refused_by_name(reader: Reader, chosen: dict[str, Any], field: str, description: str) -> None:
     assert reader.faults(**chosen) == {f"options.{field}": description}
 
 
