@@ -90,12 +90,18 @@ class Counted(Part):
         self.content = content
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of a part, which does not know what it holds."""
+    path = tmp_path / "keys"
+    path.write_text("old")
+    return path
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
 async def test_an_unread_change_is_read_at_a_later_look(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
+    file: Any, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
-    file = tmp_path / "keys"
-    file.write_text("old")
     part = Counted(file)
     file.write_text("new")
     part.error = OSError(number, "cannot be opened")
@@ -126,10 +132,7 @@ async def test_a_folder_that_was_replaced_by_another_is_noticed(tmp_path: Path) 
     assert (part.content, part.counted[-1]) == ("one", False)
 
 
-async def test_a_change_during_a_read_is_read_once_more(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("old")
-
+async def test_a_change_during_a_read_is_read_once_more(file: Any) -> None:
     class Changing(Counted):
         @override
         def _read(self) -> str:
@@ -146,9 +149,9 @@ async def test_a_change_during_a_read_is_read_once_more(tmp_path: Path) -> None:
     assert part.content == "second, longer"
 
 
-async def test_a_named_pipe_in_the_place_of_a_file_ends_no_looks_at_it(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
+async def test_a_named_pipe_in_the_place_of_a_file_ends_no_looks_at_it(file: Any) -> None:
     part = Counted(file)
+    file.unlink()
     os.mkfifo(file)
     looking = asyncio.create_task(reload_changed([part]))
     ended, _ = await asyncio.wait([looking], timeout=30)

@@ -36,8 +36,8 @@ def write(folder: Path, name: str, content: str) -> Path:
     return path
 
 
-def files(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
+def tech(folder: Path, *entries: str) -> Path:
+    return write(folder, "tech", HEAD + "".join(f"{entry}\n" for entry in entries or ("源\tspring",)))
 
 
 def test_a_glossary_has_languages_version_and_entries(tmp_path: Path) -> None:
@@ -64,11 +64,13 @@ def test_a_faulty_file_is_refused_with_the_reason(tmp_path: Path, name: str, con
 
 
 async def test_changes_of_the_folder_are_taken_over_and_faulty_ones_are_not(tmp_path: Path) -> None:
-    folder = GlossaryFolder(tmp_path)
-    path = write(tmp_path, "tech", HEAD + "源\tspring\n")
+    absent, folder = GlossaryFolder(tmp_path / "none"), GlossaryFolder(tmp_path)
+    await absent.reload()
+    assert absent.glossaries == []
+    path = tech(tmp_path)
     await folder.reload()
     assert folder.find("tech").entry_count == 1
-    write(tmp_path, "tech", HEAD + "源\tspring\n表\ttable\n")
+    tech(tmp_path, "源\tspring", "表\ttable")
     await folder.reload()
     assert folder.find("tech").entry_count == 2
     write(tmp_path, "tech", "nothing")
@@ -82,15 +84,9 @@ async def test_changes_of_the_folder_are_taken_over_and_faulty_ones_are_not(tmp_
     assert error.value.violations[0].field == "glossary"
 
 
-async def test_a_server_without_the_folder_has_no_glossaries(tmp_path: Path) -> None:
-    folder = GlossaryFolder(tmp_path / "none")
-    await folder.reload()
-    assert folder.glossaries == []
-
-
 async def test_a_link_that_leads_nowhere_costs_no_other_glossary(tmp_path: Path) -> None:
     folder = GlossaryFolder(tmp_path)
-    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    tech(tmp_path)
     (tmp_path / "link.tsv").symlink_to(tmp_path / "nowhere")
     (tmp_path / "endless.tsv").symlink_to(tmp_path / "endless.tsv")
     for _ in range(2):
@@ -114,7 +110,7 @@ async def test_a_glossary_whose_link_loses_its_file_stays(tmp_path: Path) -> Non
 
 async def test_a_folder_that_is_locked_loses_no_glossary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = GlossaryFolder(tmp_path)
-    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    tech(tmp_path)
     await folder.reload()
 
     def fail(_: Path) -> None:
@@ -133,7 +129,7 @@ async def test_a_glossary_that_could_not_be_read_is_read_at_the_next_look(
     counted: list[bool] = []
     folder = GlossaryFolder(tmp_path, count=counted.append)
     assert not folder.have_changed()
-    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    tech(tmp_path)
     assert folder.have_changed()
 
     def fail(*_: object) -> None:
@@ -153,7 +149,7 @@ async def test_a_glossary_that_could_not_be_read_is_read_at_the_next_look(
 
 
 async def test_the_event_loop_asks_the_disk_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    tech(tmp_path)
     asking = set()
     stat = Path.stat
 
@@ -168,9 +164,10 @@ async def test_the_event_loop_asks_the_disk_nothing(tmp_path: Path, monkeypatch:
 
 
 async def test_what_a_killed_writer_leaves_behind_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "..tech.tsv.1a2b3c4d.tmp").touch()
+    left = tmp_path / "..tech.tsv.1a2b3c4d.tmp"
+    left.touch()
     await GlossaryFolder(tmp_path).reload()
-    assert files(tmp_path) == []
+    assert not left.exists()
 
 
 async def test_a_named_pipe_is_no_glossary(tmp_path: Path) -> None:
@@ -217,19 +214,16 @@ async def test_a_stored_glossary_is_found_at_once_and_read_again(store: Glossary
     assert [path.name for path in folder.path.iterdir()] == ["animals.tsv"]
 
 
-async def test_another_one_of_the_name_takes_its_place_only_if_asked(store: GlossaryStore) -> None:
+async def test_another_one_of_the_name_takes_its_place_only_if_asked(store: GlossaryStore, folder: Any) -> None:
     first = await store.create(file(CAT))
     assert await store.create(file(CAT)) == first
     with pytest.raises(GlossaryExistsError):
         await store.create(file(DOG))
     assert (await store.create(file(DOG), replace=True)).entries == (DOG,)
-
-
-async def test_a_faulty_file_of_the_operator_is_not_overwritten(store: GlossaryStore, folder: GlossaryFolder) -> None:
-    folder.path.mkdir()
-    (folder.path / "animals.tsv").write_text("no glossary", encoding="utf-8")
+    # Nor does it take the place of a faulty file of the operator.
+    write(folder.path, "other", "no glossary")
     with pytest.raises(GlossaryExistsError):
-        await store.create(file(CAT))
+        await store.create(file(CAT, name="other"))
 
 
 @pytest.mark.parametrize(

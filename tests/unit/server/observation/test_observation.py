@@ -28,6 +28,16 @@ def dropped() -> Counter:
     return Counter()
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def observation(log: Path, dropped: Counter) -> Observation:
+    return Observation(AccessLog(str(log), dropped=dropped), dropped=dropped)
+
+
 def ended(*calls: CallRecord, request_id: str = "7") -> RpcRecord:
     record = RpcRecord(request_id=request_id, method="TranslateText", caller=CALLER)
     for call in calls:
@@ -55,12 +65,11 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("calls", "sentences"), [(1, 1), (3, 2), (100, 1), (2, 100)])
-async def test_a_line_sums_up_calls_of_its_rpc(tmp_path: Path, dropped: Counter, calls: int, sentences: int) -> None:
-    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+async def test_a_line_sums_up_calls_of_its_rpc(observation: Observation, log: Path, calls: int, sentences: int) -> None:
     record = ended(*(call(sentences, began_at=float(number)) for number in range(calls)))
     observation.end(record, "OK", 0, 0.5)
     observation.close()
-    [line] = lines_of(tmp_path / "log")
+    [line] = lines_of(log)
     sums = [line[name] for name in ("texts", "characters", "sentences", "source_tokens", "target_tokens")]
     assert sums == [calls, 9 * calls, sentences * calls, 4 * calls, 5 * calls]
     times = [line[f"{name}_seconds"] for name in ("tokenize", "queue", "encode", "decode")]
@@ -69,22 +78,18 @@ async def test_a_line_sums_up_calls_of_its_rpc(tmp_path: Path, dropped: Counter,
     assert (line["model"], line["version"], line["code"], line["seconds"]) == ("zh-en", 2, "OK", 0.5)
 
 
-async def test_rpcs_come_in_the_order_of_their_ends(tmp_path: Path, dropped: Counter) -> None:
-    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+async def test_rpcs_come_in_the_order_of_their_ends_and_those_refused_unread_share_a_line(
+    observation: Observation, log: Path, dropped: Counter
+) -> None:
     for number in range(100):
         observation.end(ended(request_id=str(number)), "OK", 0, 0.5)
-    observation.close()
-    assert [line["request_id"] for line in lines_of(tmp_path / "log")] == [str(number) for number in range(100)]
-    assert dropped.value == 0
-
-
-async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, dropped: Counter) -> None:
-    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
     observation.end_unread("TranslateText", "RESOURCE_EXHAUSTED", 40, reason="queue")
     observation.close()
-    [line] = lines_of(tmp_path / "log")
-    assert line.pop("time")
-    assert line == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "reason": "queue", "unread_rpcs": 40}
+    *lines, unread = lines_of(log)
+    assert [line["request_id"] for line in lines] == [str(number) for number in range(100)]
+    assert unread.pop("time")
+    assert unread == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "reason": "queue", "unread_rpcs": 40}
+    assert dropped.value == 0
 
 
 async def test_rpcs_lost_to_a_slow_reader_are_counted(
@@ -102,17 +107,14 @@ async def test_rpcs_lost_to_a_slow_reader_are_counted(
     assert dropped.value == 997
 
 
-async def test_one_fault_does_not_end_the_recording(
-    tmp_path: Path, dropped: Counter, caplog: pytest.LogCaptureFixture
-) -> None:
-    observation = Observation(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+async def test_one_fault_does_not_end_the_recording(observation: Observation, log: Path, caplog: Any) -> None:
     broken = ended()
     broken.fields = None  # type: ignore[assignment]
     for each in (broken, ended()):
         observation.end(each, "OK", 0, 0.5)
         observation._hand_over()
     observation.close()
-    assert len(lines_of(tmp_path / "log")) == 1
+    assert len(lines_of(log)) == 1
     assert [line.msg for line in caplog.records] == ["ended RPCs could not be recorded"]
 
 

@@ -29,7 +29,7 @@ from keyed_rpcs import (
 )
 
 from xuanzang.server.access.keys import change_keys
-from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
+from xuanzang.server.rpc.services.health import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -100,21 +100,25 @@ async def test_health_and_reflection_answer_without_a_key(serve: Any, keys_file:
     async with serve(keys_file=keys_file.path, anonymous=False) as served:
         health = health_pb2_grpc.HealthStub(served.channel)
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
-        assert await reflected(served) is Code.OK
+        asked = {"list_services": ""}, {"file_containing_symbol": TRANSLATION_SERVICE}
+        code, [listed, described] = await reflected(served, *asked)
+    assert code is Code.OK
+    assert {TRANSLATION_SERVICE, HEALTH_SERVICE} <= {each.name for each in listed.list_services_response.service}
+    assert described.file_descriptor_response.file_descriptor_proto
 
 
 async def test_reflection_can_be_turned_off(serve: Any) -> None:
     async with serve(reflection=False) as served:
-        assert await reflected(served) is Code.UNIMPLEMENTED
+        assert await reflected(served, {"list_services": ""}) == (Code.UNIMPLEMENTED, [])
 
 
-async def reflected(served: Any) -> grpc.StatusCode:
-    stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)
-    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+async def reflected(served: Any, *asked: dict[str, str]) -> tuple[grpc.StatusCode, list[Any]]:
+    """Return the status of reflection, and its answers."""
+    stub, answers = reflection_pb2_grpc.ServerReflectionStub(served.channel), list[Any]()
+    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(**each) for each in asked]))
     with suppress(grpc.aio.AioRpcError):
-        assert [answer async for answer in call]
-    code: grpc.StatusCode = await call.code()
-    return code
+        answers += [answer async for answer in call]
+    return await call.code(), answers
 
 
 async def test_a_wrong_key_does_not_become_anonymous(serve: Any, keys_file: KeysFile) -> None:

@@ -12,11 +12,9 @@ import grpc
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from xuanzang.server.access.tls import CertificateError, TLSFiles, check_certificate
 from xuanzang.server.probe import is_serving
-from xuanzang.server.rpc.services.health import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.watched_files import reload_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -61,19 +59,6 @@ async def test_an_rpc_that_arrives_during_the_stop_is_refused_not_cancelled(serv
         late = served.stub.TranslateText(pb.TranslateTextRequest(contents=["after"]))
         assert {*codes, await late.code()} == {grpc.StatusCode.UNAVAILABLE}
     assert served.engine.running == served.engine.cancelled == []
-
-
-async def test_reflection_lists_the_services_and_describes_them(serve: Any) -> None:
-    async with serve() as served:
-        stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)
-        requests = [
-            reflection_pb2.ServerReflectionRequest(list_services=""),
-            reflection_pb2.ServerReflectionRequest(file_containing_symbol=TRANSLATION_SERVICE),
-        ]
-        listed, described = [answer async for answer in stub.ServerReflectionInfo(iter(requests))]
-    names = {service.name for service in listed.list_services_response.service}
-    assert {TRANSLATION_SERVICE, HEALTH_SERVICE} <= names
-    assert described.file_descriptor_response.file_descriptor_proto
 
 
 async def test_a_message_over_the_limit_is_refused(serve: Any) -> None:

@@ -90,8 +90,13 @@ async def parts(repository: Path) -> Any:
         each.usage.close()
 
 
-async def test_calls_that_come_together_load_their_model_once(parts: Any) -> None:
-    some = parts(room=1)
+@pytest.fixture
+async def some(parts: Any) -> Any:
+    """Models, and room for one of them."""
+    return parts(room=1)
+
+
+async def test_calls_that_come_together_load_their_model_once(some: Any) -> None:
     await asyncio.gather(*(some.call(0) for _ in range(20)))
     await some.call(0)
     assert some.loads == [0]
@@ -110,8 +115,7 @@ async def test_the_least_recently_used_model_leaves_for_another(parts: Any) -> N
     assert not hasattr(some.models[1], "codec")
 
 
-async def test_a_model_in_use_stays_until_its_call_has_ended(parts: Any) -> None:
-    some = parts(room=1)
+async def test_a_model_in_use_stays_until_its_call_has_ended(some: Any) -> None:
     async with some.usage.of(some.models[0]):
         waiting = asyncio.create_task(some.call(1))
         while not some.usage.calls(some.models[1]):  # noqa: ASYNC110 - it has no event
@@ -124,10 +128,9 @@ async def test_a_model_in_use_stays_until_its_call_has_ended(parts: Any) -> None
     assert [model.is_resting for model in some.models][:2] == [True, False]
 
 
-async def test_models_that_are_always_in_use_take_turns(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_models_that_are_always_in_use_take_turns(some: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage_module, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(usage_module, "_TENURE", 0.0)
-    some = parts(room=1)
     done = [0, 0]
 
     async def one_after_another(number: int) -> None:
@@ -142,11 +145,10 @@ async def test_models_that_are_always_in_use_take_turns(parts: Any, monkeypatch:
     assert {0, 1} <= set(some.loads)
 
 
-async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again(parts: Any) -> None:
+async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again(some: Any) -> None:
     def fails(model: LoadedModel) -> LoadedModel:
         raise MemoryError
 
-    some = parts(room=1)
     some.outcome = fails
     with pytest.raises(ModelLoadError):
         await some.call(0)
@@ -189,8 +191,7 @@ async def test_a_trial_delays_only_the_calls_of_its_model_and_is_held_once(parts
     assert some.loads == [1, 2, 0]
 
 
-async def test_a_model_that_fails_its_trial_is_not_loaded(parts: Any) -> None:
-    some = parts(room=1)
+async def test_a_model_that_fails_its_trial_is_not_loaded(some: Any) -> None:
     refusal = BundleError(some.models[0].bundle.directory, ["loading it ends the process that loads it: SIGABRT"])
     some.begin_trial(0).set_exception(refusal)
     outcomes = await asyncio.gather(*(some.call(0) for _ in range(3)), return_exceptions=True)
@@ -208,8 +209,7 @@ async def test_a_model_that_fails_its_trial_is_not_loaded(parts: Any) -> None:
 
 
 @pytest.mark.parametrize("passes", [True, False])
-async def test_a_trial_that_ends_after_its_model_was_forgotten_says_nothing_of_it(parts: Any, passes: bool) -> None:
-    some = parts(room=1)
+async def test_a_trial_that_ends_after_its_model_was_forgotten_says_nothing_of_it(some: Any, passes: bool) -> None:
     trial = some.begin_trial(0)
     with pytest.raises(DeadlineExceededError):
         await some.call(0, time.monotonic() + 0.01)
@@ -230,8 +230,7 @@ async def test_a_trial_that_ends_after_its_model_was_forgotten_says_nothing_of_i
     assert some.loads == [1, 0]
 
 
-async def test_a_caller_who_goes_away_leaves_the_load_to_the_others(parts: Any) -> None:
-    some = parts(room=1)
+async def test_a_caller_who_goes_away_leaves_the_load_to_the_others(some: Any) -> None:
     gone, stays = (asyncio.create_task(some.call(0)) for _ in range(2))
     await asyncio.sleep(0)
     gone.cancel()
@@ -251,8 +250,7 @@ async def test_models_without_calls_leave_after_the_idle_time(parts: Any) -> Non
     assert some.usage.residency(some.models[0])[0] is Residency.ON_DEMAND
 
 
-async def test_calls_that_wait_at_the_end_are_told_so(parts: Any) -> None:
-    some = parts(room=1)
+async def test_calls_that_wait_at_the_end_are_told_so(some: Any) -> None:
     async with some.usage.of(some.models[0]):
         waiting = asyncio.create_task(some.call(1))
         await asyncio.sleep(0)
@@ -301,8 +299,7 @@ async def test_a_queued_model_that_is_wanted_no_more_is_not_loaded(parts: Any, m
     assert some.loads == [0, 1]
 
 
-async def test_checked_files_are_not_read_again_until_they_change(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    some = parts(room=1)
+async def test_checked_files_are_not_read_again_until_they_change(some: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, read = some.models[0], list[str]()
 
     def recorded(file: BufferedReader) -> tuple[str, FileState]:
@@ -333,8 +330,7 @@ async def test_checked_files_are_not_read_again_until_they_change(parts: Any, mo
         model.close()
 
 
-async def test_a_replaced_bundle_is_not_loaded_in_the_place_of_another(parts: Any, edit_manifest: Any) -> None:
-    some = parts(room=1)
+async def test_a_replaced_bundle_is_not_loaded_in_the_place_of_another(some: Any, edit_manifest: Any) -> None:
     edit_manifest(some.models[0].bundle.directory, lambda manifest: manifest.update(precision="PRECISION_INT8"))
     with pytest.raises(BundleError, match="another bundle has taken its place"):
         some.models[0].load()
